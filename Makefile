@@ -1,0 +1,48 @@
+# All that is done regularly, one word each. `make` alone lists it.
+#
+# Needs make, Python 3.11 or newer with venv, and a C compiler in case a dependency has no wheel for this machine.
+# Everything else goes into .venv. Another Python: `make setup PYTHON=python3.13`.
+
+PYTHON ?= python3
+ARGS ?=
+ONCE ?=
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help setup components test lint bench demo proto clean
+
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.installed ## Make .venv, with Mainstay and all that its developers need
+
+# The stamp is written last, so that an install that was cut short is made again.
+.venv/.installed: pyproject.toml constraints.txt
+	@PYTHON="$(PYTHON)" tools/setup
+	@touch $@
+
+components: ## Install the real components that tests run against (as root, with apt-get)
+	@tools/components
+
+test: setup components ## Run all tests on all cores (ARGS="-k watch tests/store" for some)
+	.venv/bin/pytest -n auto $(ARGS)
+
+lint: setup ## Check form, types, and the rules of the source
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/pytest -q -n 0 tests/test_tidy.py
+
+bench: setup components ## Run all benchmarks (ARGS=--quick, or ARGS=--write for bench/RESULTS.md)
+	.venv/bin/python -m bench $(ARGS)
+
+demo: setup ## Show what Mainstay does (ONCE=1 to end by itself)
+	.venv/bin/mainstay demo $(if $(filter 1,$(ONCE)),--once)
+
+proto: setup ## Make mainstay/store/etcd/rpc_pb2.py from rpc.proto
+	.venv/bin/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. mainstay/store/etcd/rpc.proto
+	sed -i '1i # mypy: disable-error-code="type-arg"' mainstay/store/etcd/rpc_pb2.pyi
+
+clean: ## Remove all that was made here: .venv, caches, build output
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

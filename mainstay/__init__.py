@@ -1,0 +1,1 @@
+"""Mainstay: a scheduler and control plane that explains every decision and can run any incident again."""

@@ -1,0 +1,149 @@
+"""Files in one directory: append, sync, read, rename, lock.
+
+The calls block; run them on a `tasks.Worker`. They are few on purpose: what a crash may do to each of them can be said
+in one line, and the simulated disk (sim/disk.py) does exactly that.
+
+    append    may be lost, or cut short anywhere, until the file is synced
+    sync      when it returns, what was appended before is there after a power cut
+    rename    atomic; durable when it returns, and replaces what had that name
+    truncate  like append: counts only once synced
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+
+class DiskFull(Exception):
+    """There is no room left. Nothing that was synced is affected; free some space and try again."""
+
+
+class Locked(Exception):
+    """Somebody else holds this lock. `holder` is what they wrote into it."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+class Disk(Protocol):
+    """A directory. Names are plain file names without a path."""
+
+    def names(self) -> list[str]:
+        """The files that are there, sorted."""
+
+    def read(self, name: str) -> bytes:
+        """All of a file. Raises `FileNotFoundError`."""
+
+    def append(self, name: str, data: bytes) -> None:
+        """Write at the end of a file, made if it is not there. Raises `DiskFull`, then part of it may be there."""
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file down to its first `size` bytes."""
+
+    def sync(self, name: str) -> None:
+        """Make what a file holds, and its name, survive a power cut."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a synced file another name, durably."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file. Raises `FileNotFoundError`."""
+
+    def lock(self, name: str, holder: str) -> None:
+        """Take a lock until `close` or the end of the process. Raises `Locked`."""
+
+    def close(self) -> None:
+        """Let go of all files and locks."""
+
+
+class SystemDisk:
+    """A directory of the real file system, made if it is not there."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+        self._files: dict[str, int] = {}
+        self._locks: list[int] = []
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.root) if entry.is_file())
+
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+    def append(self, name: str, data: bytes) -> None:
+        view = memoryview(data)
+        with self._telling_when_full():
+            file = self._file(name)
+            while view:
+                view = view[os.write(file, view) :]
+
+    def truncate(self, name: str, size: int) -> None:
+        os.ftruncate(self._file(name), size)
+
+    def sync(self, name: str) -> None:
+        os.fsync(self._file(name))
+        self.sync_names()
+
+    def rename(self, old: str, new: str) -> None:
+        # Descriptors follow the file, not the name: drop both so that the next use opens by name.
+        for name in (old, new):
+            if (file := self._files.pop(name, None)) is not None:
+                os.close(file)
+        os.replace(self.root / old, self.root / new)
+        self.sync_names()
+
+    def remove(self, name: str) -> None:
+        if (file := self._files.pop(name, None)) is not None:
+            os.close(file)
+        os.unlink(self.root / name)
+        self.sync_names()
+
+    def lock(self, name: str, holder: str) -> None:
+        with self._telling_when_full():
+            file = os.open(self.root / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            written = os.pread(file, 1000, 0).decode(errors="replace").strip()
+            os.close(file)
+            raise Locked(written or "an unknown process") from None
+        self._locks.append(file)
+        # The text is only there for people. On a full disk it is missing, and the lock is taken all the same: whoever
+        # wants to free some room has to start first.
+        with contextlib.suppress(DiskFull), self._telling_when_full():
+            os.ftruncate(file, 0)
+            os.pwrite(file, holder.encode(), 0)
+
+    def close(self) -> None:
+        for file in (*self._files.values(), *self._locks):
+            os.close(file)
+        self._files.clear()
+        self._locks.clear()
+
+    def _file(self, name: str) -> int:
+        if name not in self._files:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._files[name] = os.open(self.root / name, flags, 0o600)
+        return self._files[name]
+
+    @contextlib.contextmanager
+    def _telling_when_full(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(f"no room left in {self.root}") from error
+            raise
+
+    def sync_names(self) -> None:
+        directory = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

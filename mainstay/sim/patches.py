@@ -1,0 +1,203 @@
+"""Puts the simulator's answers in place of real time, chance and threads while a run is on, and takes them away after.
+
+A function, or a class, is replaced wherever it can be reached by name: in its own module, and in each module that took
+it with `from time import time`. Finding those means going through all modules; what was found is remembered, so that
+the next run only looks at modules that are new. `datetime` is a class, built in, that others hold on to in many ways
+(annotations, subclasses, tables by type), so it is not replaced: two of its methods are, in place.
+
+Beyond reach: a function that was kept elsewhere before the run, in an attribute of a class or as a default argument.
+Such code reads the real clock. It is found by running twice (tests/sim/test_determinism.py shows how).
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from types import ModuleType
+from typing import Any, Final
+
+from mainstay.sim import fences, foreign_chance, foreign_network, foreign_time, surroundings
+from mainstay.sim.surroundings import Replacement, Surroundings
+
+Namespace = dict[str, Any]
+Site = tuple[Namespace, str, object, object]  # Where something can be found by name: the real thing, its stand-in.
+
+_MISSING: Final = object()
+
+
+@contextlib.contextmanager
+def installed(run: Surroundings) -> Iterator[None]:
+    """Let foreign code on this thread find `run` around it, until the block is left."""
+    surroundings.enter(run)
+    try:
+        with _collector_off(), _utc(), _shared_random(run), _methods(), _datetime(), _functions():
+            yield
+    finally:
+        surroundings.leave()
+
+
+@contextlib.contextmanager
+def _collector_off() -> Iterator[None]:
+    # The collector starts when enough objects were made by anybody in the process, and runs finalisers: at another
+    # moment in each run. The loop collects at fixed points instead.
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _utc() -> Iterator[None]:
+    zone = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    try:
+        yield
+    finally:
+        if zone is None:
+            del os.environ["TZ"]
+        else:
+            os.environ["TZ"] = zone
+        time.tzset()
+
+
+@contextlib.contextmanager
+def _shared_random(run: Surroundings) -> Iterator[None]:
+    state = random.getstate()
+    random.setstate(run.random_state)
+    try:
+        yield
+    finally:
+        run.random_state = random.getstate()
+        random.setstate(state)
+
+
+# Methods
+
+
+def _all_tasks(run: Surroundings, loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
+    if loop is None:
+        loop = asyncio.get_running_loop()
+    # asyncio's own answer comes from a set of weak references, where tasks of earlier loops have left their mark.
+    return set(run.loop.tasks()) if loop is run.loop else _real_all_tasks(loop)
+
+
+_real_all_tasks = asyncio.all_tasks
+
+
+def _number_of_gathering(future: Any) -> int:
+    """A hash for the future that `gather` returns: the one kind that asyncio makes without asking the loop."""
+    try:
+        return future._mainstay_number  # type: ignore[no-any-return]
+    except AttributeError:
+        run = surroundings.current()
+        future._mainstay_number = object.__hash__(future) if run is None else run.loop.next_number()
+        return future._mainstay_number  # type: ignore[no-any-return]
+
+
+_METHODS: Final[Mapping[tuple[type, str], Any]] = {
+    **foreign_chance.methods(),
+    **fences.methods(),
+    (asyncio.tasks._GatheringFuture, "__hash__"): _number_of_gathering,  # type: ignore[attr-defined]
+}
+
+
+@contextlib.contextmanager
+def _methods() -> Iterator[None]:
+    real = [(owner, name, owner.__dict__.get(name, _MISSING)) for owner, name in _METHODS]
+    for (owner, name), method in _METHODS.items():
+        setattr(owner, name, method)
+    try:
+        yield
+    finally:
+        for owner, name, method in real:
+            if method is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, method)
+
+
+# The class datetime
+
+_DATETIME_METHODS: Final = foreign_time.datetime_methods()
+_DATETIME_REAL: Final = {name: datetime.__dict__[name] for name in _DATETIME_METHODS}
+# Python does not let one set an attribute of a builtin class. The proxy that `__dict__` is refers to the dict behind
+# it.
+_DATETIME_NAMESPACE: Final[Namespace] = gc.get_referents(datetime.__dict__)[0]
+
+
+@contextlib.contextmanager
+def _datetime() -> Iterator[None]:
+    _set_datetime_methods(_DATETIME_METHODS)
+    try:
+        yield
+    finally:
+        _set_datetime_methods(_DATETIME_REAL)
+
+
+def _set_datetime_methods(methods: Mapping[str, Any]) -> None:
+    _DATETIME_NAMESPACE.update(methods)
+    # Python remembers where it has found an attribute: it must be told to look again.
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime))
+
+
+# Functions
+
+_STAND_INS: Final[Mapping[tuple[str, str], Any]] = {
+    **foreign_time.replacements(),
+    **foreign_chance.replacements(),
+    **foreign_network.replacements(),
+    **fences.replacements(),
+    ("asyncio", "all_tasks"): Replacement(asyncio.all_tasks, _all_tasks),
+}
+_PAIRS: Final = [(getattr(sys.modules[module], name), stand_in) for (module, name), stand_in in _STAND_INS.items()]
+# By address: they are looked for by identity. The pairs above keep them alive.
+_BY_REAL: Final = {id(real): (real, stand_in) for real, stand_in in _PAIRS}
+_BY_STAND_IN: Final = {id(stand_in): (real, stand_in) for real, stand_in in _PAIRS}
+
+_searched: dict[str, ModuleType] = {}
+_sites: list[Site] = []
+
+
+@contextlib.contextmanager
+def _functions() -> Iterator[None]:
+    _sites.extend(_search_new_modules(_BY_REAL))
+    for namespace, name, real, stand_in in _sites:
+        if namespace.get(name) is real:
+            namespace[name] = stand_in
+    try:
+        yield
+    finally:
+        # What was imported during the run has taken the stand-ins for the real thing.
+        _sites.extend(_search_new_modules(_BY_STAND_IN))
+        for namespace, name, real, stand_in in _sites:
+            if namespace.get(name) is stand_in:
+                namespace[name] = real
+
+
+def _search_new_modules(wanted: Mapping[int, tuple[object, object]]) -> list[Site]:
+    """Where the modules that were not searched before hold one of the wanted objects."""
+    sites = []
+    for module_name, module in sys.modules.copy().items():
+        if _searched.get(module_name) is module or module_name.startswith("mainstay.sim."):
+            continue  # Our own modules keep the real ones: the stand-ins are built on them.
+        _searched[module_name] = module
+        try:
+            # Not `module.__dict__`: a module that loads itself when it is first used must not do so because of this.
+            namespace = object.__getattribute__(module, "__dict__")
+        except AttributeError:
+            continue  # Anything can be put among the modules.
+        for name, value in namespace.copy().items():
+            pair = wanted.get(id(value))
+            if pair is not None:
+                sites.append((namespace, name, *pair))
+    return sites

@@ -1,0 +1,105 @@
+"""Run coroutine tests in the simulator.
+
+A coroutine test runs on a `Simulation` of its own when it is marked `@pytest.mark.sim`, when it asks for the `sim`
+fixture, or when `mainstay_async_tests = "sim"` is set for the project. Marked `@pytest.mark.real_loop` it runs on the
+production loop, with a time limit. All other tests are left to whoever else runs them, so the plugin gets along with
+pytest-asyncio.
+
+Each example of a Hypothesis test is a run of its own. A failing test says which seed it ran with; `--sim-seed` gives
+that seed to all tests that do not name one themselves.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from typing import Any, Final, Literal
+
+import pytest
+
+from mainstay.env import tasks
+from mainstay.sim.simulation import Simulation
+
+REAL_LOOP_LIMIT_S: Final = 60.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("mainstay").addoption(
+        "--sim-seed", type=int, default=0, metavar="N", help="seed of simulated tests that do not name one (0)"
+    )
+    parser.addini("mainstay_async_tests", 'set to "sim" to run all coroutine tests in the simulator', default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sim(seed=0): run a coroutine test in the simulator")
+    config.addinivalue_line("markers", "real_loop: run a coroutine test on the production loop")
+    if config.getini("mainstay_async_tests") not in ("", "sim"):
+        raise pytest.UsageError('mainstay_async_tests can only be "sim", or absent')
+
+
+@pytest.fixture
+def sim(request: pytest.FixtureRequest) -> Iterator[Simulation]:
+    """The simulation this test runs in. A test that is no coroutine calls `sim.run` itself."""
+    with Simulation(_seed(request.node)) as simulation:
+        yield simulation
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    hypothesis = getattr(pyfuncitem.obj, "hypothesis", None)
+    test = pyfuncitem.obj if hypothesis is None else hypothesis.inner_test
+    loop = _loop_of(pyfuncitem) if inspect.iscoroutinefunction(test) else None
+    if loop is None:
+        return (yield)
+    runner = (
+        _in_simulator(test, pyfuncitem, each_its_own=hypothesis is not None) if loop == "sim" else _on_real_loop(test)
+    )
+    target, name = (pyfuncitem, "obj") if hypothesis is None else (hypothesis, "inner_test")
+    setattr(target, name, runner)
+    try:
+        return (yield)
+    finally:
+        setattr(target, name, test)
+
+
+def _loop_of(item: pytest.Function) -> Literal["sim", "real"] | None:
+    for mark in item.iter_markers():  # The closest first: a parameter's marks come before those of a class.
+        if mark.name == "sim":
+            return "sim"
+        if mark.name == "real_loop":
+            return "real"
+    if "sim" in item.fixturenames or item.config.getini("mainstay_async_tests") == "sim":
+        return "sim"
+    return None
+
+
+def _seed(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("sim")
+    seed = item.config.getoption("--sim-seed") if mark is None else mark.kwargs.get("seed")
+    return int(item.config.getoption("--sim-seed") if seed is None else seed)
+
+
+def _in_simulator(
+    test: Callable[..., Coroutine[Any, Any, None]], item: pytest.Function, *, each_its_own: bool
+) -> Callable[..., None]:
+    def run(*args: Any, **kwargs: Any) -> None:
+        simulation = kwargs.get("sim")
+        if each_its_own or not isinstance(simulation, Simulation):
+            simulation = Simulation(_seed(item))
+            if "sim" in kwargs:
+                kwargs["sim"] = simulation
+        # Closed here and not by the fixture: what fails in the end belongs to the test.
+        with simulation:
+            simulation.run(test(*args, **kwargs))
+
+    return run
+
+
+def _on_real_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    def run(*args: Any, **kwargs: Any) -> None:
+        async def limited() -> None:
+            async with asyncio.timeout(REAL_LOOP_LIMIT_S):
+                await test(*args, **kwargs)
+
+        tasks.run(limited())
+
+    return run

@@ -1,0 +1,152 @@
+"""The log as a single file on a `Disk`: what runs under the simulator, where the disk loses power and tears writes.
+
+The file is a sequence of frames: length, checksum, content. A frame holds the rows of one append, or one step of
+compaction, so it is all there or not there. It is synced before the next one is begun; a crash can therefore damage
+only the last one, and a damaged frame with something after it is not a crash but corruption. The file is rewritten
+when it is opened, if more than half of it is outdated.
+"""
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from mainstay.env.disk import Disk, DiskFull, Locked
+from mainstay.env.tasks import Worker
+from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull
+from mainstay.store.log import Recovered, Row, decode_row, encode_row, require_complete
+
+FILE: Final = "log"
+NEW_FILE: Final = "log.new"
+LOCK: Final = "log.lock"
+_MAGIC: Final = b"MAINSTAY LOG 1\n"
+_HEADER: Final = Struct(">II")  # Length and checksum of the content that follows.
+
+
+class _Frame(msgspec.Struct, array_like=True):
+    """Rows to add or replace, as (revision, encoded writes; empty if the row is gone). `compacted`: 0 if unchanged."""
+
+    compacted: int
+    rows: list[tuple[int, bytes]]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Frame)
+
+
+class DiskLog:
+    """Implements `Log` (log.py)."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._worker = Worker("disk log")
+        self._size = 0
+        """Of the file, up to the end of its last whole frame."""
+
+    async def open(self) -> Recovered:
+        return await self._worker.run(self._open)
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        await self._worker.run(self._append, _frame(0, rows))
+
+    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+        await self._worker.run(self._append, _frame(compacted, rows))
+
+    async def close(self) -> None:
+        await self._worker.run(self._disk.close)
+        self._worker.close()
+
+    def _open(self) -> Recovered:
+        try:
+            self._disk.lock(LOCK, f"process {os.getpid()}")
+        except Locked as error:
+            raise InUse(f"the log is in use by {error.holder}: stop that one, or use another directory") from None
+        try:
+            return self._read()
+        except BaseException:
+            self._disk.close()
+            raise
+
+    def _read(self) -> Recovered:
+        data = self._disk.read(FILE) if FILE in self._disk.names() else b""
+        if len(data) < len(_MAGIC) and _MAGIC.startswith(data):  # New, or its making was cut short.
+            self._write_anew(0, {})
+            return Recovered(0, [])
+        if not data.startswith(_MAGIC):
+            raise Corrupt("the file is not a Mainstay log. Restore it from a backup, or move it away to start empty")
+
+        compacted = 0
+        rows: dict[int, bytes] = {}
+        self._size = len(_MAGIC)
+        for frame, end in _frames(data):
+            compacted = max(compacted, frame.compacted)
+            for revision, writes in frame.rows:
+                if writes:
+                    rows[revision] = writes
+                else:
+                    rows.pop(revision, None)
+            self._size = end
+        if self._size < len(data):
+            self._disk.truncate(FILE, self._size)
+            self._disk.sync(FILE)
+
+        revisions = sorted(rows)
+        require_complete(compacted, revisions)
+        if sum(map(len, rows.values())) < self._size // 2:
+            self._write_anew(compacted, rows)
+        return Recovered(compacted, [decode_row(revision, rows[revision]) for revision in revisions])
+
+    def _write_anew(self, compacted: int, rows: dict[int, bytes]) -> None:
+        if NEW_FILE in self._disk.names():
+            self._disk.remove(NEW_FILE)
+        data = _MAGIC + _encode(_Frame(compacted, [(revision, rows[revision]) for revision in sorted(rows)]))
+        try:
+            self._disk.append(NEW_FILE, data)
+        except DiskFull as error:
+            raise StorageFull(str(error)) from error
+        self._disk.sync(NEW_FILE)
+        self._disk.rename(NEW_FILE, FILE)
+        self._size = len(data)
+
+    def _append(self, frame: bytes) -> None:
+        try:
+            self._disk.append(FILE, frame)
+            self._disk.sync(FILE)
+        except DiskFull as error:
+            # Part of the frame may be there. The next one must not come after it.
+            self._disk.truncate(FILE, self._size)
+            raise StorageFull(str(error)) from error
+        except OSError as error:
+            raise OutcomeUnknown(f"the log could not be written: {error}") from error
+        self._size += len(frame)
+
+
+def _frame(compacted: int, rows: Sequence[Row]) -> bytes:
+    return _encode(_Frame(compacted, [(row.revision, encode_row(row) if row.writes else b"") for row in rows]))
+
+
+def _encode(frame: _Frame) -> bytes:
+    content = _encoder.encode(frame)
+    return _HEADER.pack(len(content), zlib.crc32(content)) + content
+
+
+def _frames(data: bytes) -> Iterator[tuple[_Frame, int]]:
+    """The whole frames of a log, each with where it ends. Raises `Corrupt` if more than the last is damaged."""
+    start = len(_MAGIC)
+    while start + _HEADER.size <= len(data):
+        length, expected = _HEADER.unpack_from(data, start)
+        content_start = start + _HEADER.size
+        end = content_start + length
+        content = data[content_start:end]
+        if len(content) < length or length == 0 or zlib.crc32(content) != expected:
+            if end < len(data) and any(data[start:]):
+                raise Corrupt(f"the frame at byte {start} is damaged, and there is more after it")
+            return  # The last write before a crash: cut short, or its blocks were never filled.
+        try:
+            yield _decoder.decode(content), end
+        except msgspec.MsgspecError as error:
+            raise Corrupt(f"the frame at byte {start} cannot be read: {error}") from error
+        start = end

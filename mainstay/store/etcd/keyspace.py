@@ -1,0 +1,34 @@
+"""Where in etcd a store's keys are: all of them under one root, as UTF-8."""
+
+from mainstay.store.errors import Corrupt, Invalid
+from mainstay.store.etcd.kv import KeyValue
+from mainstay.store.interface import Entry
+from mainstay.store.limits import require_key
+
+ROOT_BYTES_MAX = 64  # It is in each key of a transaction; those have little room to spare.
+
+
+class Keyspace:
+    def __init__(self, root: str) -> None:
+        """Raises `Invalid` unless it begins and ends with a slash: of two roots, neither may begin like the other."""
+        if not (root.startswith("/") and root.endswith("/")) or require_key(root) > ROOT_BYTES_MAX:
+            raise Invalid(f"the root of a store in etcd is like '/mainstay/', not {root!r}")
+        self.root = root.encode()
+
+    def encode(self, key: str) -> bytes:
+        return self.root + key.encode()
+
+    def span(self, prefix: str) -> tuple[bytes, bytes]:
+        """The first key under a prefix, and the first one after all of those."""
+        first = self.encode(prefix)
+        # The last byte of a text in UTF-8 is never 0xff, so one more is a byte too.
+        return first, first[:-1] + bytes((first[-1] + 1,))
+
+    def entry(self, kv: KeyValue) -> Entry:
+        return Entry(self.decode(kv.key), kv.value, kv.create_revision, kv.mod_revision, kv.version)
+
+    def decode(self, key: bytes) -> str:
+        try:
+            return key[len(self.root) :].decode()
+        except UnicodeDecodeError:
+            raise Corrupt(f"etcd has a key under {self.root!r} that none of us has written: {key!r}") from None

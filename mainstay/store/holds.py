@@ -1,0 +1,36 @@
+"""Holds: who still needs which history. A store asks here before it compacts."""
+
+
+class RevisionHold:
+    """Keeps the history after its revision until released."""
+
+    def __init__(self, holds: "Holds", revision: int) -> None:
+        self._holds = holds
+        self.revision = revision
+
+    def advance(self, revision: int) -> None:
+        # Going back could promise history that is gone by now.
+        self.revision = max(self.revision, revision)
+
+    def release(self) -> None:
+        self._holds.forget(self)
+
+
+class Holds:
+    """The holds of one process on one store."""
+
+    def __init__(self) -> None:
+        self._holds: list[RevisionHold] = []
+
+    def take(self, revision: int) -> RevisionHold:
+        hold = RevisionHold(self, revision)
+        self._holds.append(hold)
+        return hold
+
+    def forget(self, hold: RevisionHold) -> None:
+        """Safe to repeat."""
+        self._holds = [other for other in self._holds if other is not hold]
+
+    def limit(self, revision: int) -> int:
+        """The latest revision up to this one that may be compacted to."""
+        return min([revision, *(hold.revision for hold in self._holds)])

@@ -1,0 +1,193 @@
+"""The history of a store, in memory: what is there now, what was there before, and what each revision changed.
+
+Plain data and plain functions: nothing here waits or touches a disk. The local store (local.py) applies transactions
+once they are durable; reads and watches are answered from here.
+
+How it is kept. `live` has the current entry of each key. A key that was ever overwritten or deleted since the last
+compaction also has a list of its past versions, oldest first; a deletion is a version too. `history` has the
+transactions themselves, for watches.
+
+Compacting to revision C drops each version that a transaction up to C replaced, and each deletion up to C. Every
+transaction in the history knows which version it replaced, so this walks the history from its old end and never
+searches. It goes in steps, so that a long history does not hold up the loop.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import attrgetter
+
+import msgspec
+
+from mainstay.store.errors import Compacted, FutureRevision
+from mainstay.store.interface import FIRST_REVISION, Change, Entry, Page
+from mainstay.store.keys import SortedKeys
+from mainstay.store.log import Gone, Row
+
+_by_revision = attrgetter("revision")
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """What one revision did: at least one change, at most one per key."""
+
+    revision: int
+    changes: tuple[Change, ...]
+
+
+class Index:
+    def __init__(self) -> None:
+        self.revision = FIRST_REVISION
+        self.compacted = 0
+        self.live: dict[str, Entry] = {}
+        self._history: list[Transaction] = []
+        self._history_start = 0
+        """Where the history begins in that list: its old end is cut off only now and then, for that moves the rest."""
+        self._past: dict[str, list[Entry | Gone]] = {}
+        self._live_keys = SortedKeys()
+        self._dead_keys = SortedKeys()
+        """Keys that are deleted now but still have a past."""
+        self._shared_rows: dict[int, list[str]] = {}
+        """For a log row of several writes: the keys whose version of that revision is still kept."""
+
+    def apply(self, transaction: Transaction) -> None:
+        """Make a transaction part of the history. It must be later than all others."""
+        if transaction.revision <= self.revision:
+            raise AssertionError(f"revision {transaction.revision} after {self.revision}")
+        for change in transaction.changes:
+            self._apply(change)
+        if len(transaction.changes) > 1:
+            self._shared_rows[transaction.revision] = [change.key for change in transaction.changes]
+        self._history.append(transaction)
+        self.revision = transaction.revision
+
+    def _apply(self, change: Change) -> None:
+        key = change.key
+        if change.previous is not None:
+            self._past.setdefault(key, []).append(change.previous)
+        elif change.entry is not None:
+            if key in self._past:
+                self._dead_keys.remove(key)
+            self._live_keys.add(key)
+        if change.entry is not None:
+            self.live[key] = change.entry
+        else:
+            del self.live[key]
+            self._past.setdefault(key, []).append(Gone(key, change.revision))
+            self._live_keys.remove(key)
+            self._dead_keys.add(key)
+
+    def get(self, key: str, at: int | None) -> Entry | None:
+        if at is None:
+            return self.live.get(key)
+        self.require_readable(at)
+        return self._version(key, at)
+
+    def range(self, prefix: str, at: int | None, limit: int | None, after: str | None) -> Page:
+        if at is None or at == self.revision:
+            keys, remaining = self._live_keys.under(prefix, after=after, limit=limit)
+            live = self.live
+            return Page([live[key] for key in keys], self.revision, remaining)
+        self.require_readable(at)
+        living, _ = self._live_keys.under(prefix, after=after)
+        dead, _ = self._dead_keys.under(prefix, after=after)
+        versions = (self._version(key, at) for key in (sorted(living + dead) if dead else living))
+        entries = [entry for entry in versions if entry is not None]
+        return Page(entries[:limit], at, max(len(entries) - limit, 0) if limit is not None else 0)
+
+    def require_readable(self, revision: int) -> None:
+        """Raise unless the state as of this revision can be told."""
+        if revision < self.compacted:
+            raise Compacted(self.compacted)
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+
+    def transactions_after(self, revision: int, count_max: int) -> list[Transaction]:
+        """The next transactions after a revision, the oldest first."""
+        start = bisect_right(self._history, revision, lo=self._history_start, key=_by_revision)
+        return self._history[start : start + count_max]
+
+    def begin_compaction(self, revision: int) -> None:
+        """From now on, nothing before this revision can be read. Call `compact_step` until it returns None."""
+        self.compacted = revision
+
+    def compact_step(self, transactions_max: int) -> list[Row] | None:
+        """Forget some of what is no longer readable. Returns what the log must now hold for the rows concerned.
+
+        The rows are in ascending order, and the log must replace them in that order: a deletion must never be dropped
+        before the version it deleted, or a crash in between would bring that one back. A row without writes is gone.
+        None means that nothing is left to do.
+        """
+        outdated = self._take_outdated(transactions_max)
+        if not outdated:
+            return None
+        dropped: dict[str, int] = {}
+        for transaction in outdated:
+            for change in transaction.changes:
+                versions = (change.previous is not None) + (change.entry is None)
+                if versions:
+                    dropped[change.key] = dropped.get(change.key, 0) + versions
+        revisions = sorted(
+            {version.revision for key, count in dropped.items() for version in self._drop_oldest(key, count)}
+        )
+        return [self._row(revision) for revision in revisions]
+
+    def _take_outdated(self, transactions_max: int) -> list[Transaction]:
+        """Cut the oldest transactions off the history, as far as they are compacted."""
+        start = self._history_start
+        end = bisect_right(self._history, self.compacted, lo=start, key=_by_revision)
+        outdated = self._history[start : min(end, start + transactions_max)]
+        self._history_start += len(outdated)
+        if self._history_start > len(self._history) // 2:
+            del self._history[: self._history_start]
+            self._history_start = 0
+        return outdated
+
+    def _drop_oldest(self, key: str, count: int) -> list[Entry | Gone]:
+        past = self._past[key]
+        versions = past[:count]
+        del past[:count]
+        if not past:
+            del self._past[key]
+            if key not in self.live:
+                self._dead_keys.remove(key)
+        for version in versions:
+            if version.revision in self._shared_rows:
+                self._shared_rows[version.revision].remove(key)
+        return versions
+
+    def _row(self, revision: int) -> Row:
+        keys = self._shared_rows.get(revision, ())
+        if not keys:
+            self._shared_rows.pop(revision, None)
+        return Row(revision, tuple(self._version_of(key, revision) for key in keys))
+
+    def _version_of(self, key: str, revision: int) -> Entry | Gone:
+        entry = self.live.get(key)
+        if entry is not None and entry.revision == revision:
+            return entry
+        past = self._past[key]
+        return past[bisect_right(past, revision, key=_by_revision) - 1]
+
+    def _version(self, key: str, at: int) -> Entry | None:
+        entry = self.live.get(key)
+        if entry is not None and entry.revision <= at:
+            return entry
+        past = self._past.get(key)
+        if past is None:
+            return None
+        position = bisect_right(past, at, key=_by_revision)
+        version = past[position - 1] if position else None
+        return version if isinstance(version, Entry) else None
+
+
+def replay(compacted: int, rows: Iterable[Row]) -> Index:
+    """An index as the rows of a log tell it. The rows are ascending; those after `compacted` are complete."""
+    index = Index()
+    for row in rows:
+        changes = tuple(
+            Change(row.revision, write.key, write if isinstance(write, Entry) else None, index.live.get(write.key))
+            for write in row.writes
+        )
+        index.apply(Transaction(row.revision, changes))
+    index.revision = max(index.revision, compacted)
+    index.begin_compaction(compacted)
+    return index

@@ -1,0 +1,287 @@
+"""A store in one process: the commit pipeline over a log.
+
+A commit walks through here:
+
+    checks    looked up in what is there *including* what is staged but not yet durable: the order of revisions is
+              the order in which commits arrive, and nobody waits for a disk to learn whether its checks hold
+    stage     it gets its revision, and what it changes is staged
+    append    whatever is staged goes to the log as one group: many transactions, one sync
+    publish   once durable: into the index, to the watches, and the answer to the caller
+
+Reads and watches only ever see the index, so nothing can be read that a crash might take back. For the same reason a
+refusal that was caused by something staged waits until that is durable: it tells the caller what is there.
+
+When the log is full, everything staged is taken back and its callers are told so; the store goes on. When an append
+fails in any other way, nobody can know whether it reached the disk: those callers get `OutcomeUnknown`, and the store
+takes no more writes until it is opened again, which reads the truth from the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, Self
+
+import msgspec
+
+from mainstay.env import tasks
+from mainstay.store.errors import (
+    Closed,
+    Compacted,
+    FutureRevision,
+    OutcomeUnknown,
+    StorageFull,
+    StoreError,
+    Unavailable,
+)
+from mainstay.store.holds import Holds, RevisionHold
+from mainstay.store.index import Index, Transaction, replay
+from mainstay.store.interface import (
+    ABSENT,
+    FIRST_REVISION,
+    Change,
+    Check,
+    Committed,
+    Entry,
+    Page,
+    Put,
+    Refused,
+    Write,
+)
+from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
+from mainstay.store.local_watch import LocalWatch, Watches
+from mainstay.store.log import Gone, Log, Row
+
+_logger = logging.getLogger(__name__)
+
+GROUP_TRANSACTIONS_MAX: Final = 256  # More than this in one append would only lengthen the wait of the first one.
+GROUP_BYTES_MAX: Final = 4_000_000
+COMPACTION_STEP_TRANSACTIONS: Final = 500  # Small enough that a commit behind one step waits a few milliseconds.
+
+
+class _Staged(msgspec.Struct):
+    """A commit on its way: what it changes (nothing, if it only waits for those before it) and who waits for it."""
+
+    transaction: Transaction | None
+    answer: Committed | Refused
+    waiter: asyncio.Future[Committed | Refused]
+
+
+class LocalStore:
+    """Implements `Store` (interface.py) over any `Log`. Make one with `await LocalStore.open(log)`."""
+
+    def __init__(self, log: Log, index: Index) -> None:
+        self._log = log
+        self._index = index
+        self._holds = Holds()
+        self._watches = Watches(index)
+        self._staged: list[_Staged] = []
+        self._staged_entries: dict[str, Entry | Gone] = {}
+        """What the staged transactions make of each key they touch: the newest of them wins."""
+        self._next_revision = index.revision + 1
+        self._flushing: asyncio.Task[None] | None = None
+        self._compacting = asyncio.Lock()
+        self._rows_to_replace: dict[int, Row] = {}
+        """What compaction has dropped from the index but could not yet drop from the log."""
+        self._broken: str | None = None
+        """Why the log can no longer be trusted, once an append has failed."""
+        self._closed = False
+
+    @classmethod
+    async def open(cls, log: Log) -> Self:
+        """Take over a log and read it. Raises `InUse`, `Corrupt`."""
+        recovered = await log.open()
+        store = cls(log, replay(recovered.compacted, recovered.rows))
+        # A crash may have cut a compaction short; the rest of it is done now.
+        await store._finish_compaction()
+        return store
+
+    async def get(self, key: str, *, at: int | None = None) -> Entry | None:
+        self._require_open()
+        require_key(key)
+        if at is not None:
+            require_revision(at, least=FIRST_REVISION)
+        return self._index.get(key, at)
+
+    async def range(
+        self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
+    ) -> Page:
+        self._require_open()
+        require_range(prefix, at, limit, after)
+        return self._index.range(prefix, at, limit, after)
+
+    def watch(self, prefix: str, *, after: int) -> LocalWatch:
+        self._require_open()
+        require_prefix(prefix)
+        require_revision(after, least=0)
+        return self._watches.open(prefix, after)
+
+    async def revision(self) -> int:
+        self._require_open()
+        return self._index.revision
+
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
+        self._require_open()
+        require_transaction(checks, writes)
+        if self._broken is not None:
+            raise Unavailable(f"the store takes no more writes until it is opened again: {self._broken}")
+
+        found = {check.key: entry for check in checks if _revision(entry := self._newest(check.key)) != check.revision}
+        transaction = None if found else self._transaction(writes)
+        if transaction is not None:
+            self._stage(transaction)
+        answer = Refused(found) if found else Committed(self._next_revision - 1)
+        if transaction is None and self._flushing is None:
+            return answer  # It rests on nothing that is not durable yet.
+
+        waiter: asyncio.Future[Committed | Refused] = asyncio.get_running_loop().create_future()
+        self._staged.append(_Staged(transaction, answer, waiter))
+        if self._flushing is None:
+            self._flushing = tasks.spawn(self._flush(), name="store flush")
+        return await waiter
+
+    def _newest(self, key: str) -> Entry | None:
+        """What is at a key once all that is staged has happened."""
+        staged = self._staged_entries.get(key)
+        if staged is None:
+            return self._index.live.get(key)
+        return staged if isinstance(staged, Entry) else None
+
+    def _transaction(self, writes: Sequence[Write]) -> Transaction | None:
+        """What these writes do to what is there; None if that is nothing."""
+        revision = self._next_revision
+        changes = []
+        for write in writes:
+            previous = self._newest(write.key)
+            if isinstance(write, Put):
+                created, version = (revision, 1) if previous is None else (previous.created, previous.version + 1)
+                entry = Entry(write.key, write.value, created, revision, version)
+                changes.append(Change(revision, write.key, entry, previous))
+            elif previous is not None:
+                changes.append(Change(revision, write.key, None, previous))
+        return Transaction(revision, tuple(changes)) if changes else None
+
+    def _stage(self, transaction: Transaction) -> None:
+        for change in transaction.changes:
+            self._staged_entries[change.key] = change.entry or Gone(change.key, change.revision)
+        self._next_revision += 1
+
+    async def _flush(self) -> None:
+        """Append what is staged, group by group, until there is nothing left."""
+        try:
+            while self._staged:
+                group = self._take_group()
+                rows = [_row(staged.transaction) for staged in group if staged.transaction is not None]
+                try:
+                    if rows:
+                        await self._log.append(rows)
+                except StorageFull as error:
+                    self._take_back(group, error)
+                except OutcomeUnknown as error:
+                    self._break(group, error)
+                except BaseException as error:  # A bug, or we are being stopped: also then nobody must wait for ever.
+                    self._break(group, error)
+                    raise
+                else:
+                    self._publish(group)
+        finally:
+            self._flushing = None
+
+    def _take_group(self) -> list[_Staged]:
+        count = size = 0
+        for staged in self._staged[:GROUP_TRANSACTIONS_MAX]:
+            count += 1
+            if staged.transaction is not None:
+                size += sum(len(change.entry.value) for change in staged.transaction.changes if change.entry)
+            if size > GROUP_BYTES_MAX:
+                break
+        group, self._staged = self._staged[:count], self._staged[count:]
+        return group
+
+    def _publish(self, group: Sequence[_Staged]) -> None:
+        transactions = [staged.transaction for staged in group if staged.transaction is not None]
+        for transaction in transactions:
+            self._index.apply(transaction)
+            for change in transaction.changes:
+                if self._staged_entries[change.key].revision == transaction.revision:
+                    del self._staged_entries[change.key]
+        self._watches.publish(transactions)
+        for staged in group:
+            # A caller that was cancelled no longer wants to know.
+            if not staged.waiter.done():
+                staged.waiter.set_result(staged.answer)
+
+    def _take_back(self, group: Sequence[_Staged], error: StoreError) -> None:
+        """Nothing of what is staged has happened, nor will it: later ones built on those that did not fit."""
+        _fail([*group, *self._staged], error)
+        self._staged = []
+        self._staged_entries.clear()
+        self._next_revision = self._index.revision + 1
+
+    def _break(self, group: Sequence[_Staged], error: BaseException) -> None:
+        self._broken = str(error) or type(error).__name__
+        _logger.error("the store takes no more writes until it is opened again: %s", self._broken)
+        _fail(group, OutcomeUnknown(f"the log failed while this was being written: {self._broken}"))
+        self._take_back((), Unavailable(f"the log failed before this was written: {self._broken}"))
+
+    async def compact(self, revision: int) -> int:
+        self._require_open()
+        require_revision(revision, least=FIRST_REVISION)
+        if revision > self._index.revision:
+            raise FutureRevision(revision, self._index.revision)
+        async with self._compacting:
+            target = self._holds.limit(revision)
+            if target > self._index.compacted:
+                self._index.begin_compaction(target)
+                await self._finish_compaction()
+            return self._index.compacted
+
+    async def _finish_compaction(self) -> None:
+        """Forget what may be forgotten, step by step, each behind the commits that came before it."""
+        while (rows := self._index.compact_step(COMPACTION_STEP_TRANSACTIONS)) is not None:
+            # A step the log had no room for is repeated with the next one: rows must be replaced in ascending order.
+            self._rows_to_replace.update((row.revision, row) for row in rows)
+            replaced = [self._rows_to_replace[revision] for revision in sorted(self._rows_to_replace)]
+            try:
+                await self._log.compact(self._index.compacted, replaced)
+            except OutcomeUnknown as error:
+                self._break((), error)
+                raise
+            self._rows_to_replace.clear()
+
+    def hold(self, revision: int) -> RevisionHold:
+        self._require_open()
+        require_revision(revision, least=0)
+        if revision < self._index.compacted:
+            raise Compacted(self._index.compacted)
+        return self._holds.take(revision)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._flushing is not None:
+            await asyncio.wait([self._flushing])
+        async with self._compacting:
+            self._watches.close()
+            await self._log.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Closed("the store is closed")
+
+
+def _revision(entry: Entry | None) -> int:
+    return ABSENT if entry is None else entry.revision
+
+
+def _row(transaction: Transaction) -> Row:
+    return Row(
+        transaction.revision,
+        tuple(change.entry or Gone(change.key, change.revision) for change in transaction.changes),
+    )
+
+
+def _fail(group: Sequence[_Staged], error: StoreError) -> None:
+    for staged in group:
+        if not staged.waiter.done():
+            staged.waiter.set_exception(error)

@@ -1,0 +1,133 @@
+"""Watches on a local store: cursors into its history.
+
+A watch that waits is handed each new change as it is published, so an idle one costs a prefix comparison. A watch
+that is still busy with the last batch is not waited for and nothing is queued for it: it later reads on in the
+history from where it stopped. If compaction gets there first, it is told so.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self
+
+from mainstay.env import tasks
+from mainstay.store.errors import Closed, Compacted, FutureRevision
+from mainstay.store.index import Index, Transaction
+from mainstay.store.interface import Batch, Change
+
+SCAN_TRANSACTIONS_MAX: Final = 1000  # Read from the history at a time; then others get their turn.
+
+
+class LocalWatch:
+    """Implements `Watch` (interface.py)."""
+
+    def __init__(self, watches: "Watches", prefix: str, after: int) -> None:
+        self._watches = watches
+        self.prefix = prefix
+        self.reached = after
+        """Everything up to this revision has been delivered, or did not concern us."""
+        self.waiter: asyncio.Future[Batch | None] | None = None
+        """Somebody waits for the next batch. None for an answer: look again, something else has changed."""
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        if self.waiter is not None:
+            raise RuntimeError("this watch is already being waited for by someone else")
+        while not self._closed:
+            batch = self._watches.read(self)
+            if batch is None:
+                batch = await self._wait()
+            else:
+                await tasks.sleep(timedelta(0))
+            if batch is not None:
+                self.reached = batch.revision
+                if batch.changes:
+                    return batch
+        raise StopAsyncIteration
+
+    async def _wait(self) -> Batch | None:
+        self.waiter = asyncio.get_running_loop().create_future()
+        try:
+            return await self.waiter
+        finally:
+            self.waiter = None
+
+    def close(self) -> None:
+        self._closed = True
+        self._watches.forget(self)
+        self.wake(None)
+
+    def wake(self, batch: Batch | None) -> None:
+        """Answer whoever waits. If nobody does, they find out when they come back."""
+        if self.is_waiting and self.waiter is not None:
+            self.waiter.set_result(batch)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.waiter is not None and not self.waiter.done()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Watches:
+    """All watches on one index."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._open: dict[LocalWatch, None] = {}  # In the order they were opened: a set would have none.
+        self._closed = False
+
+    def open(self, prefix: str, after: int) -> LocalWatch:
+        watch = LocalWatch(self, prefix, after)
+        self._open[watch] = None
+        return watch
+
+    def forget(self, watch: LocalWatch) -> None:
+        self._open.pop(watch, None)
+
+    def read(self, watch: LocalWatch) -> Batch | None:
+        """The next part of the history for a watch that has fallen behind; None if it has not."""
+        if self._closed:
+            raise Closed("the store was closed")
+        index = self._index
+        if watch.reached < index.compacted:
+            raise Compacted(index.compacted)
+        if watch.reached > index.revision:
+            raise FutureRevision(watch.reached, index.revision)
+        if watch.reached == index.revision:
+            return None
+        transactions = index.transactions_after(watch.reached, SCAN_TRANSACTIONS_MAX)
+        return Batch(transactions[-1].revision, _under(watch.prefix, transactions))
+
+    def publish(self, transactions: Sequence[Transaction]) -> None:
+        """Tell the watches that wait of transactions that have just become part of the history."""
+        if not transactions:
+            return
+        revision = transactions[-1].revision
+        for watch in self._open:
+            if not watch.is_waiting:
+                continue
+            if changes := _under(watch.prefix, transactions):
+                watch.wake(Batch(revision, changes))
+            else:
+                watch.reached = revision
+
+    def close(self) -> None:
+        self._closed = True
+        for watch in self._open:
+            watch.wake(None)
+        self._open.clear()
+
+
+def _under(prefix: str, transactions: Sequence[Transaction]) -> list[Change]:
+    return [change for each in transactions for change in each.changes if change.key.startswith(prefix)]

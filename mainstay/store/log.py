@@ -1,0 +1,116 @@
+"""The log: what a local store writes down, and how it comes back after a crash.
+
+The commit pipeline (local.py) is the same for every log: sqlite in production (sqlite_log.py), the simulator's disk in
+simulation (disk_log.py), nothing at all for the memory store. So what is simulated is what runs.
+
+A log holds one row per revision, and the revision it is compacted to. A row holds the whole entry of each key it
+wrote, with created revision and version, so that it can be read back without the rows before it, which compaction may
+have removed.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from mainstay.store.errors import Corrupt
+from mainstay.store.interface import FIRST_REVISION, Entry
+
+
+class Gone(msgspec.Struct, frozen=True, gc=False):
+    """A version of a key that says: deleted at this revision."""
+
+    key: str
+    revision: int
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What is kept of one transaction. Without writes: nothing, the row can go."""
+
+    revision: int
+    writes: tuple[Entry | Gone, ...]
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What a log held when it was opened: rows in ascending order, all of them after `compacted`."""
+
+    compacted: int
+    rows: Sequence[Row]
+
+
+class Log(Protocol):
+    """Calls are carried out in the order they are made. After `OutcomeUnknown` the log is closed and not used again."""
+
+    async def open(self) -> Recovered:
+        """Take possession of the log. Raises `InUse`, `Corrupt`."""
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        """Add rows, all or none; durable when it returns. Raises `StorageFull` (none is there), `OutcomeUnknown`."""
+
+    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+        """Note the revision compacted to, and replace these rows, all or none. Raises as `append` does."""
+
+    async def close(self) -> None: ...
+
+
+class MemoryLog:
+    """Keeps nothing: for a store that may forget everything when its process ends."""
+
+    async def open(self) -> Recovered:
+        return Recovered(0, [])
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        pass
+
+    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+# On disk a write is (key, created, version, value). Versions count from 1, so version 0 stands for a deletion.
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[tuple[str, int, int, bytes]])
+
+
+def encode_row(row: Row) -> bytes:
+    return _encoder.encode(
+        [
+            (write.key, write.created, write.version, write.value)
+            if isinstance(write, Entry)
+            else (write.key, 0, 0, b"")
+            for write in row.writes
+        ]
+    )
+
+
+def decode_row(revision: int, data: bytes) -> Row:
+    """Raises `Corrupt` if this is not something that `encode_row` made."""
+    try:
+        stored = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"the row of revision {revision} cannot be read: {error}") from error
+    return Row(
+        revision,
+        tuple(
+            Entry(key, value, created, revision, version) if version else Gone(key, revision)
+            for key, created, version, value in stored
+        ),
+    )
+
+
+def checksum(revision: int, data: bytes) -> int:
+    """Of a row's revision and bytes, so that a row found in another's place is noticed as well."""
+    return zlib.crc32(data, revision & 0xFFFFFFFF)
+
+
+def require_complete(compacted: int, revisions: Sequence[int]) -> None:
+    """Raise `Corrupt` unless every revision after the compacted one is there: rows do not vanish by themselves."""
+    expected = max(compacted, FIRST_REVISION) + 1
+    for revision in revisions:
+        if revision > compacted:
+            if revision != expected:
+                raise Corrupt(f"revision {expected} is missing: the next one found is {revision}")
+            expected += 1

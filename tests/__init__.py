@@ -1,0 +1,1 @@
+"""Tests. The tree mirrors that of mainstay/."""

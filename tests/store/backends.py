@@ -1,0 +1,73 @@
+"""The stores that the shared suites run on, each opened in the same way."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mainstay.env import Chance, SystemDisk
+from mainstay.sim.choices import Choices
+from mainstay.sim.disk import SimDisk
+from mainstay.sim.etcd import FakeEtcd
+from mainstay.store import open_memory
+from mainstay.store.disk_log import DiskLog
+from mainstay.store.etcd import EtcdStore, open_etcd
+from mainstay.store.interface import Store
+from mainstay.store.local import LocalStore
+from mainstay.store.sqlite_log import SqliteLog
+from tests.requirements import needs
+from tests.store.etcd_process import shared_etcd, unique_prefix
+
+BACKENDS = [
+    "memory",
+    "sqlite",
+    "disk-log",
+    "fake-etcd",
+    pytest.param("sqlite-threads", marks=pytest.mark.real_loop),
+    pytest.param("etcd", marks=[pytest.mark.real_loop, needs("etcd")]),
+]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Opens one kind of store. Opening again gives the same data, where the store keeps any."""
+
+    name: str
+    reopen: Callable[[], Awaitable[Store]]
+
+    @classmethod
+    def make(cls, name: str, directory: Path) -> "Backend":
+        return cls(name, _opener(name, directory))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Store]:
+        store = await self.reopen()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def _opener(name: str, directory: Path) -> Callable[[], Awaitable[Store]]:
+    match name:
+        case "memory":
+            return open_memory
+        case "sqlite" | "sqlite-threads":
+            return lambda: LocalStore.open(SqliteLog(SystemDisk(directory)))
+        case "disk-log":
+            disk = SimDisk(Choices(), "disk")
+            return lambda: LocalStore.open(DiskLog(disk))
+        case "fake-etcd":
+            fake = FakeEtcd()
+            return lambda: _open_fake(fake)
+        case "etcd":
+            prefix = unique_prefix()
+            return lambda: open_etcd([shared_etcd().endpoint], prefix, chance=Chance(b"test"))
+        case _:
+            raise ValueError(f"no store is called {name!r}")
+
+
+async def _open_fake(fake: FakeEtcd) -> Store:
+    return EtcdStore(fake.client(), "/mainstay/", chance=Chance(b"test"))

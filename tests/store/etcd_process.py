@@ -1,0 +1,125 @@
+"""A real etcd for tests and benchmarks: one member on this machine, with a data directory of its own.
+
+`shared_etcd()` starts one per test process and keeps it until that ends; tests that use it keep apart by their prefixes
+(`unique_prefix`). A test that wants to kill its etcd, or to fill it up, starts one of its own.
+"""
+
+import atexit
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+START_LIMIT_S: Final = 30.0
+START_ATTEMPTS: Final = 5
+
+_prefix_numbers = itertools.count(1)
+
+
+class EtcdProcess:
+    """Use it as a context manager, or call `start` and later `stop`."""
+
+    def __init__(self, *options: str) -> None:
+        """`options` are further command line options."""
+        self._options = options
+        self._directory = Path(tempfile.mkdtemp(prefix="mainstay-etcd-"))
+        self._log = self._directory / "log"
+        self._client_port, self._peer_port = _free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self._client_port}"
+
+    def start(self) -> None:
+        """Start it, for the first time or again on the data it had, and wait until it answers."""
+        for _ in range(START_ATTEMPTS):
+            if self._try_start():
+                return
+            if not (self._directory / "data" / "member").exists():
+                # Somebody may have taken a port since we looked. Later on, clients know our ports: then they stay.
+                self._client_port, self._peer_port = _free_ports(2)
+        raise RuntimeError(f"etcd does not start; it says:\n{self._log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """End it at once, as a crash would. Its data directory stays."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End it and remove its data."""
+        self.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _try_start(self) -> bool:
+        client, peer = f"http://127.0.0.1:{self._client_port}", f"http://127.0.0.1:{self._peer_port}"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    "etcd",
+                    f"--data-dir={self._directory / 'data'}",
+                    f"--listen-client-urls={client}",
+                    f"--advertise-client-urls={client}",
+                    f"--listen-peer-urls={peer}",
+                    f"--initial-advertise-peer-urls={peer}",
+                    f"--initial-cluster=default={peer}",
+                    *self._options,
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with (
+                contextlib.suppress(OSError, ValueError),
+                urllib.request.urlopen(f"{client}/health", timeout=5) as answer,
+            ):
+                if json.load(answer)["health"] == "true":
+                    return True
+            time.sleep(0.02)
+        self.kill()
+        return False
+
+
+@cache
+def shared_etcd() -> EtcdProcess:
+    """The one etcd of this test process. Under pytest-xdist, each worker has its own."""
+    etcd = EtcdProcess()
+    atexit.register(etcd.stop)
+    etcd.start()
+    return etcd
+
+
+def unique_prefix() -> str:
+    """A prefix that nobody else in this etcd uses."""
+    return f"/test-{os.getpid()}-{next(_prefix_numbers)}/"
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as open_sockets:
+        sockets = [open_sockets.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,33 @@
+"""A store on a disk that loses power: no promise is broken, and each planted bug is found."""
+
+import pytest
+
+from tests.store import power_cut
+from tests.twins import store as twins
+
+SEEDS = range(60)
+
+
+def test_nothing_that_anybody_was_told_is_lost_in_a_power_cut():
+    for seed in SEEDS:
+        power_cut.run(seed)
+
+
+@pytest.mark.parametrize("twin", twins.TWINS, ids=lambda twin: twin.__name__)
+def test_a_store_with_a_planted_bug_is_caught(twin, monkeypatch):
+    twin(monkeypatch)
+
+    with pytest.raises(power_cut.Broken):
+        for seed in SEEDS:
+            power_cut.run(seed)
+
+
+def test_a_disk_that_lies_about_syncing_is_caught():
+    with pytest.raises(power_cut.Broken):
+        for seed in SEEDS:
+            power_cut.run(seed, lost_sync_probability=0.3)
+
+
+def test_the_same_seed_gives_the_same_run():
+    assert power_cut.run(7) == power_cut.run(7)
+    assert power_cut.run(7) != power_cut.run(8)

@@ -1,0 +1,152 @@
+"""Benchmarks run, print and write down what they measured. Nothing here measures time."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from bench import __main__ as all_benchmarks
+from bench import measure
+from bench.measure import Figure, Stopwatch, rounds
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "met"),
+    [
+        ("≥ 15000", 15000, True),
+        ("≥ 15000", 14999.9, False),
+        (">= 15_000", 20000, True),
+        ("≤ 1.5", 1.5, True),
+        ("≤ 1.5", 1.6, False),
+        ("<= 2", 3, False),
+        ("> 1", 1, False),
+        ("< 1", 0.5, True),
+        ("", 7, None),
+    ],
+)
+def test_a_goal_is_met_or_missed(goal: str, value: float, met: bool | None):
+    assert Figure("commit", value, "/s", goal=goal).is_goal_met is met
+
+
+@pytest.mark.parametrize("goal", ["15000", "about 3", "≥", "≥ 10 ms"])
+def test_a_goal_that_cannot_be_read_is_refused(goal: str):
+    with pytest.raises(ValueError, match="goal of 'commit'"):
+        Figure("commit", 1, "/s", goal=goal)
+
+
+def test_rounds_give_the_median_and_how_far_they_spread():
+    values = iter([5.0, 1.0, 400.0])
+
+    spread = rounds(lambda: next(values), 3)
+
+    assert (spread.median, spread.least, spread.most) == (5.0, 1.0, 400.0)
+    assert str(spread) == "5 (1 … 400)"
+
+
+def test_a_stopwatch_gives_a_rate_with_the_cpu_time_of_each_operation():
+    watch = Stopwatch()
+    watch.wall_s, watch.cpu_s = 2.0, 0.5
+
+    assert watch.rate("commit", 1000, goal="≥ 400") == Figure("commit", 500.0, "/s", 500.0, "≥ 400")
+
+
+def test_a_stopwatch_counts_children_only_when_asked():
+    spin = [sys.executable, "-c", "sum(range(3_000_000))"]
+    alone, together = Stopwatch(), Stopwatch(with_children=True)
+
+    with together, alone:
+        subprocess.run(spin, check=True)
+
+    assert together.cpu_s > alone.cpu_s
+    assert together.wall_s >= alone.wall_s > 0
+
+
+def a_measure(quick: bool) -> Iterable[Figure]:
+    yield Figure("commit", 12345.678 if quick else 50000, "/s", cpu_us=41.25, goal="≥ 15000")
+    yield Figure("latency", 0.0123, "ms")
+
+
+def test_a_benchmark_prints_a_table_for_people(capsys: pytest.CaptureFixture[str]):
+    measure.main(a_measure, ["--quick"])
+
+    heading, commit, latency, load = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["figure", "value", "unit", "CPU", "µs", "each", "goal"]
+    assert commit.split() == ["commit", "12,346", "/s", "41.2", "≥", "15000", "missed"]
+    assert latency.split() == ["latency", "0.0123", "ms"]
+    assert load.startswith("load ")
+    assert load.endswith(" cores")
+
+
+def test_a_benchmark_prints_one_json_object_per_figure(capsys: pytest.CaptureFixture[str]):
+    measure.main(a_measure, ["--json"])
+
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert isinstance(first.pop("load"), float)
+    assert first == {"name": "commit", "value": 50000, "unit": "/s", "cpu_us": 41.25, "goal": "≥ 15000"}
+    assert (second["name"], second["cpu_us"], second["goal"]) == ("latency", None, "")
+
+
+def test_a_benchmark_that_gives_nothing_fails():
+    with pytest.raises(SystemExit, match="no figures"):
+        measure.main(lambda quick: [], [])
+
+
+WORKS = """
+from bench.measure import Figure, main
+
+def measure(quick):
+    yield Figure("quick" if quick else "full", 3, "/s", goal="≥ 15000")
+
+if __name__ == "__main__":
+    main(measure)
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """A directory with one benchmark, `good`, which works and misses its goal."""
+    directory = tmp_path / "bench"
+    directory.mkdir()
+    for name in ("__init__.py", "measure.py"):
+        (directory / name).write_text((ROOT / "bench" / name).read_text())
+    (directory / "good.py").write_text(WORKS)
+    (directory / "_helper.py").write_text("raise AssertionError('this is no benchmark')")
+    return directory
+
+
+def test_all_benchmarks_run_and_a_missed_goal_is_no_failure(bench: Path, capsys: pytest.CaptureFixture[str]):
+    assert all_benchmarks.main(["--quick", "--write"], bench) == 0
+
+    assert "quick" in capsys.readouterr().out
+    page = (bench / "RESULTS.md").read_text()
+    assert "| quick | 3 | /s |  | ≥ 15000 | missed |" in page
+    assert "Python: 3." in page
+    assert "Load average" in page
+
+
+def test_all_benchmarks_give_json_that_a_program_can_read(bench: Path, capsys: pytest.CaptureFixture[str]):
+    assert all_benchmarks.main(["--json"], bench) == 0
+
+    (figure,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (figure["name"], figure["value"], figure["unit"]) == ("full", 3, "/s")
+    assert not (bench / "RESULTS.md").exists()
+
+
+@pytest.mark.parametrize("source", ["raise RuntimeError('it broke')", "pass"])
+def test_a_broken_benchmark_is_a_failure_and_writes_nothing(
+    bench: Path, source: str, capsys: pytest.CaptureFixture[str]
+):
+    (bench / "bad.py").write_text(source)
+
+    assert all_benchmarks.main(["--quick", "--write"], bench) == 1
+
+    output = capsys.readouterr()
+    assert "bench.bad" in output.err
+    assert "1 of 2 benchmarks are broken" in output.err
+    assert "quick" in output.out  # The others are still shown.
+    assert not (bench / "RESULTS.md").exists()

@@ -1,0 +1,275 @@
+"""The source keeps its rules, and the checker that says so sees what it should see."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import Finding, check_source, check_tree
+from tests.tidy_rules import ALLOWED_IMPORTS, LINES_MAX, Rule
+
+ROOT = Path(__file__).parent.parent
+
+
+def rules_broken(source: str, *, path: str = "mainstay/store/planted.py") -> list[Rule]:
+    """The rules a module with this source breaks, each once, leaving aside that it has no docstring."""
+    found = [finding.rule for finding in check_source(path, source)]
+    return [rule for rule in dict.fromkeys(found) if rule is not Rule.DOCSTRING]
+
+
+def test_the_source_of_mainstay_keeps_its_rules():
+    findings = check_tree(ROOT)
+
+    assert not findings, "\n" + "\n".join(map(str, findings))
+
+
+@pytest.mark.parametrize(
+    ("rule", "source"),
+    [
+        (Rule.CLOCK, "import time"),
+        (Rule.CLOCK, "import time as t\nt.time()"),
+        (Rule.CLOCK, "from time import monotonic"),
+        (Rule.CLOCK, "def f():\n    from time import monotonic as now\n    return now()"),
+        (Rule.CLOCK, "import datetime\ndatetime.datetime.now()"),
+        (Rule.CLOCK, "from datetime import datetime as dt\ndt.now()"),
+        (Rule.CLOCK, "from datetime import datetime\ndatetime.utcnow()"),
+        (Rule.CLOCK, "from datetime import datetime\nclock = datetime.now"),
+        (Rule.CLOCK, "import datetime\nmoment = datetime.datetime\nmoment.today()"),
+        (Rule.CLOCK, "from datetime import date\ndate.today()"),
+        (Rule.CLOCK, "import asyncio\nasyncio.get_running_loop().time()"),
+        (Rule.CLOCK, "import asyncio\nhere = asyncio.get_running_loop()\nhere.time()"),
+        (Rule.CLOCK, "def f(loop):\n    return loop.time()"),
+        (Rule.CLOCK, "class A:\n    def f(self):\n        return self._loop.time()"),
+        (Rule.CLOCK, "from email.utils import formatdate"),
+        (Rule.CHANCE, "import random\nrandom.random()"),
+        (Rule.CHANCE, "import random\nrandom.Random(7)"),
+        (Rule.CHANCE, "from random import Random\nRandom(7)"),
+        (Rule.CHANCE, "from random import choice"),
+        (Rule.CHANCE, "import random\nsource = random"),
+        (Rule.CHANCE, "import secrets"),
+        (Rule.CHANCE, "import uuid\nuuid.uuid4()"),
+        (Rule.CHANCE, "from uuid import uuid4 as fresh"),
+        (Rule.CHANCE, "import numpy as np\nnp.random.default_rng()"),
+        (Rule.CHANCE, "from numpy import random"),
+        (Rule.SYSTEM, "import os\nos.urandom(8)"),
+        (Rule.SYSTEM, "from os import urandom"),
+        (Rule.SYSTEM, "import os\nos.open('f', os.O_RDONLY)"),
+        (Rule.SYSTEM, "import os\nos.fork()"),
+        (Rule.SYSTEM, "import os\ngetattr(os, 'open')"),
+        (Rule.FILE, "open('f')"),
+        (Rule.FILE, "with open('f') as file:\n    pass"),
+        (Rule.FILE, "read = open"),
+        (Rule.FILE, "import io\nio.open('f')"),
+        (Rule.FILE, "import shutil"),
+        (Rule.FILE, "from tempfile import mkdtemp"),
+        (Rule.FILE, "import os.path\nos.path.exists('f')"),
+        (Rule.FILE, "from pathlib import Path\nPath('f').read_text()"),
+        (Rule.FILE, "import pathlib\ndef f(p: pathlib.Path):\n    p.write_bytes(b'')"),
+        (Rule.FILE, "from pathlib import Path\ndef f(p: Path):\n    return p.open"),
+        (Rule.FILE, "from pathlib import Path\ndef f(p: Path):\n    (p / 'd').mkdir()"),
+        (Rule.FILE, "from pathlib import Path\ndef f(p: Path, q: Path):\n    p.rename(q)"),
+        (Rule.FILE, "from pathlib import Path\nclass A:\n    def f(self):\n        self.root.unlink()"),
+        (Rule.FILE, "from pathlib import Path\nPath.cwd()"),
+        (Rule.FILE, "import sqlite3"),
+        (Rule.FILE, "import click\nclick.File('r')"),
+        (Rule.NETWORK, "import socket"),
+        (Rule.NETWORK, "from socket import create_connection"),
+        (Rule.NETWORK, "import ssl\ndef f(context, s):\n    context.wrap_socket(s)"),
+        (Rule.NETWORK, "import asyncio\nasyncio.open_connection('h', 1)"),
+        (Rule.NETWORK, "import asyncio\nasyncio.start_server(f)"),
+        (Rule.NETWORK, "import asyncio\nasyncio.get_running_loop().create_connection(f)"),
+        (Rule.NETWORK, "def f(self):\n    self.loop.create_server(f)"),
+        (Rule.NETWORK, "import grpc.aio as rpc"),
+        (Rule.PROCESS, "import threading"),
+        (Rule.PROCESS, "from multiprocessing import Process"),
+        (Rule.PROCESS, "import concurrent.futures"),
+        (Rule.PROCESS, "from concurrent import futures"),
+        (Rule.PROCESS, "import subprocess"),
+        (Rule.PROCESS, "from asyncio import to_thread"),
+        (Rule.PROCESS, "import asyncio\nasyncio.get_event_loop().run_in_executor(None, f)"),
+        (Rule.PROCESS, "import asyncio\ndef f(anything):\n    anything.run_in_executor(None, f)"),
+        (Rule.TASK, "import asyncio\nasyncio.create_task(f())"),
+        (Rule.TASK, "from asyncio import ensure_future"),
+        (Rule.TASK, "import asyncio as a\nasync def f():\n    await a.sleep(1)"),
+        (Rule.TASK, "import asyncio\nasync def f(group):\n    group.create_task(g())"),
+        (Rule.TASK, "import asyncio\nasyncio.run(f())"),
+        (Rule.TASK, "import asyncio\nasync def f():\n    await asyncio.wait_for(g(), 1)"),
+        (Rule.TASK, "import uvloop"),
+        (Rule.HIDDEN_IMPORT, "__import__('time')"),
+        (Rule.HIDDEN_IMPORT, "import importlib\nimportlib.import_module('time')"),
+        (Rule.PRINT, "print('hello')"),
+        (Rule.SET_ORDER, "for x in {1, 2}:\n    pass"),
+        (Rule.SET_ORDER, "for x in set(names):\n    pass"),
+        (Rule.SET_ORDER, "for x in frozenset(n for n in names):\n    pass"),
+        (Rule.SET_ORDER, "for x in {n for n in names}:\n    pass"),
+        (Rule.SET_ORDER, "for x in set(a) - set(b):\n    pass"),
+        (Rule.SET_ORDER, "for x in a.keys() & b.keys():\n    pass"),
+        (Rule.SET_ORDER, "for x in set(a).union(b):\n    pass"),
+        (Rule.SET_ORDER, "[f(x) for x in set(names)]"),
+        (Rule.SET_ORDER, "{x: 1 for x in set(names)}"),
+        (Rule.SET_ORDER, "list(set(names))"),
+        (Rule.SET_ORDER, "next(iter({*names}))"),
+        (Rule.SET_ORDER, "','.join(set(names))"),
+        (Rule.SET_ORDER, "[*set(names)]"),
+        (Rule.SET_ORDER, "set(names).pop()"),
+        (Rule.SET_ORDER, "def f(names: frozenset[str]):\n    return [n for n in names]"),
+        (Rule.SET_ORDER, "def f():\n    seen = set()\n    for n in seen:\n        pass"),
+        (Rule.SET_ORDER, "class A:\n    names: frozenset[str]\n    def f(self):\n        return tuple(self.names)"),
+        (
+            Rule.SET_ORDER,
+            "class A:\n    def __init__(self):\n        self.s: set[int] = set()\n"
+            "    def f(self):\n        yield from self.s",
+        ),
+    ],
+)
+def test_a_planted_slip_is_found(rule: Rule, source: str):
+    assert rules_broken(source) == [rule]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class A:\n    def f(self):\n        return self.time() + self.random()",
+        "def f(time):\n    return time.time()",
+        "def f(open):\n    return open('f')",
+        "def f(print):\n    print('hello')",
+        "from datetime import datetime, UTC\ndatetime.fromtimestamp(0, UTC)",
+        "from datetime import datetime\ndef f(clock):\n    return clock.now()",
+        "def f(event):\n    return event.time()",
+        "import random\ndef f(stream: random.Random) -> int:\n    return stream.randrange(5)",
+        "from random import Random\nclass A:\n    stream: Random",
+        "import uuid\nuuid.UUID('00000000-0000-4000-8000-000000000000')",
+        "import os.path\nos.path.join('a', 'b')",
+        "import os\nos.environ['HOME']",
+        "from pathlib import PurePosixPath\ndef f(writer):\n    writer.write_text('x')",
+        "def f(writer):\n    writer.write_text('x')",
+        "from pathlib import Path\ndef f(text: str):\n    return text.replace('a', 'b')",
+        "from pathlib import Path\ndef f(disk):\n    disk.rename('a', 'b')",
+        "from pathlib import Path\nfrom dataclasses import replace\nreplace(x)",
+        "from pathlib import Path\nfrom mainstay.store.sqlite import SqliteStore\nSqliteStore.open(Path('d'))",
+        "from pathlib import Path\nfrom mainstay.env.disk import Disk\ndef f(d: Disk | None):\n    d.open('x')",
+        "from pathlib import Path\nclass A:\n    def f(self):\n        self.open()",
+        "import asyncio\nasync def f():\n    await asyncio.wait([future])\n    return asyncio.get_running_loop()",
+        "import asyncio\ndef f(loop):\n    loop.call_soon(f)\n    return loop.create_future()",
+        "def f(jobs):\n    jobs.create_task('wash up')",
+        "from mainstay.env import tasks\nfrom datetime import timedelta\ntasks.sleep(timedelta(seconds=1))",
+        "import asyncio\nclass A(asyncio.Protocol):\n    pass",
+        "for x in sorted(set(names)):\n    pass",
+        "sorted(f(x) for x in {1, 2})",
+        "sorted([*set(a), *b])",
+        "sorted(map(str, set(names)))",
+        "{f(x) for x in set(names)}",
+        "any(x in names for x in {1, 2})",
+        "x = {1, 2}\n3 in x",
+        "def f():\n    seen = set()\n    seen = sorted(seen)\n    for n in seen:\n        pass",
+        "for x in dict.fromkeys(names):\n    pass",
+        "a - b",
+        "stack = []\nstack.pop()",
+    ],
+)
+def test_what_only_looks_like_a_slip_is_left_alone(source: str):
+    assert rules_broken(source) == []
+
+
+@pytest.mark.parametrize("path", ["mainstay/env/planted.py", "mainstay/sim/checkers/planted.py"])
+def test_the_seam_and_the_simulator_may_ask_the_outside(path: str):
+    source = "import time, random, socket, threading, os\nopen('f')\nos.urandom(1)\nrandom.random()"
+
+    assert rules_broken(source, path=path) == []
+
+
+def test_only_the_command_line_prints():
+    assert rules_broken("print(1)", path="mainstay/cli/get.py") == []
+    assert rules_broken("print(1)", path="mainstay/sim/loop.py") == [Rule.PRINT]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("mainstay/store/memory.py", "import mainstay.api.pod"),
+        ("mainstay/store/memory.py", "from mainstay import sim"),
+        ("mainstay/store/etcd/kv.py", "from ...api import pod"),
+        ("mainstay/store/__init__.py", "from ..sim.loop import SimLoop"),
+        ("mainstay/env/disk.py", "from mainstay.api.quantities import parse"),
+        ("mainstay/client/cache.py", "from mainstay.server.http import Request"),
+        ("mainstay/server/http.py", "from mainstay.client.cache import Cache"),
+        ("mainstay/scheduler/loop.py", "from mainstay.controllers import quota"),
+        ("mainstay/journal/records.py", "def f():\n    from mainstay.explain import why"),
+        ("mainstay/explain/why.py", "from mainstay.sim.world import World"),
+        ("mainstay/__init__.py", "from mainstay.cli import main"),
+    ],
+)
+def test_an_import_against_the_direction_is_found(path: str, source: str):
+    assert rules_broken(source, path=path) == [Rule.DIRECTION]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("mainstay/store/memory.py", "from mainstay.store.errors import Closed\nfrom . import interface"),
+        ("mainstay/store/etcd/kv.py", "from ..errors import Closed"),
+        ("mainstay/store/memory.py", "from mainstay.env import tasks"),
+        ("mainstay/server/http.py", "from mainstay.store.interface import Store"),
+        ("mainstay/agent/loop.py", "from mainstay.runtime import lease"),
+        ("mainstay/explain/why.py", "from mainstay.scheduler import choose"),
+        ("mainstay/sim/world.py", "from mainstay.scheduler import loop"),
+        ("mainstay/cli/main.py", "import mainstay.sim.loop\nimport mainstay"),
+        ("mainstay/api/pod.py", "import mainstays_cousin.sim"),
+    ],
+)
+def test_an_import_along_the_direction_is_fine(path: str, source: str):
+    assert rules_broken(source, path=path) == []
+
+
+def test_the_directions_contain_no_circle():
+    finished: list[str] = []
+    while len(finished) < len(ALLOWED_IMPORTS):
+        ready = [part for part, below in ALLOWED_IMPORTS.items() if part not in finished and {*below} <= {*finished}]
+        assert ready, f"these import each other: {sorted({*ALLOWED_IMPORTS} - {*finished})}"
+        finished += ready
+
+
+def test_a_part_that_the_design_does_not_have_is_found():
+    assert rules_broken("", path="mainstay/helpers/text.py") == [Rule.UNKNOWN_PACKAGE]
+    assert rules_broken("", path="mainstay/misc.py") == [Rule.UNKNOWN_PACKAGE]
+
+
+def test_a_module_without_a_docstring_is_found():
+    assert check_source("mainstay/api/pod.py", "x = 1\n") == [
+        Finding("mainstay/api/pod.py", 1, Rule.DOCSTRING, "no docstring")
+    ]
+    assert check_source("mainstay/api/pod.py", '"""What a pod is."""\n') == []
+
+
+def test_a_module_that_is_too_long_is_found():
+    assert rules_broken("\n" * LINES_MAX) == []
+    assert rules_broken("\n" * (LINES_MAX + 1)) == [Rule.LENGTH]
+
+
+def a_tree(root: Path, **sources: str) -> Path:
+    for name, source in sources.items():
+        file = root / "mainstay" / "store" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'"""Planted."""\n{source}\n')
+    return root
+
+
+def test_an_exception_excuses_its_own_module_only(tmp_path: Path):
+    root = a_tree(tmp_path, log="import sqlite3\nsqlite3.connect('f')", other="import sqlite3")
+
+    findings = check_tree(root, exceptions=[("mainstay/store/log.py", "sqlite3")])
+
+    assert findings == [Finding("mainstay/store/other.py", 2, Rule.FILE, "sqlite3")]
+
+
+def test_an_exception_that_excuses_nothing_any_more_is_found(tmp_path: Path):
+    root = a_tree(tmp_path, log="")
+
+    findings = check_tree(root, exceptions=[("mainstay/store/log.py", "sqlite3")])
+
+    assert findings == [Finding("mainstay/store/log.py", 1, Rule.STALE_EXCEPTION, "sqlite3")]
+
+
+def test_generated_modules_are_not_looked_at(tmp_path: Path):
+    root = a_tree(tmp_path, rpc_pb2="import time", rpc_pb2_grpc="import grpc")
+
+    assert check_tree(root, exceptions=[]) == []

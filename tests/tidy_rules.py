@@ -1,0 +1,134 @@
+"""What tests/tidy.py looks for, as tables: who may import whom, what asks the outside, which exceptions there are.
+
+To allow an import between two parts, change `ALLOWED_IMPORTS`, and docs/ARCHITECTURE.md with it. To let one module ask
+the outside past `mainstay.env`, name it in `EXCEPTIONS` with the reason; better is to widen the seam.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+LINES_MAX: Final = 600  # Of a module. Long before that, look for the second idea in it.
+
+
+class Rule(StrEnum):
+    """What is wrong, and what to do instead."""
+
+    CLOCK = "reads a clock; use env.clock"
+    CHANCE = "draws a random number or makes an id; use env.chance"
+    FILE = "touches the file system; use env.disk"
+    NETWORK = "opens a socket; use mainstay.env.network"
+    PROCESS = "starts a thread or a process, or guards against one; use mainstay.env.tasks.Worker"
+    TASK = "starts a task, a loop or a wait of its own; use mainstay.env.tasks"
+    SYSTEM = "asks the operating system; only mainstay.env may"
+    HIDDEN_IMPORT = "imports by a computed name, which nothing can check; write an import statement"
+    DIRECTION = "imports go one way; see ALLOWED_IMPORTS in tests/tidy_rules.py"
+    UNKNOWN_PACKAGE = "is no part of the design; give it a line in ALLOWED_IMPORTS in tests/tidy_rules.py"
+    SET_ORDER = "the order of a set differs from run to run; use sorted(), or a dict"
+    PRINT = "only the command line prints"
+    DOCSTRING = "a module says in its first lines what it is for"
+    LENGTH = f"a module has at most {LINES_MAX} lines; look for the second idea in it"
+    STALE_EXCEPTION = "is excused in tests/tidy_rules.py but not used any more; remove the exception"
+
+    @classmethod
+    def outside(cls) -> "frozenset[Rule]":
+        """The rules that mean asking the outside. They do not bind those who are the seam, or who replace it."""
+        return frozenset({cls.CLOCK, cls.CHANCE, cls.FILE, cls.NETWORK, cls.PROCESS, cls.TASK, cls.SYSTEM})
+
+
+# Who may import whom, besides itself. Lower parts come first; a part that is not here does not exist. The store knows
+# nothing of pods; client and server meet at the wire; scheduler, controllers and agent meet in the store.
+_CONTROL = ("env", "api", "journal", "client", "runtime")
+ALLOWED_IMPORTS: Final = {
+    "__init__": (),
+    "env": (),
+    "api": ("env",),
+    "journal": ("env", "api"),
+    "store": ("env",),
+    "web": (),
+    "server": ("env", "api", "journal", "store", "web"),
+    "client": ("env", "api", "journal"),
+    "runtime": ("env", "api", "journal", "client"),
+    "scheduler": _CONTROL,
+    "controllers": _CONTROL,
+    "agent": _CONTROL,
+    "explain": ("env", "api", "journal", "scheduler", "controllers"),
+    "sim": (*_CONTROL, "store", "server", "scheduler", "controllers", "agent", "explain"),
+    "cli": (*_CONTROL, "store", "server", "scheduler", "controllers", "agent", "explain", "sim", "web"),
+    "__main__": ("cli",),
+}
+
+# Modules, and what they may use all the same.
+EXCEPTIONS: Final = (
+    # SQLite does its own file access. Under simulation another log takes the place of this module.
+    ("mainstay/store/sqlite_log.py", "sqlite3"),
+    # gRPC brings its own sockets and threads. Under simulation a fake etcd takes the place of this module.
+    ("mainstay/store/etcd/grpc_kv.py", "grpc"),
+)
+
+INNOCENT: Final = None
+# The rule that a use breaks, the module or class, the names in it. The longest entry that matches a name decides. Names
+# are reported where they are used; a module of which no part is innocent, also where it is imported.
+_OUTSIDE: Final = (
+    (Rule.CLOCK, "", "time timeit sched"),
+    (Rule.CLOCK, "datetime.datetime", "now utcnow today"),
+    (Rule.CLOCK, "datetime.date", "today"),
+    (Rule.CLOCK, "email.utils", "formatdate localtime"),
+    (Rule.CLOCK, "<loop>", "time"),
+    (Rule.CHANCE, "", "random secrets uuid numpy.random email.utils.make_msgid"),
+    (INNOCENT, "", "random.Random uuid.UUID"),  # As types, and to take a UUID's text apart. See also OUTSIDE_CALLS.
+    (Rule.FILE, "", "shutil tempfile glob fileinput linecache mmap fcntl sqlite3 dbm shelve importlib.resources"),
+    (Rule.FILE, "", "builtins.open codecs.open gzip.open bz2.open lzma.open tarfile.open click.File click.open_file"),
+    (Rule.FILE, "io", "open open_code FileIO"),
+    (Rule.FILE, "logging", "FileHandler handlers"),
+    (Rule.FILE, "pathlib.Path", "home cwd"),
+    (Rule.FILE, "os.path", "exists lexists isfile isdir islink ismount getsize getmtime getatime getctime"),
+    (Rule.FILE, "os.path", "samefile realpath abspath expanduser"),
+    (
+        Rule.NETWORK,
+        "",
+        "socket socketserver selectors select http.client http.server urllib.request grpc aiohttp httpx",
+    ),
+    (Rule.NETWORK, "ssl", "SSLSocket wrap_socket get_server_certificate"),
+    (Rule.NETWORK, "asyncio", "open_connection start_server open_unix_connection start_unix_server"),
+    (Rule.NETWORK, "<loop>", "create_connection create_server create_unix_connection create_unix_server"),
+    (Rule.NETWORK, "<loop>", "create_datagram_endpoint sock_connect sock_accept connect_accepted_socket"),
+    (Rule.NETWORK, "<loop>", "getaddrinfo getnameinfo add_reader add_writer connect_read_pipe connect_write_pipe"),
+    (Rule.PROCESS, "", "threading _thread multiprocessing concurrent.futures subprocess pty queue"),
+    (Rule.PROCESS, "asyncio", "to_thread create_subprocess_exec create_subprocess_shell run_coroutine_threadsafe"),
+    (Rule.PROCESS, "<loop>", "run_in_executor subprocess_exec subprocess_shell call_soon_threadsafe"),
+    (Rule.TASK, "", "uvloop"),
+    (Rule.TASK, "asyncio", "create_task ensure_future TaskGroup sleep timeout timeout_at wait_for"),
+    (Rule.TASK, "asyncio", "run Runner new_event_loop set_event_loop set_event_loop_policy"),
+    (Rule.TASK, "<loop>", "create_task"),
+    # Of the operating system, only what is a value, or stays the same for as long as a process lives.
+    (Rule.SYSTEM, "", "os"),
+    (INNOCENT, "os", "path PathLike environ getenv fspath fsencode fsdecode sep linesep strerror getpid"),
+    (Rule.HIDDEN_IMPORT, "", "builtins.__import__ importlib.import_module"),
+)
+
+
+def _dotted(module: str, names: str) -> list[str]:
+    return [f"{module}.{name}" if module else name for name in names.split()]
+
+
+OUTSIDE: Final = {name: rule for rule, module, names in _OUTSIDE for name in _dotted(module, names)}
+
+# Names that are innocent as types but not when they are called.
+OUTSIDE_CALLS: Final = {"random.Random": Rule.CHANCE}
+
+# Methods of objects whose type is not known, judged by their name in modules that import the type.
+_PATH_METHODS = (
+    "open read_text read_bytes write_text write_bytes touch mkdir unlink rmdir iterdir glob rglob walk exists is_file "
+    "is_dir is_symlink is_mount stat lstat chmod samefile readlink symlink_to hardlink_to resolve expanduser"
+)
+METHODS: Final = {
+    "pathlib": dict.fromkeys(_PATH_METHODS.split(), Rule.FILE),
+    "asyncio": {"create_task": Rule.TASK, "run_in_executor": Rule.PROCESS},
+    "ssl": {"wrap_socket": Rule.NETWORK},
+}
+# The same, for methods of a path that only their one argument tells from those of a text or of a disk.
+METHODS_OF_ONE_ARGUMENT: Final = {"rename": Rule.FILE, "replace": Rule.FILE}
+
+# Calls that give the same answer in whatever order their argument comes, and calls that pass that order on.
+ORDER_FREE: Final = frozenset(_dotted("builtins", "sorted set frozenset len any all min max"))
+ORDER_KEEPING: Final = frozenset(_dotted("builtins", "list tuple iter enumerate zip map filter dict.fromkeys"))

@@ -1,0 +1,114 @@
+"""Bugs that a local store and its log could have."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from mainstay.sim.disk import SimDisk
+from mainstay.store import disk_log, local
+from mainstay.store.disk_log import DiskLog
+from mainstay.store.index import Index
+from mainstay.store.interface import Committed, Refused
+from mainstay.store.local import LocalStore
+from mainstay.store.log import Row
+
+Twin = Callable[[pytest.MonkeyPatch], None]
+
+
+def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def append(self: DiskLog, frame: bytes) -> None:
+        self._disk.append(disk_log.FILE, frame)
+        self._size += len(frame)
+
+    patch.setattr(DiskLog, "_append", append)
+
+
+def shows_writes_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
+    async def flush(self: LocalStore) -> None:
+        while self._staged:
+            group = self._take_group()
+            rows = [local._row(staged.transaction) for staged in group if staged.transaction is not None]
+            waiters = [staged.waiter for staged in group]
+            for staged in group:
+                staged.waiter = staged.waiter.get_loop().create_future()
+            self._publish(group)
+            await self._log.append(rows)
+            for staged, waiter in zip(group, waiters, strict=True):
+                waiter.set_result(staged.answer)
+        self._flushing = None
+
+    patch.setattr(LocalStore, "_flush", flush)
+
+
+def refuses_with_what_is_only_staged(patch: pytest.MonkeyPatch) -> None:
+    honest = LocalStore.commit
+
+    async def commit(self: LocalStore, checks: Any, writes: Any) -> Committed | Refused:
+        found = {
+            check.key: entry for check in checks if local._revision(entry := self._newest(check.key)) != check.revision
+        }
+        return Refused(found) if found else await honest(self, checks, writes)
+
+    patch.setattr(LocalStore, "commit", commit)
+
+
+def appends_after_a_torn_frame(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimDisk, "truncate", lambda self, name, size: None)
+
+
+def believes_a_torn_frame(patch: pytest.MonkeyPatch) -> None:
+    """A checksum that always fits, over frames that a crash has left unfilled."""
+
+    class Blind:
+        @staticmethod
+        def crc32(data: bytes) -> int:
+            return 0
+
+    patch.setattr(disk_log, "zlib", Blind)
+
+
+def writes_each_row_in_a_frame_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    """Splits a transaction: its first write is durable before its second."""
+
+    async def append(self: DiskLog, rows: Sequence[Row]) -> None:
+        for row in rows:
+            for count in range(1, len(row.writes) + 1):
+                await self._worker.run(self._append, disk_log._frame(0, [Row(row.revision, row.writes[:count])]))
+
+    patch.setattr(DiskLog, "append", append)
+
+
+def forgets_a_deletion_before_what_it_deleted(patch: pytest.MonkeyPatch) -> None:
+    """Compacts from the wrong end: a crash halfway brings deleted keys back."""
+
+    async def finish_compaction(self: LocalStore) -> None:
+        rows: list[Row] = []
+        while (step := self._index.compact_step(local.COMPACTION_STEP_TRANSACTIONS)) is not None:
+            rows += step
+        for row in reversed(rows):
+            await self._log.compact(self._index.compacted, [row])
+
+    patch.setattr(LocalStore, "_finish_compaction", finish_compaction)
+
+
+def forgets_what_is_still_there(patch: pytest.MonkeyPatch) -> None:
+    honest = Index.compact_step
+
+    def compact_step(self: Index, transactions_max: int) -> list[Row] | None:
+        rows = honest(self, transactions_max)
+        return None if rows is None else [Row(row.revision + 1, ()) for row in rows]
+
+    patch.setattr(Index, "compact_step", compact_step)
+
+
+TWINS: list[Twin] = [
+    acknowledges_before_the_sync,
+    shows_writes_before_they_are_durable,
+    refuses_with_what_is_only_staged,
+    appends_after_a_torn_frame,
+    believes_a_torn_frame,
+    writes_each_row_in_a_frame_of_its_own,
+    forgets_a_deletion_before_what_it_deleted,
+    forgets_what_is_still_there,
+]
