@@ -5,7 +5,6 @@
 
 PYTHON ?= python3
 ARGS ?=
-ONCE ?=
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -36,8 +35,8 @@ lint: setup ## Check form, types, and the rules of the source
 bench: setup components ## Run all benchmarks (ARGS=--quick, or ARGS=--write for bench/RESULTS.md)
 	.venv/bin/python -m bench $(ARGS)
 
-demo: setup ## Show what Mainstay does (ONCE=1 to end by itself)
-	.venv/bin/mainstay demo $(if $(filter 1,$(ONCE)),--once)
+demo: setup ## Show what Mainstay does
+	@.venv/bin/python -m examples.demo
 
 proto: setup ## Make mainstay/store/etcd/rpc_pb2.py from rpc.proto
 	.venv/bin/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. mainstay/store/etcd/rpc.proto

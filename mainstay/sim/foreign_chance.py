@@ -33,6 +33,10 @@ def methods() -> dict[tuple[type, str], Any]:
     return {(random.Random, "seed"): replace_method(random.Random.seed, _seed)}
 
 
+_real_seed = random.Random.seed
+_shared: random.Random = random.seed.__self__  # type: ignore[attr-defined]  # What the functions of `random` draw from.
+
+
 def _urandom(run: Surroundings, size: int) -> bytes:
     return run.entropy.randbytes(size)
 
@@ -41,14 +45,8 @@ def _getnode(run: Surroundings) -> int:
     return _NODE
 
 
-_real_seed = random.Random.seed
-
-
 def _seed(run: Surroundings, generator: random.Random, a: Any = None, version: int = 2) -> None:
     _real_seed(generator, run.entropy.getrandbits(128) if a is None else a, version)
-
-
-_shared: random.Random = random.seed.__self__  # type: ignore[attr-defined]  # What the functions of `random` draw from.
 
 
 def _seed_shared(run: Surroundings, a: Any = None, version: int = 2) -> None:

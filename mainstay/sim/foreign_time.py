@@ -1,8 +1,8 @@
 """The time that foreign code is told during a run: virtual, and in UTC.
 
 Wall time is that of the simulation's own clock, so that `sim.clock.jump` reaches foreign code too. All clocks that only
-go forward are the loop's; so are those for processor time, since a simulated program takes none. The time zone is UTC
-on every machine (patches.py sees to that): otherwise a run would depend on where it runs.
+go forward show the loop's time; so do those for processor time, because the real answer differs from run to run. The
+time zone is UTC (patches.py sees to that): otherwise a run would depend on where it takes place.
 """
 
 import time
@@ -12,10 +12,13 @@ from typing import Any, Final
 from mainstay.sim.errors import Fenced
 from mainstay.sim.surroundings import AnyReplacement, Replacement, Surroundings, current
 
-_STRUCT_TIME_NOW: Final = ("localtime", "gmtime", "ctime")
+_NOW_UNLESS_TOLD: Final = ("localtime", "gmtime", "ctime")
 _MONOTONIC: Final = ("monotonic", "perf_counter", "process_time", "thread_time")
 
-_gmtime = time.gmtime  # The real one: this module's functions are looked up while they are replaced.
+# The real ones: while a run is on, `time` itself has others.
+_gmtime = time.gmtime
+_strftime = time.strftime
+_asctime = time.asctime
 
 
 def replacements() -> dict[tuple[str, str], AnyReplacement]:
@@ -25,14 +28,14 @@ def replacements() -> dict[tuple[str, str], AnyReplacement]:
         "time_ns": Replacement(time.time_ns, _wall_ns),
         "clock_gettime": Replacement(time.clock_gettime, _clock),
         "clock_gettime_ns": Replacement(time.clock_gettime_ns, _clock_ns),
-        "strftime": Replacement(time.strftime, _strftime),
-        "asctime": Replacement(time.asctime, _asctime),
+        "strftime": Replacement(time.strftime, _strftime_or_now),
+        "asctime": Replacement(time.asctime, _asctime_or_now),
         "sleep": Replacement(time.sleep, _sleep),
     }
     for name in _MONOTONIC:
         table[name] = Replacement(getattr(time, name), _monotonic)
         table[f"{name}_ns"] = Replacement(getattr(time, f"{name}_ns"), _monotonic_ns)
-    for name in _STRUCT_TIME_NOW:
+    for name in _NOW_UNLESS_TOLD:
         table[name] = Replacement(getattr(time, name), _at_or_now(getattr(time, name)))
     return {("time", name): replacement for name, replacement in table.items()}
 
@@ -62,7 +65,7 @@ def _datetime(run: Surroundings, cls: type[datetime], tz: tzinfo | None) -> date
 
 
 def _wall(run: Surroundings) -> float:
-    return run.clock.wall_ns() / 1e9
+    return run.clock.wall_ns() / 1_000_000_000
 
 
 def _wall_ns(run: Surroundings) -> int:
@@ -70,7 +73,7 @@ def _wall_ns(run: Surroundings) -> int:
 
 
 def _monotonic(run: Surroundings) -> float:
-    return run.clock.monotonic_ns() / 1e9
+    return run.clock.monotonic_ns() / 1_000_000_000
 
 
 def _monotonic_ns(run: Surroundings) -> int:
@@ -82,7 +85,7 @@ def _clock_ns(run: Surroundings, clock: int) -> int:
 
 
 def _clock(run: Surroundings, clock: int) -> float:
-    return _clock_ns(run, clock) / 1e9
+    return _clock_ns(run, clock) / 1_000_000_000
 
 
 def _at_or_now(real: Any) -> Any:
@@ -92,16 +95,12 @@ def _at_or_now(real: Any) -> Any:
     return at_or_now
 
 
-_real_strftime = time.strftime
-_real_asctime = time.asctime
+def _strftime_or_now(run: Surroundings, form: str, *moment: Any) -> str:
+    return _strftime(form, *(moment or (_gmtime(_wall(run)),)))
 
 
-def _strftime(run: Surroundings, form: str, *moment: Any) -> str:
-    return _real_strftime(form, *(moment or (_gmtime(_wall(run)),)))
-
-
-def _asctime(run: Surroundings, *moment: Any) -> str:
-    return _real_asctime(*(moment or (_gmtime(_wall(run)),)))
+def _asctime_or_now(run: Surroundings, *moment: Any) -> str:
+    return _asctime(*(moment or (_gmtime(_wall(run)),)))
 
 
 def _sleep(run: Surroundings, seconds: float) -> None:

@@ -62,7 +62,7 @@ class Host:
             _here.reset(token)
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> "asyncio.Task[T]":
-        """Start a task on this host. Keep the task: the loop holds it only weakly."""
+        """Start a task on this host."""
         return self.loop.create_task(work, name=name, context=self.context())
 
     def context(self) -> Context:

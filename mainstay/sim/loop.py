@@ -19,13 +19,10 @@ import asyncio
 import gc
 import heapq
 import itertools
-import logging
-import sys
-import warnings
 import weakref
 from asyncio import events
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context
 from functools import cached_property
@@ -34,9 +31,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from mainstay.sim import waiting
 from mainstay.sim.choices import Choices
-from mainstay.sim.errors import Deadlock, Livelock, Unhandled
+from mainstay.sim.errors import Deadlock, Livelock
 from mainstay.sim.executor import InlineExecutors
+from mainstay.sim.failures import Failures
 from mainstay.sim.fences import FencedLoop, refuse_tls
+from mainstay.sim.generators import AsyncGenerators
 from mainstay.sim.tasks import SimFuture, SimHandle, SimTask, SimTimer
 from mainstay.sim.trace import BATCH, Trace, name_of
 
@@ -47,7 +46,7 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 # A fleet of thousands may well wake at one moment and take a few hundred thousand steps. More than this is a loop.
-STEPS_PER_INSTANT_MAX: Final = 2_000_000
+STEPS_PER_INSTANT_MAX: Final = 1_000_000
 
 # Timers later than this (146 years) are never due: programs that wait "forever" pass any large number, or infinity.
 FOREVER_NS: Final = 1 << 62
@@ -56,14 +55,14 @@ FOREVER_NS: Final = 1 << 62
 # at a fixed number of events, so that finalisers run at the same moment each time.
 COLLECT_EVERY_BATCHES: Final = 1024
 
-_logger = logging.getLogger(__name__)
-
 
 class _Stop(BaseException):
     """Ends the innermost loop. Thrown by a step of its own, so that no other step has to look whether to stop."""
 
 
 class SimLoop(FencedLoop):
+    """Made by `Simulation`, or by itself wherever asyncio takes a loop: then `time` and `random` stay the real ones."""
+
     def __init__(
         self,
         choices: Choices | None = None,
@@ -74,6 +73,9 @@ class SimLoop(FencedLoop):
         self.trace = Trace() if trace is None else trace
         self.choices = Choices(trace=self.trace) if choices is None else choices
         self.executors = InlineExecutors(self)
+        self.failures = Failures(self)
+        self.stops_at_failure = True
+        self._generators = AsyncGenerators(self)
         self._now_ns = 0
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, SimTimer]] = []
@@ -81,15 +83,12 @@ class SimLoop(FencedLoop):
         self._timer_numbers = itertools.count()
         self._numbers = itertools.count()
         self._task_names = itertools.count(1)
-        self._tasks: dict[SimTask[Any], None] = {}  # In order of creation. May hold some that have just ended.
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # In order of creation. May hold some that have just ended.
         self._tasks_max = 64  # Above this the ended ones are thrown out.
-        self._unseen: list[weakref.ref[SimTask[Any]]] = []  # Ended with an exception that nobody has asked for yet.
-        self._asyncgens: dict[int, weakref.ref[AsyncGenerator[Any, Any]]] = {}
-        self._asyncgens_closed = False
+        # Tasks that have failed, and nobody has asked for the exception yet.
+        self._unseen: list[weakref.ref[asyncio.Task[Any]]] = []
         self._default_executor_closed = False
         self._task_factory: Any = None
-        self._exception_handler: Any = None
-        self._failures: list[dict[str, Any]] = []
         self._steps_per_instant_max = steps_per_instant_max
         self._running = False
         self._stop_handle: asyncio.Handle | None = None
@@ -98,7 +97,7 @@ class SimLoop(FencedLoop):
         self.slow_callback_duration = 0.1
 
     def __repr__(self) -> str:
-        return f"<SimLoop at {self._now_ns / 1e9:.9f} running={self._running} closed={self._closed}>"
+        return f"<SimLoop at {self._now_ns / 1_000_000_000:.9f} running={self._running} closed={self._closed}>"
 
     @cached_property
     def network(self) -> "Network":
@@ -109,7 +108,7 @@ class SimLoop(FencedLoop):
     # Time
 
     def time(self) -> float:
-        return self._now_ns / 1e9
+        return self._now_ns / 1_000_000_000
 
     def time_ns(self) -> int:
         """Virtual time in nanoseconds since the run began."""
@@ -193,6 +192,7 @@ class SimLoop(FencedLoop):
             )
             if name is not None and hasattr(task, "set_name"):
                 task.set_name(name)
+            self._tasks[task] = None
             return task
         text = f"Task-{next(self._task_names)}" if name is None else str(name)
         number = self.trace.define(f"{text} {getattr(coro, '__qualname__', type(coro).__qualname__)}")
@@ -227,7 +227,7 @@ class SimLoop(FencedLoop):
                 message = f"task {task.get_name()!r} failed, and nobody asked for its exception"
                 self.call_exception_handler({"message": message, "exception": task.exception(), "task": task})
         self._unseen = [weakref.ref(task) for task in unseen if task._log_traceback]
-        self.raise_failures()
+        self.failures.raise_first()
 
     def set_task_factory(self, factory: Any) -> None:
         if factory is not None and not callable(factory):
@@ -245,20 +245,18 @@ class SimLoop(FencedLoop):
             raise RuntimeError("This event loop is already running")
         if events._get_running_loop() is not None:
             raise RuntimeError("Cannot run the event loop while another loop is running")
-        hooks = sys.get_asyncgen_hooks()
         self._running = True
+        events._set_running_loop(self)
         try:
-            sys.set_asyncgen_hooks(firstiter=self._asyncgen_begins, finalizer=self._asyncgen_ends)
-            events._set_running_loop(self)
-            self._run()
+            with self._generators.watched():
+                self._run()
         finally:
+            events._set_running_loop(None)
             self._running = False
             if self._stop_handle is not None:
                 self._stop_handle.cancel()
                 self._stop_handle = None
-            events._set_running_loop(None)
-            sys.set_asyncgen_hooks(*hooks)
-        self.raise_failures()
+        self.failures.raise_first()
 
     def run_until_complete(self, future: Any) -> Any:
         self._check_closed()
@@ -316,7 +314,7 @@ class SimLoop(FencedLoop):
                     return
                 except (SystemExit, KeyboardInterrupt):
                     raise
-                except BaseException as error:  # noqa: BLE001 - as asyncio does; nothing is lost, see raise_failures
+                except BaseException as error:  # noqa: BLE001 - as asyncio does; nothing is lost, see failures.py
                     self.call_exception_handler(
                         {"message": f"Exception in callback {name_of(callback)}", "exception": error, "handle": handle}
                     )
@@ -355,6 +353,7 @@ class SimLoop(FencedLoop):
         )
 
     def _raise_deadlock(self) -> NoReturn:
+        self.failures.raise_first()  # If there are any, they are likely to be why.
         tasks = self.tasks()
         raise Deadlock(
             f"at {self.time()} s of virtual time nothing is ready and no timer is set."
@@ -372,6 +371,9 @@ class SimLoop(FencedLoop):
     def close(self) -> None:
         if self._running:
             raise RuntimeError("Cannot close a running event loop")
+        for task in self.tasks():
+            # Whoever closes a loop with tasks in it was told about them, or does not want to know.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._closed = True
         self._ready.clear()
         self._timers.clear()
@@ -381,80 +383,30 @@ class SimLoop(FencedLoop):
         if self._closed:
             raise RuntimeError("Event loop is closed")
 
-    def _asyncgen_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if self._asyncgens_closed:
-            warnings.warn(
-                f"asynchronous generator {generator!r} was scheduled after loop.shutdown_asyncgens() call",
-                ResourceWarning,
-                source=self,
-                stacklevel=2,
-            )
-        # By address, in order of their beginning: asyncio's set of them would be in order of address.
-        self._asyncgens[id(generator)] = weakref.ref(generator)
-
-    def _asyncgen_ends(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self._asyncgens.pop(id(generator), None)
-        if not self._closed:
-            self.call_soon(self.create_task, generator.aclose())
-
     async def shutdown_asyncgens(self) -> None:
-        self._asyncgens_closed = True
-        generators = [generator for ref in self._asyncgens.values() if (generator := ref()) is not None]
-        self._asyncgens.clear()
-        results = await asyncio.gather(*(generator.aclose() for generator in generators), return_exceptions=True)
-        for result, generator in zip(results, generators, strict=True):
-            if isinstance(result, Exception):
-                self.call_exception_handler(
-                    {
-                        "message": f"an error occurred during closing of asynchronous generator {generator!r}",
-                        "exception": result,
-                        "asyncgen": generator,
-                    }
-                )
+        await self._generators.shut_down()
 
     # Failures
 
     def set_exception_handler(self, handler: Any) -> None:
         if handler is not None and not callable(handler):
             raise TypeError(f"A callable object or None is expected, got {handler!r}")
-        self._exception_handler = handler
+        self.failures.handler = handler
 
     def get_exception_handler(self) -> Any:
-        return self._exception_handler
+        return self.failures.handler
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if self._exception_handler is None:
-            self.default_exception_handler(context)
-            return
-        try:
-            self._exception_handler(self, context)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - reported like any failure
-            self.default_exception_handler(
-                {"message": "Unhandled error in exception handler", "exception": error, "context": context}
-            )
+        self.failures.report(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Remember a failure and stop: what would run now, runs in a program that is already wrong."""
-        if self._closed:
-            # Found by the garbage collector after the run. There is no run left to fail.
-            _logger.error("after the end of the run: %s", context.get("message"), exc_info=context.get("exception"))
-            return
-        self._failures.append(context)
-        if self._running:
-            self._ready.appendleft(SimHandle(_throw_stop, (), self, None))
+        self.failures.remember(context)
 
-    def raise_failures(self) -> None:
-        """Raise what was reported as unhandled since the last call, if anything was."""
-        if not self._failures:
-            return
-        failures, self._failures = self._failures, []
-        first, *others = failures
-        error = Unhandled(str(first.get("message", "unhandled failure")))
-        for other in others:
-            error.add_note(f"after that: {other.get('message')}: {other.get('exception')!r}")
-        raise error from first.get("exception")
+    def stop_at_failure(self) -> None:
+        """Stop before the next step: it would run in a program that is already wrong."""
+        if self._running and self.stops_at_failure and self._stop_handle is None:
+            self._stop_handle = SimHandle(_throw_stop, (), self, None)
+            self._ready.appendleft(self._stop_handle)
 
     # Blocking calls
 

@@ -79,9 +79,9 @@ class Names:
             raise socket.gaierror(socket.EAI_NONAME, f"Name or service not known: {name}")
         else:
             address = self.address_of(name)
-        is_ipv6 = ":" in name
-        shown_as = socket.AF_INET6 if is_ipv6 or family == socket.AF_INET6 else socket.AF_INET
-        if family not in (socket.AF_UNSPEC, shown_as) or (shown_as == socket.AF_INET6 and not is_ipv6 and address not in _TO_IPV6):
+        shown_as = socket.AF_INET6 if ":" in name or family == socket.AF_INET6 else socket.AF_INET
+        has_none = shown_as == socket.AF_INET6 and ":" not in name and address not in _TO_IPV6
+        if has_none or family not in (socket.AF_UNSPEC, shown_as):
             raise socket.gaierror(socket.EAI_NODATA, f"No address associated with hostname: {name}")
         canonical = name if flags & socket.AI_CANONNAME else ""
         sockaddr = shown(shown_as, address, _port_number(port))

@@ -36,7 +36,7 @@ def installed(run: Surroundings) -> Iterator[None]:
     """Let foreign code on this thread find `run` around it, until the block is left."""
     surroundings.enter(run)
     try:
-        with _collector_off(), _utc(), _shared_random(run), _methods(), _datetime(), _functions():
+        with _collector_off(), _utc(), _shared_random(run), _methods(), _datetime(), _names():
             yield
     finally:
         surroundings.leave()
@@ -83,15 +83,14 @@ def _shared_random(run: Surroundings) -> Iterator[None]:
 
 # Methods
 
+_real_all_tasks = asyncio.all_tasks
+
 
 def _all_tasks(run: Surroundings, loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
     if loop is None:
         loop = asyncio.get_running_loop()
     # asyncio's own answer comes from a set of weak references, where tasks of earlier loops have left their mark.
     return set(run.loop.tasks()) if loop is run.loop else _real_all_tasks(loop)
-
-
-_real_all_tasks = asyncio.all_tasks
 
 
 def _number_of_gathering(future: Any) -> int:
@@ -130,8 +129,7 @@ def _methods() -> Iterator[None]:
 
 _DATETIME_METHODS: Final = foreign_time.datetime_methods()
 _DATETIME_REAL: Final = {name: datetime.__dict__[name] for name in _DATETIME_METHODS}
-# Python does not let one set an attribute of a builtin class. The proxy that `__dict__` is refers to the dict behind
-# it.
+# Python lets nobody set an attribute of a builtin class. But its `__dict__` is a proxy, which refers to the real one.
 _DATETIME_NAMESPACE: Final[Namespace] = gc.get_referents(datetime.__dict__)[0]
 
 
@@ -150,7 +148,7 @@ def _set_datetime_methods(methods: Mapping[str, Any]) -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime))
 
 
-# Functions
+# Functions and classes, by name
 
 _STAND_INS: Final[Mapping[tuple[str, str], Any]] = {
     **foreign_time.replacements(),
@@ -169,7 +167,7 @@ _sites: list[Site] = []
 
 
 @contextlib.contextmanager
-def _functions() -> Iterator[None]:
+def _names() -> Iterator[None]:
     _sites.extend(_search_new_modules(_BY_REAL))
     for namespace, name, real, stand_in in _sites:
         if namespace.get(name) is real:

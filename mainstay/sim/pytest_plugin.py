@@ -9,17 +9,20 @@ Each example of a Hypothesis test is a run of its own. A failing test says which
 that seed to all tests that do not name one themselves.
 """
 
-import asyncio
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from typing import Any, Final, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
-from mainstay.env import tasks
-from mainstay.sim.simulation import Simulation
+# The simulator itself is imported where it is used: pytest loads this file in every project of whoever has installed
+# Mainstay.
+if TYPE_CHECKING:
+    from mainstay.sim.simulation import Simulation
 
-REAL_LOOP_LIMIT_S: Final = 60.0
+REAL_LOOP_LIMIT: Final = timedelta(seconds=60)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,8 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def sim(request: pytest.FixtureRequest) -> Iterator[Simulation]:
+def sim(request: pytest.FixtureRequest) -> "Iterator[Simulation]":
     """The simulation this test runs in. A test that is no coroutine calls `sim.run` itself."""
+    from mainstay.sim.simulation import Simulation
+
     with Simulation(_seed(request.node)) as simulation:
         yield simulation
 
@@ -61,8 +66,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         setattr(target, name, test)
 
 
+def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
+    """All marks of a test, the closest first. Those of a parameter are closest, and stand behind the function's own."""
+    for node in reversed(item.listchain()):
+        yield from reversed(node.own_markers)
+
+
 def _loop_of(item: pytest.Function) -> Literal["sim", "real"] | None:
-    for mark in item.iter_markers():  # The closest first: a parameter's marks come before those of a class.
+    for mark in _marks(item):
         if mark.name == "sim":
             return "sim"
         if mark.name == "real_loop":
@@ -73,14 +84,18 @@ def _loop_of(item: pytest.Function) -> Literal["sim", "real"] | None:
 
 
 def _seed(item: pytest.Item) -> int:
-    mark = item.get_closest_marker("sim")
-    seed = item.config.getoption("--sim-seed") if mark is None else mark.kwargs.get("seed")
-    return int(item.config.getoption("--sim-seed") if seed is None else seed)
+    for mark in _marks(item):
+        if mark.name == "sim" and "seed" in mark.kwargs:
+            return int(mark.kwargs["seed"])
+    return int(item.config.getoption("--sim-seed"))
 
 
 def _in_simulator(
     test: Callable[..., Coroutine[Any, Any, None]], item: pytest.Function, *, each_its_own: bool
 ) -> Callable[..., None]:
+    from mainstay.sim.simulation import Simulation
+
+    @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         simulation = kwargs.get("sim")
         if each_its_own or not isinstance(simulation, Simulation):
@@ -95,9 +110,12 @@ def _in_simulator(
 
 
 def _on_real_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    from mainstay.env import tasks
+
+    @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def limited() -> None:
-            async with asyncio.timeout(REAL_LOOP_LIMIT_S):
+            async with tasks.timeout(REAL_LOOP_LIMIT):
                 await test(*args, **kwargs)
 
         tasks.run(limited())

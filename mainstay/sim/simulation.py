@@ -14,6 +14,7 @@ program can see (a module's own counter, a cache).
 """
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import Coroutine
 from types import TracebackType
@@ -82,25 +83,37 @@ class Simulation:
 
         If the disk has lost power since, the next incarnation finds what survived.
         """
-        clock = self._clocks.setdefault(component, SimClock(self.loop))
+        if (disk := self._disks.get(component)) is not None and not disk.has_power:
+            self._disks[component] = disk.after_power_cut()
+        seed = hashlib.sha256(f"{self.seed}/{component}/{incarnation}".encode()).digest()
+        return Env(clock=self.clock_of(component), chance=Chance(seed), disk=self.disk_of(component))
+
+    def clock_of(self, component: str) -> SimClock:
+        """The clock that a component is given, to make it go wrong."""
+        clock = self._clocks.get(component)
+        if clock is None:
+            clock = self._clocks[component] = SimClock(self.loop)
+        return clock
+
+    def disk_of(self, component: str) -> SimDisk:
+        """The disk that a component was given last, to make it fail."""
         disk = self._disks.get(component)
         if disk is None:
-            disk = SimDisk(self.choices, component)
-        elif not disk.has_power:
-            disk = disk.after_power_cut()
-        self._disks[component] = disk
-        seed = hashlib.sha256(f"{self.seed}/{component}/{incarnation}".encode()).digest()
-        return Env(clock=clock, chance=Chance(seed), disk=disk)
+            disk = self._disks[component] = SimDisk(self.choices, component)
+        return disk
 
     def close(self) -> None:
         """Cancel what is still running, wait for its end, and close the loop. Raises what fails in doing so."""
         if self.loop.is_closed():
             return
+        self.loop.stops_at_failure = False  # What fails now is raised when everything else has ended.
         try:
             with patches.installed(self._surroundings):
-                self.loop.run_until_complete(self._end_tasks())
-                self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-                self.loop.run_until_complete(self.loop.shutdown_default_executor())
+                try:
+                    self.loop.run_until_complete(self._end_tasks())
+                    self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+                finally:
+                    self._switch_off()
                 self.loop.report_unseen_failures(also_held=True)
         except BaseException as error:
             error.add_note(self._note())
@@ -118,6 +131,14 @@ class Simulation:
                 self.loop.call_exception_handler(
                     {"message": f"task {task.get_name()!r} failed when cancelled", "exception": error, "task": task}
                 )
+
+    def _switch_off(self) -> None:
+        # Connections that are still open end without a word: their programs are over.
+        for host in self.network.names.all():
+            self.network.vanish(host)
+        # What is left in reference cycles goes now, while its finalisers still belong to this run. The collector was
+        # off, so all of it is young.
+        gc.collect(1)
 
     def __enter__(self) -> "Simulation":
         return self

@@ -153,7 +153,7 @@ class SimSocket:
             self.end.send_fin()
 
     def detach(self) -> int:
-        """Close this object and leave the connection to whoever has the transport."""
+        """Close this object, but not what it stands for."""
         number, self._fileno = self._fileno, -1
         return number
 
@@ -253,7 +253,8 @@ class SimPoll:
         del self._wanted[_fileno(fd)]
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        ready = [(fd, events) for fd, wanted in self._wanted.items() if (events := self._events(fd) & wanted)]
+        found = [(fd, self._events(fd) & (wanted | select.POLLNVAL)) for fd, wanted in self._wanted.items()]
+        ready = [(fd, events) for fd, events in found if events]
         if not ready and timeout != 0:
             raise Fenced("select.poll would wait outside the simulated loop: poll with timeout 0, or use the loop")
         return ready

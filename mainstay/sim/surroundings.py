@@ -2,7 +2,7 @@
 
 Mainstay's own code is given a clock and a source of chance. Foreign code helps itself: to `time.time()`,
 `uuid.uuid4()`, a thread. While a run is on, these are answered from the run's `Surroundings` instead (foreign_time.py,
-foreign_chance.py) or refused (fences.py); patches.py puts the answers in their place.
+foreign_chance.py, foreign_network.py) or refused (fences.py); patches.py puts the answers in their place.
 
 An answer only differs from the real thing on the thread that runs the simulation. Other threads of the process, those
 of a test runner for instance, get what they always got.
@@ -29,7 +29,7 @@ class Surroundings:
     def __init__(self, loop: "SimLoop", clock: SimClock, seed: int) -> None:
         self.loop = loop
         self.clock = clock
-        # Seeded with text, which Python hashes the same way everywhere: numbers of any kind would do as well.
+        # Seeded with text: that goes through SHA-512, and is the same in each process.
         self.entropy = random.Random(f"mainstay/{seed}/entropy")
         self.random_state = random.Random(f"mainstay/{seed}/random").getstate()
         self.last_uuid_ticks = 0

@@ -3,6 +3,8 @@
 A task or future hashes by a number that its loop counts up, where asyncio's hash by address: the sets that
 `asyncio.wait`, `TaskGroup` and others keep them in are then in the same order in each process. Everything else is
 asyncio's C code.
+
+Not covered: a future that a program makes by itself with `asyncio.Future()`. It hashes by address, as ever.
 """
 
 import asyncio
@@ -88,4 +90,4 @@ class SimTimer(SimHandle, asyncio.TimerHandle):
         self._when = when_ns
 
     def when(self) -> float:
-        return self._when / 1e9
+        return self._when / 1_000_000_000

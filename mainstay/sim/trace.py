@@ -15,6 +15,7 @@ Not covered: what a step does inside. A difference shows once it has changed wha
 import asyncio
 from array import array
 from collections.abc import Iterator
+from contextvars import Context
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
@@ -45,7 +46,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True):
     what: str
 
     def __str__(self) -> str:
-        return f"{self.time_ns / 1e9:.9f} {self.what}"
+        return f"{self.time_ns / 1_000_000_000:.9f} {self.what}"
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -173,13 +174,25 @@ def _describe(note: object) -> str:
         return f"choice {note.label} #{note.ordinal}: {note.chosen} of {note.options}"
     assert isinstance(note, tuple)
     kind, *fields = note
-    return " ".join((kind, *map(str, fields)))
+    return " ".join((kind, *map(_shown, fields)))
+
+
+def _shown(field: Field) -> str:
+    if not isinstance(field, str):
+        return repr(field)
+    try:
+        float(field)
+    except ValueError:
+        return field
+    return repr(field)  # Otherwise the text "1" and the number 1 would read the same.
 
 
 def name_of(callback: Any) -> str:
     """What a callback is called, without anything that differs from run to run."""
     while isinstance(callback, partial):
-        callback = callback.func
+        # asyncio.to_thread calls what it is given by way of the caller's context.
+        is_in_context = isinstance(getattr(callback.func, "__self__", None), Context)
+        callback = callback.args[0] if is_in_context else callback.func
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         # Not made by our factory: its name is from a counter that all loops of the process share.

@@ -1,4 +1,7 @@
-"""Where a task waits: the chain of calls from the task down to what it awaits, as text."""
+"""Where a task waits: the chain of calls from the task down to what it awaits, as text.
+
+The chain ends at an asynchronous generator: Python does not tell where inside it the iteration is.
+"""
 
 import asyncio
 from collections.abc import Iterable

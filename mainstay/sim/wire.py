@@ -114,7 +114,7 @@ class End:
         self.reader: Reader | None = None
         self._accept: Callable[[End], None] | None = None
 
-        self.unread: deque[bytes] = deque()
+        self.unread: deque[bytes | memoryview] = deque()
         self.fin_received = False
         self.error: OSError | None = None
         self.is_closed = False  # By its own program. It may still have something in flight.
@@ -197,12 +197,14 @@ class End:
         while self.unread and size < size_max:
             chunk = self.unread.popleft()
             if size + len(chunk) > size_max:
-                chunk, rest = chunk[: size_max - size], chunk[size_max - size :]
+                # Views, so that many small readings of one large segment do not copy its rest each time.
+                view = memoryview(chunk)
+                chunk, rest = view[: size_max - size], view[size_max - size :]
                 self.unread.appendleft(rest)
             taken.append(chunk)
             size += len(chunk)
         self._was_read(size)
-        return taken[0] if len(taken) == 1 else b"".join(taken)
+        return bytes(taken[0]) if len(taken) == 1 else b"".join(taken)
 
     def _receive(self, segment: list[bytes] | Mark) -> None:
         reader = self.reader
@@ -227,6 +229,7 @@ class End:
             if reader is not None:
                 reader.readable()
         elif self._accept is not None:
+            self._loop.trace.note("net.accepted", self.peer.label)
             accept, self._accept = self._accept, None
             accept(self)
 
@@ -240,9 +243,7 @@ class End:
 
     def _window_update(self) -> None:
         self._update_is_due = False
-        if not self.back.is_open:
-            self._stall()
-        elif self.reader is not None and self._wants_room:
+        if self.reader is not None and self._wants_room and self.back.is_open:
             self._wants_room = False
             self.reader.window_opened()
 
@@ -273,7 +274,7 @@ class End:
         """The connection is no more, and this is what its program gets to see."""
         if self.is_gone:
             return
-        self._loop.trace.note("net.failed", self.label, errno.errorcode[error.errno or 0])
+        self._loop.trace.note("net.failed", self.label, errno.errorcode.get(error.errno or 0, ""))
         self._in_flight.clear()
         self._forget()
         self.error = error
@@ -301,10 +302,6 @@ class End:
 
     def _forget(self) -> None:
         self.is_gone = True
-        if self._overdue:
-            # What did not get through would have to be repeated, and there is nobody left to do it.
-            self._in_flight.clear()
-            self._overdue = 0
         self._finish()
 
     def _finish(self) -> None:
@@ -322,7 +319,7 @@ class End:
             self._stall()  # From now on it is the probing of a full window that gets no answer.
 
     def _stall(self) -> None:
-        if self._stalled_at_ns is None and not self.is_gone:
+        if self._stalled_at_ns is None and self in self.out.ends:
             self._stalled_at_ns = now = self._loop.time_ns()
             self._loop.trace.note("net.stalled", self.label)
             self._give_up_timer = self._loop.call_at_ns(now + GIVEN_UP_AFTER_NS, self._give_up, context=self.context)

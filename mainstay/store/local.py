@@ -177,6 +177,7 @@ class LocalStore:
                 except StorageFull as error:
                     self._take_back(group, error)
                 except OutcomeUnknown as error:
+                    _logger.error("the store takes no more writes until it is opened again: %s", error)
                     self._break(group, error)
                 except BaseException as error:  # A bug, or we are being stopped: also then nobody must wait for ever.
                     self._break(group, error)
@@ -219,7 +220,6 @@ class LocalStore:
 
     def _break(self, group: Sequence[_Staged], error: BaseException) -> None:
         self._broken = str(error) or type(error).__name__
-        _logger.error("the store takes no more writes until it is opened again: %s", self._broken)
         _fail(group, OutcomeUnknown(f"the log failed while this was being written: {self._broken}"))
         self._take_back((), Unavailable(f"the log failed before this was written: {self._broken}"))
 

@@ -2,8 +2,8 @@
 
 SQLite is used as a log only: rows are added at the end, read once when the store is opened, and removed by
 compaction. Everything else is answered from memory. Write-ahead mode with `synchronous=FULL`: when a commit returns,
-it has been synced. A group of transactions is a single INSERT statement, which is a transaction of its own: one call,
-one sync, and one moment in which the thread needs Python's lock.
+it has been synced. A group of transactions is a single INSERT statement, which is a transaction of its own: one sync,
+and nothing to roll back.
 
 Found on opening: a file that is not SQLite, or not ours, or of a newer format; a row whose bytes do not match their
 checksum; a missing revision. Not found: damage to a write-ahead file that was not yet moved into the database, which

@@ -111,7 +111,7 @@ async def test_gather_wait_and_as_completed_work(sim):
         await asyncio.sleep(seconds)
         return seconds
 
-    assert await asyncio.gather(after(3), after(1), after(2)) == [3, 1, 2]
+    assert await asyncio.gather(*map(after, (3, 1, 2))) == [3, 1, 2]
     assert [await done for done in asyncio.as_completed([after(3), after(1), after(2)])] == [1, 2, 3]
     done, pending = await asyncio.wait([asyncio.create_task(after(n)) for n in (1, 9)], timeout=5)
     assert [task.result() for task in done] == [1]
@@ -142,7 +142,7 @@ async def test_tasks_are_named_and_hashed_by_numbers_of_their_loop(sim):
     named = asyncio.create_task(idle(), name="named")
 
     assert [task.get_name() for task in tasks] == ["Task-1", "Task-2", "Task-3"]
-    assert list(set(reversed(tasks))) == tasks
+    assert list({*tasks[::-1]}) == tasks
     assert sim.loop.tasks() == [asyncio.current_task(), *tasks, named]
     assert list(asyncio.all_tasks()) == sim.loop.tasks()
     await asyncio.wait(sim.loop.tasks()[1:])
@@ -189,10 +189,12 @@ async def test_a_task_factory_is_honoured(sim):
 
     sim.loop.set_task_factory(factory)
     try:
-        await asyncio.create_task(asyncio.sleep(1), name="slow")
+        task = asyncio.create_task(asyncio.sleep(1), name="slow")
     finally:
         sim.loop.set_task_factory(None)
 
+    assert sim.loop.tasks() == [asyncio.current_task(), task]
+    await task
     assert made == ["sleep"]
     assert sim.loop.get_task_factory() is None
 
@@ -288,6 +290,16 @@ def test_an_async_generator_that_is_dropped_is_closed_by_the_loop(sim):
     sim.run(main())
 
     assert closed == [True]
+
+
+async def test_async_generators_that_came_to_their_end_are_forgotten(sim):
+    async def numbers() -> AsyncIterator[int]:
+        yield 1
+
+    for _ in range(100):
+        assert [number async for number in numbers()] == [1]
+
+    assert sim.loop._generators._under_way == {}
 
 
 def test_a_deadlock_is_found_at_once_and_names_who_waits_where():
@@ -411,6 +423,22 @@ def test_a_handler_that_fails_itself_fails_the_run(sim):
 
     with pytest.raises(Unhandled, match="error in exception handler"):
         sim.run(main())
+
+
+def test_a_run_after_one_that_failed_twice_at_once_is_not_disturbed(sim):
+    def fail_twice() -> None:
+        for name in ("first", "second"):
+            sim.loop.call_exception_handler({"message": name, "exception": KeyError(name)})
+
+    async def main() -> None:
+        sim.loop.call_soon(fail_twice)
+        await asyncio.sleep(1)
+
+    with pytest.raises(Unhandled, match="first") as caught:
+        sim.run(main())
+    assert caught.value.__notes__[0] == "after that: second: KeyError('second')"
+
+    sim.run(asyncio.sleep(5))
 
 
 def test_a_failing_main_task_is_named_when_something_else_failed_first(sim):

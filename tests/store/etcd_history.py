@@ -1,7 +1,7 @@
 """What writers were told and what watches delivered, and whether the two can both be true.
 
-Writers and watchers note everything in a `Notes`; `Notes.check` then compares it with what is there in the end. It knows
-nothing of etcd, nor of what went wrong on the way: a planted bug must fail it just as a real one would.
+Writers and watchers note everything in a `Notes`; `Notes.check` then compares it with what is there in the end. It
+knows nothing of etcd, nor of what went wrong on the way: a planted bug must fail it just as a real one would.
 """
 
 import asyncio
@@ -43,16 +43,17 @@ class Notes:
     def check(self, final: list[Entry]) -> None:
         """Raise `Violation` unless all of this fits together. The watch must have begun on an empty store."""
         entries = self._fold()
-        if entries != {entry.key: entry for entry in final}:
-            raise Violation(f"the watch led to {entries}, and there is {final}")
+        there = {entry.key: entry for entry in final}
+        if wrong := [key for key in entries | there if entries.get(key) != there.get(key)]:
+            raise Violation(f"the watch led to something else than there is, at {wrong[:10]}")
         changes = [change for batch in self.batches for change in batch.changes]
         delivered = {(each.revision, each.key): each.entry and each.entry.value for each in changes}
         for (revision, key), value in self.acknowledged.items():
             if delivered.get((revision, key), b"nothing") != value:
-                raise Violation(f"{key} = {value!r} was acknowledged at {revision}, and was not there")
+                raise Violation(f"{key} = {_shown(value)} was acknowledged at {revision}, and was not there")
         for change in changes:
             if change.entry is not None and change.entry.value in self.ruled_out:
-                raise Violation(f"{change.entry} was said not to have happened")
+                raise Violation(f"{_shown(change.entry.value)} was said not to have happened")
 
     def _fold(self) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
@@ -60,19 +61,26 @@ class Notes:
         for batch in self.batches:
             for change in batch.changes:
                 if change.revision <= reached:
-                    raise Violation(f"revision {change.revision} was delivered again after {reached}: {change}")
-                if change.previous != entries.get(change.key):
-                    raise Violation(f"there was {entries.get(change.key)}, but then came {change}")
-                entries.pop(change.key, None)
+                    raise Violation(f"{change.key} at {change.revision} was delivered again after {reached}")
+                if change.previous != entries.pop(change.key, None):
+                    raise Violation(f"something is missing before {change.key} at {change.revision}")
                 if change.entry is not None:
                     entries[change.key] = change.entry
             if batch.revision != batch.changes[-1].revision:
-                raise Violation(f"{batch} does not end with its last change")
+                raise Violation(
+                    f"a batch that ends at {batch.changes[-1].revision} says that it is at {batch.revision}"
+                )
             reached = batch.revision
         return entries
 
 
-async def write(store: Store, notes: Notes, writer: str, keys: list[str], count: int) -> None:
+def _shown(value: bytes | None) -> str:
+    return repr(value[:20] if value is not None else None)
+
+
+async def write(
+    store: Store, notes: Notes, writer: str, keys: list[str], count: int, *, pause: timedelta = PAUSE
+) -> None:
     """Change keys one after the other, each time as it was last read, and note what came of it."""
     for number in range(count):
         key = keys[number % len(keys)]
@@ -95,7 +103,7 @@ async def write(store: Store, notes: Notes, writer: str, keys: list[str], count:
                     notes.acknowledged[revision, key] = None if is_delete else value
                 case Refused():
                     notes.ruled_out[value] = None
-        await tasks.sleep(PAUSE)
+        await tasks.sleep(pause)
 
 
 async def write_last(store: Store) -> None:

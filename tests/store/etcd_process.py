@@ -1,4 +1,4 @@
-"""A real etcd for tests and benchmarks: one member on this machine, with a data directory of its own.
+"""A real etcd for tests and benchmarks: one member or several, on this machine, each with a data directory of its own.
 
 `shared_etcd()` starts one per test process and keeps it until that ends; tests that use it keep apart by their prefixes
 (`unique_prefix`). A test that wants to kill its etcd, or to fill it up, starts one of its own.
@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -28,29 +29,71 @@ _prefix_numbers = itertools.count(1)
 
 
 class EtcdProcess:
-    """Use it as a context manager, or call `start` and later `stop`."""
+    """One member. Use it as a context manager, or call `start` and later `stop`."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, name: str = "default") -> None:
         """`options` are further command line options."""
         self._options = options
+        self._name = name
         self._directory = Path(tempfile.mkdtemp(prefix="mainstay-etcd-"))
         self._log = self._directory / "log"
-        self._client_port, self._peer_port = _free_ports(2)
+        self._take_ports()
         self._process: subprocess.Popen[bytes] | None = None
+        self.cluster = self.peer
+        """All members, as each of them must know when it starts for the first time."""
+
+    def _take_ports(self) -> None:
+        self._client_port, self._peer_port = _free_ports(2)
 
     @property
     def endpoint(self) -> str:
         return f"127.0.0.1:{self._client_port}"
 
+    @property
+    def peer(self) -> str:
+        return f"{self._name}=http://127.0.0.1:{self._peer_port}"
+
     def start(self) -> None:
         """Start it, for the first time or again on the data it had, and wait until it answers."""
         for _ in range(START_ATTEMPTS):
-            if self._try_start():
+            self.launch()
+            if self.answers():
                 return
-            if not (self._directory / "data" / "member").exists():
-                # Somebody may have taken a port since we looked. Later on, clients know our ports: then they stay.
-                self._client_port, self._peer_port = _free_ports(2)
+            if self.cluster == self.peer and not (self._directory / "data" / "member").exists():
+                # Somebody may have taken a port since we looked. Later on, others know our ports: then they stay.
+                self._take_ports()
+                self.cluster = self.peer
         raise RuntimeError(f"etcd does not start; it says:\n{self._log.read_text()[-4000:]}")
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self._peer_port}"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    "etcd",
+                    f"--name={self._name}",
+                    f"--data-dir={self._directory / 'data'}",
+                    f"--listen-client-urls={client}",
+                    f"--advertise-client-urls={client}",
+                    f"--listen-peer-urls={peer}",
+                    f"--initial-advertise-peer-urls={peer}",
+                    f"--initial-cluster={self.cluster}",
+                    *self._options,
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    def answers(self) -> bool:
+        """Wait until it says that it is well, or has ended, or has taken too long."""
+        deadline = time.monotonic() + START_LIMIT_S
+        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:
+            if _is_healthy(f"http://{self.endpoint}/health"):
+                return True
+            time.sleep(0.02)
+        self.kill()
+        return False
 
     def kill(self) -> None:
         """End it at once, as a crash would. Its data directory stays."""
@@ -58,6 +101,11 @@ class EtcdProcess:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def freeze(self) -> None:
+        """Let it do nothing more, although its connections stay. `kill` still works."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
 
     def stop(self) -> None:
         """End it and remove its data."""
@@ -73,34 +121,21 @@ class EtcdProcess:
     ) -> None:
         self.stop()
 
-    def _try_start(self) -> bool:
-        client, peer = f"http://127.0.0.1:{self._client_port}", f"http://127.0.0.1:{self._peer_port}"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    "etcd",
-                    f"--data-dir={self._directory / 'data'}",
-                    f"--listen-client-urls={client}",
-                    f"--advertise-client-urls={client}",
-                    f"--listen-peer-urls={peer}",
-                    f"--initial-advertise-peer-urls={peer}",
-                    f"--initial-cluster=default={peer}",
-                    *self._options,
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        deadline = time.monotonic() + START_LIMIT_S
-        while time.monotonic() < deadline and self._process.poll() is None:
-            with (
-                contextlib.suppress(OSError, ValueError),
-                urllib.request.urlopen(f"{client}/health", timeout=5) as answer,
-            ):
-                if json.load(answer)["health"] == "true":
-                    return True
-            time.sleep(0.02)
-        self.kill()
-        return False
+
+@contextlib.contextmanager
+def an_etcd_cluster(size: int) -> Iterator[list[EtcdProcess]]:
+    """Several members of one cluster, all of them well."""
+    members = [EtcdProcess(name=f"member-{number}") for number in range(size)]
+    try:
+        for member in members:
+            member.cluster = ",".join(each.peer for each in members)
+            member.launch()
+        if not all(member.answers() for member in members):
+            raise RuntimeError("the etcd cluster does not start")
+        yield members
+    finally:
+        for member in members:
+            member.stop()
 
 
 @cache
@@ -115,6 +150,14 @@ def shared_etcd() -> EtcdProcess:
 def unique_prefix() -> str:
     """A prefix that nobody else in this etcd uses."""
     return f"/test-{os.getpid()}-{next(_prefix_numbers)}/"
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(json.load(answer)["health"] == "true")
+    except (OSError, ValueError):
+        return False
 
 
 def _free_ports(count: int) -> list[int]:

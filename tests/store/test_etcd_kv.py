@@ -14,6 +14,7 @@ import pytest
 
 from mainstay.env import tasks
 from mainstay.sim.etcd import FakeEtcd
+from mainstay.store.etcd import grpc_kv
 from mainstay.store.etcd.backoff import FIRST
 from mainstay.store.etcd.grpc_kv import GrpcEtcdKv
 from mainstay.store.etcd.kv import (
@@ -570,4 +571,25 @@ async def test_an_endpoint_that_does_not_answer_is_passed_over() -> None:
         revision = await space.put("a")
         async with space.watch(revision) as stream:
             assert [event.kv.mod_revision for event in await events(stream, 1)] == [revision]
+        await kv.close()
+
+
+@needs("etcd")
+@pytest.mark.real_loop
+async def test_a_member_that_is_stuck_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as fast as in real life, so that the test is not."""
+    faster = [
+        (name, value // 10 if name in ("grpc.keepalive_time_ms", "grpc.http2.ping_timeout_ms") else value)
+        for name, value in grpc_kv._CHANNEL_OPTIONS
+    ]
+    monkeypatch.setattr(grpc_kv, "_CHANNEL_OPTIONS", faster)
+    with EtcdProcess() as etcd:
+        kv = GrpcEtcdKv([etcd.endpoint])
+        stream = kv.watch(b"a", b"b", start_revision=1)
+        await stream.next()
+        etcd.freeze()
+
+        async with tasks.timeout((grpc_kv.KEEPALIVE_TIME + grpc_kv.KEEPALIVE_TIMEOUT) / 2):
+            with pytest.raises(NoAnswer):
+                await stream.next()
         await kv.close()

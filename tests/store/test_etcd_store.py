@@ -4,33 +4,32 @@ Each check here has its twins: the same scenario with a bug planted in the adapt
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
+import mainstay.store.etcd.store as store_module
 from mainstay.env import Chance, tasks
 from mainstay.sim.choices import Choices
-from mainstay.sim.etcd import FakeEtcd, FakeEtcdKv, FakeWatchStream, Faults
+from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import (
     Closed,
     Compacted,
     Corrupt,
-    FutureRevision,
     Invalid,
     OutcomeUnknown,
     StorageFull,
     StoreError,
     Unavailable,
 )
-from mainstay.store.etcd import EtcdStore, open_etcd, store, watch
-from mainstay.store.etcd.kv import EtcdError, NoAnswer, NotSent, PutKey, WatchEvent
+from mainstay.store.etcd import EtcdStore, open_etcd
+from mainstay.store.etcd.kv import PutKey
 from mainstay.store.etcd.watch import EtcdWatch
 from mainstay.store.interface import (
     ABSENT,
-    Batch,
     Change,
     Check,
     Committed,
@@ -42,10 +41,10 @@ from mainstay.store.interface import (
 )
 from tests.requirements import needs
 from tests.store.etcd_history import Notes, Violation, follow, settle, write
-from tests.store.etcd_process import EtcdProcess, shared_etcd, unique_prefix
+from tests.store.etcd_process import EtcdProcess, an_etcd_cluster, shared_etcd, unique_prefix
 
 CLUSTERS = ["fake", pytest.param("etcd", marks=[pytest.mark.real_loop, needs("etcd")])]
-SEEDS = range(60)
+SEEDS = range(100)
 
 
 class Worst(Choices):
@@ -277,7 +276,7 @@ async def test_a_commit_that_filled_etcd_up_may_have_happened() -> None:
 
 
 async def fill_up(store: EtcdStore) -> None:
-    """Write until there is no more room, sixteen at a time. No commit that happened may be said not to have."""
+    """Write until there is no more room, sixteen at a time, and check what was said of each commit."""
     notes = Notes()
     watching = tasks.spawn(follow(store.watch("", after=await store.revision()), notes), name="watch")
     for number in range(50):
@@ -286,7 +285,8 @@ async def fill_up(store: EtcdStore) -> None:
             break
     assert notes.ruled_out
     final = (await store.range("")).entries
-    while not notes.batches or notes.batches[-1].revision < final[-1].revision:
+    latest = max((entry.revision for entry in final), default=0)
+    while latest and (not notes.batches or notes.batches[-1].revision < latest):
         await tasks.sleep(timedelta(milliseconds=20))
     await tasks.stop(watching)
     notes.check(final)
@@ -314,18 +314,19 @@ async def test_while_a_real_etcd_fills_up_no_commit_that_happened_is_said_not_to
         await store.close()
 
 
-@needs("etcd")
-@pytest.mark.real_loop
 async def test_twin_believing_etcd_when_it_says_that_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     async def believe(*_: object) -> StoreError:
         return StorageFull("planted")
 
+    etcd = FakeEtcd()
+    etcd.fills_up_at_next_put = True
+    await fill_up(a_store(etcd))
+
     monkeypatch.setattr(EtcdStore, "_without_space", believe)
-    with EtcdProcess("--quota-backend-bytes=2000000") as etcd:
-        store = await open_etcd([etcd.endpoint], chance=Chance(b"test"))
-        with pytest.raises(Violation, match="said not to have happened"):
-            await fill_up(store)
-        await store.close()
+    etcd = FakeEtcd()
+    etcd.fills_up_at_next_put = True
+    with pytest.raises(Violation, match="said not to have happened"):
+        await fill_up(a_store(etcd))
 
 
 # Reads while etcd is away.
@@ -356,24 +357,24 @@ async def test_a_read_that_waits_ends_when_the_store_is_closed() -> None:
     etcd = FakeEtcd()
     store = a_store(etcd)
     etcd.kill()
-    reading = tasks.spawn(store.get("a"), name="read")
+    reading = asyncio.gather(store.get("a"), return_exceptions=True)
     await tasks.sleep(timedelta(seconds=3))
     await store.close()
 
-    with pytest.raises(Closed):
-        await reading
+    assert [type(answer) for answer in await reading] == [Closed]
 
 
-async def test_closing_waits_for_a_commit_on_its_way() -> None:
-    etcd = FakeEtcd()
-    store = a_store(etcd)
-    commit = tasks.spawn(store.commit([], [Put("a", b"value")]), name="commit")
-    await tasks.sleep(timedelta(0))
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_closing_waits_for_a_commit_on_its_way(cluster: str) -> None:
+    async with two_stores(cluster) as (store, other):
+        latest = await store.revision()
+        commit = tasks.spawn(store.commit([], [Put("a", b"value")]), name="commit")
+        await tasks.sleep(timedelta(0))
 
-    await store.close()
+        await store.close()
 
-    assert commit.done()
-    assert await commit == Committed(2)
+        assert await commit == Committed(latest + 1)
+        assert await other.get("a") == Entry("a", b"value", latest + 1, latest + 1, 1)
 
 
 # Ranges.
@@ -384,8 +385,6 @@ async def test_a_long_range_is_one_snapshot_although_it_is_read_in_parts() -> No
     reader, writer = a_store(etcd), a_store(etcd)
     for first in range(0, 3000, 100):
         await writer.commit([], [Put(f"{number:04}", b"old") for number in range(first, first + 100)])
-    before = await reader.revision()
-
     ranging = tasks.spawn(reader.range(""), name="range")
     while not ranging.done():
         await put(writer, "0000", b"new")
@@ -393,23 +392,28 @@ async def test_a_long_range_is_one_snapshot_although_it_is_read_in_parts() -> No
         await put(writer, "2998", b"new")
     page = await ranging
 
-    assert [entry.key for entry in page.entries] == [f"{number:04}" for number in range(3000)]
-    assert (page.revision, page.remaining) == (before, 0)
-    assert {entry.value for entry in page.entries} == {b"old"}
+    truth = etcd.range(b"/mainstay/", b"/mainstay0", page.revision, limit=0, count_only=False)
+    assert [(entry.key, entry.revision) for entry in page.entries] == [
+        (kv.key.decode().removeprefix("/mainstay/"), kv.mod_revision) for kv in truth.kvs
+    ]
+    assert page.revision < etcd.revision
+    assert page.remaining == 0
 
 
-async def test_a_range_that_is_overtaken_by_compaction_begins_again() -> None:
+async def test_a_range_that_is_overtaken_by_compaction_begins_again(sim: Simulation) -> None:
     etcd = FakeEtcd()
-    reader, writer = a_store(etcd), a_store(etcd)
+    store = a_store(etcd)
     for first in range(0, 1000, 100):
-        await writer.commit([], [Put(f"{number:04}", b"old") for number in range(first, first + 100)])
+        await store.commit([], [Put(f"{number:04}", b"old") for number in range(first, first + 100)])
 
-    ranging = tasks.spawn(reader.range(""), name="range")
-    await tasks.sleep(timedelta(milliseconds=0.6))
-    await writer.compact(latest := await put(writer, "0000", b"new"))
-    page = await ranging
+    def compact() -> None:
+        etcd.txn([], [PutKey(b"/mainstay/0000", b"new")], [])
+        etcd.compact(etcd.revision)
 
-    assert page.revision == latest
+    sim.loop.call_later(0.0012, compact)  # The first part has been read, the second one has been asked for.
+    page = await store.range("")
+
+    assert page.revision == etcd.revision
     assert page.entries[0].value == b"new"
 
 
@@ -430,17 +434,173 @@ async def test_a_range_of_large_values_is_read_in_small_parts() -> None:
 async def test_a_compaction_whose_answer_is_lost_is_repeated() -> None:
     etcd = FakeEtcd()
     store = a_store(etcd)
-    revision = await put(store, "a")
-    etcd.faults.lose_response = 0.5
 
-    for target in range(2, 12):
-        while await put(store_without_faults(etcd), "a") < target:
-            pass
+    for target in range(2, 22):
+        etcd.faults.lose_response = 0.0
+        assert await put(store, "a") == target
+        etcd.faults.lose_response = 0.3
         assert await store.compact(target) == target
-    assert revision == 2
 
 
-def store_without_faults(etcd: FakeEtcd) -> EtcdStore:
-    other = FakeEtcd()
-    other.__dict__ = etcd.__dict__ | {"faults": Faults()}
-    return a_store(other)
+async def test_no_hold_can_be_taken_on_what_is_being_compacted() -> None:
+    etcd = FakeEtcd()
+    store = a_store(etcd)
+    await put(store, "a")
+    latest = await put(store, "a")
+    compacting = tasks.spawn(store.compact(latest), name="compact")
+    await tasks.sleep(timedelta(milliseconds=1.5))  # The latest revision is known; the compaction is on its way.
+
+    with pytest.raises(Compacted):
+        store.hold(latest - 1)
+    assert await compacting == latest
+
+
+# Opening.
+
+
+@pytest.mark.real_loop
+async def test_opening_says_where_nobody_answers() -> None:
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+        await open_etcd(["127.0.0.1:1"], chance=Chance(b"test"))
+
+
+# Any fault at all, at random.
+
+
+def run_with_faults(seed: int, faults: Faults) -> Notes:
+    """Two processes write and watch while things go wrong, then what they were told is checked."""
+    with Simulation(seed) as simulation:
+        return simulation.run(_writers_and_watchers(FakeEtcd(simulation.choices), faults))
+
+
+async def _writers_and_watchers(etcd: FakeEtcd, faults: Faults) -> Notes:
+    stores = (a_store(etcd), a_store(etcd))
+    notes = (Notes(), Notes())
+    watching = [
+        tasks.spawn(follow(each.watch("", after=1), seen), name="watch")
+        for each, seen in zip(stores, notes, strict=True)
+    ]
+    etcd.faults = faults
+    writers = [write(stores[number % 2], notes[0], f"writer-{number}", ["x", "y", "z"], 12) for number in range(4)]
+    await asyncio.gather(*writers)
+    etcd.faults = Faults()
+    await tasks.sleep(timedelta(minutes=1))  # Until whatever was late has landed.
+    await settle(stores[0], *zip(watching, notes, strict=True))
+    for each in stores:
+        await each.close()
+    return notes[0]
+
+
+LOSSES = Faults(lose_request=0.1, lose_response=0.2, delay_request=0.1, delay_response=0.1)
+CUTS = Faults(cut_watch=0.3, delay_watch=0.3)
+EVERYTHING = Faults(0.05, 0.1, 0.05, 0.05, 0.2, 0.2)
+
+
+@pytest.mark.parametrize("faults", [LOSSES, CUTS, EVERYTHING], ids=["losses", "cuts", "everything"])
+def test_no_fault_makes_the_store_break_a_promise(faults: Faults) -> None:
+    unknown = sum(len(run_with_faults(seed, faults).unknown) for seed in SEEDS)
+    assert (unknown > 0) == (faults.lose_response > 0)
+
+
+def expect_violation(faults: Faults, match: str) -> None:
+    """Some seed must show it."""
+    with pytest.raises(Violation, match=match):
+        _ = [run_with_faults(seed, faults) for seed in SEEDS]
+
+
+def test_twin_a_lost_answer_is_reported_as_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_commit_error", lambda error: Unavailable(str(error)))
+    expect_violation(LOSSES, "said not to have happened")
+
+
+def test_twin_a_lost_answer_is_reported_as_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = EtcdStore.commit
+
+    async def hopeful(self: EtcdStore, checks: list[Check], writes: list[Write]) -> Committed | Refused:
+        try:
+            return await commit(self, checks, writes)
+        except OutcomeUnknown:
+            return Committed(await self.revision())
+
+    monkeypatch.setattr(EtcdStore, "commit", hopeful)
+    expect_violation(LOSSES, "was acknowledged")
+
+
+def test_twin_a_commit_is_repeated_when_its_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = EtcdStore.commit
+
+    async def stubborn(self: EtcdStore, checks: list[Check], writes: list[Write]) -> Committed | Refused:
+        try:
+            return await commit(self, checks, writes)
+        except OutcomeUnknown:
+            return await commit(self, checks, writes)
+
+    monkeypatch.setattr(EtcdStore, "commit", stubborn)
+    expect_violation(LOSSES, "said not to have happened")
+
+
+def test_twin_a_broken_watch_is_resumed_one_revision_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_resumption(monkeypatch, +1)
+    expect_violation(CUTS, "something is missing|the watch led to")
+
+
+def test_twin_a_broken_watch_is_resumed_one_revision_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_resumption(monkeypatch, -1)
+    expect_violation(CUTS, "was delivered again")
+
+
+def plant_resumption(monkeypatch: pytest.MonkeyPatch, shift: int) -> None:
+    pause = EtcdWatch._pause
+
+    async def shifted(self: EtcdWatch, error: Exception) -> None:
+        self._received += shift
+        await pause(self, error)
+
+    monkeypatch.setattr(EtcdWatch, "_pause", shifted)
+
+
+# A real etcd that crashes.
+
+
+async def write_and_watch_while_members_crash(members: list[EtcdProcess], crashes: int) -> None:
+    """Kill one member after the other, each time after a while of writing, and start it again."""
+    store = await open_etcd([member.endpoint for member in members], chance=Chance(b"test"))
+    notes = Notes()
+    watching = tasks.spawn(follow(store.watch("", after=1), notes), name="watch")
+    is_over = asyncio.Event()
+    writers = [
+        tasks.spawn(_write_until(is_over, store, notes, f"writer-{number}"), name="write") for number in range(8)
+    ]
+    for crash in range(crashes):
+        acknowledged = len(notes.acknowledged)
+        while len(notes.acknowledged) < acknowledged + 100:
+            await tasks.sleep(timedelta(milliseconds=10))
+        member = members[crash % len(members)]
+        member.kill()
+        await asyncio.to_thread(member.start)
+    is_over.set()
+    for writer in writers:
+        await writer
+    await settle(store, (watching, notes))
+    await store.close()
+
+
+async def _write_until(is_over: asyncio.Event, store: EtcdStore, notes: Notes, writer: str) -> None:
+    attempt = 0
+    while not is_over.is_set():
+        attempt += 1
+        await write(store, notes, f"{writer}/{attempt}", ["x", "y", writer], 3, pause=timedelta(0))
+
+
+@needs("etcd")
+@pytest.mark.real_loop
+async def test_when_a_real_etcd_is_killed_no_acknowledged_write_is_lost_and_a_watch_has_no_gap() -> None:
+    with EtcdProcess() as etcd:
+        await write_and_watch_while_members_crash([etcd], crashes=3)
+
+
+@needs("etcd")
+@pytest.mark.real_loop
+async def test_when_each_member_of_a_real_cluster_is_killed_in_turn_nothing_is_lost_either() -> None:
+    with an_etcd_cluster(3) as members:
+        await write_and_watch_while_members_crash(members, crashes=3)

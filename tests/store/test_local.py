@@ -10,7 +10,7 @@ from mainstay.sim.choices import Choices
 from mainstay.sim.disk import SimDisk
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import OutcomeUnknown, StorageFull, Unavailable
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Put, Refused
+from mainstay.store.interface import ABSENT, Batch, Check, Committed, Delete, Put, Refused, Watch
 from mainstay.store.local import COMPACTION_STEP_TRANSACTIONS, LocalStore
 from mainstay.store.log import MemoryLog, Row
 
@@ -192,7 +192,7 @@ async def test_two_compactions_at_once_do_not_get_in_each_others_way():
     for _ in range(6):
         await store.commit([], [Put("a", b"")])
 
-    assert await asyncio.gather(store.compact(5), store.compact(3), store.compact(7)) == [5, 5, 7]
+    assert list(await asyncio.gather(store.compact(5), store.compact(3), store.compact(7))) == [5, 5, 7]
 
 
 async def test_a_full_disk_is_survived_and_what_was_acknowledged_is_there_after_a_restart():
@@ -225,5 +225,5 @@ async def test_a_watch_may_be_read_by_one_reader_at_a_time():
         await tasks.stop(waiting)
 
 
-async def _next(watch):
+async def _next(watch: Watch) -> Batch:
     return await anext(watch)

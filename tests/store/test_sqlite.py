@@ -139,7 +139,7 @@ async def test_a_file_that_was_cut_short_is_found(tmp_path, keep):
     data = database.read_bytes()
     database.write_bytes(data[: int(len(data) * keep)])
 
-    with pytest.raises(Corrupt, match="malformed|checksum"):
+    with pytest.raises(Corrupt, match=r"malformed|checksum"):
         await open_sqlite(tmp_path)
 
 

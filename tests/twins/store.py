@@ -8,6 +8,7 @@ import pytest
 from mainstay.sim.disk import SimDisk
 from mainstay.store import disk_log, local
 from mainstay.store.disk_log import DiskLog
+from mainstay.store.holds import Holds
 from mainstay.store.index import Index
 from mainstay.store.interface import Committed, Refused
 from mainstay.store.local import LocalStore
@@ -111,4 +112,34 @@ TWINS: list[Twin] = [
     writes_each_row_in_a_frame_of_its_own,
     forgets_a_deletion_before_what_it_deleted,
     forgets_what_is_still_there,
+]
+
+
+# For the model (tests/store/test_model.py), which looks at answers rather than at crashes.
+
+
+def lets_compaction_pass_a_hold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Holds, "limit", lambda self, revision: revision)
+
+
+def delivers_changes_twice_to_a_slow_watch(patch: pytest.MonkeyPatch) -> None:
+    honest = Index.transactions_after
+    patch.setattr(Index, "transactions_after", lambda self, revision, count: honest(self, revision - 1, count))
+
+
+def shows_the_latest_state_for_an_old_revision(patch: pytest.MonkeyPatch) -> None:
+    honest = Index.range
+    patch.setattr(Index, "range", lambda self, prefix, at, limit, after: honest(self, prefix, None, limit, after))
+
+
+def checks_only_what_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """Two commits in one group both see the state before the group: one update is lost."""
+    patch.setattr(LocalStore, "_newest", lambda self, key: self._index.live.get(key))
+
+
+MODEL_TWINS: list[Twin] = [
+    lets_compaction_pass_a_hold,
+    delivers_changes_twice_to_a_slow_watch,
+    shows_the_latest_state_for_an_old_revision,
+    checks_only_what_is_durable,
 ]

@@ -62,6 +62,8 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", int(KEEPALIVE_TIME / timedelta(milliseconds=1))),
     ("grpc.keepalive_timeout_ms", int(KEEPALIVE_TIMEOUT / timedelta(milliseconds=1))),
+    # Without this, a peer that is stuck while its kernel still answers would get another minute.
+    ("grpc.http2.ping_timeout_ms", int(KEEPALIVE_TIMEOUT / timedelta(milliseconds=1))),
     ("grpc.http2.max_pings_without_data", 0),
     # gRPC would otherwise wait up to two minutes before it tries again.
     ("grpc.initial_reconnect_backoff_ms", 100),

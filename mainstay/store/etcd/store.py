@@ -54,7 +54,7 @@ from mainstay.store.interface import ABSENT, FIRST_REVISION, Check, Committed, E
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
 
 DEFAULT_PREFIX: Final = "/mainstay/"
-OPEN_LIMIT: Final = timedelta(seconds=5)
+OPEN_LIMIT: Final = timedelta(seconds=3)
 
 # A range is read in chunks of about this size: large enough that the calls do not matter, small enough that neither
 # side is held up for long.

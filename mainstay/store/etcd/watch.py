@@ -132,13 +132,17 @@ class EtcdWatch:
         self._failures = 0
 
         unconfirmed = 0
+        was_catching_up = False
         while True:
             response = await stream.next()
             await self._require_running(response)
             unconfirmed += 1
-            if unconfirmed >= CONFIRM_EVERY or _is_catching_up(response):
+            is_catching_up = _is_catching_up(response)
+            # The last part of catching up may look like something that has just happened.
+            if unconfirmed >= CONFIRM_EVERY or is_catching_up or was_catching_up:
                 await self._reads.require_kept(self._received)
                 unconfirmed = 0
+            was_catching_up = is_catching_up
             events = [event for event in response.events if event.kv.mod_revision > self._received]
             if events:
                 changes = [await self._change(event) for event in events]
