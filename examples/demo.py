@@ -1,6 +1,6 @@
 """A tour of what is there: the store on a real disk, a killed process, and the same code in virtual time.
 
-    make demo
+make demo
 """
 
 import asyncio
@@ -65,7 +65,8 @@ async def show_the_store(directory: Path) -> None:
         changes = 0
         while changes < 3:
             for change in (await anext(watch)).changes:
-                previous, now = (entry.value.decode() if entry else "(nothing)" for entry in (change.previous, change.entry))
+                both = (change.previous, change.entry)
+                previous, now = (entry.value.decode() if entry else "(nothing)" for entry in both)
                 say(f"        revision {change.revision}  {change.key}  {previous} → {now}")
                 changes += 1
     await store.close()
@@ -116,8 +117,10 @@ def show_power_cuts() -> None:
     for seed in (82219, 82219, 7):
         with Simulation(seed) as simulation:
             acknowledged, found = simulation.run(lose_power(simulation))
-            say(f"seed {seed:>5}: 20 power cuts, revision {acknowledged} acknowledged, {found} found; "
-                f"{simulation.loop.time():.0f} s of virtual time, digest {simulation.digest[:16]}")  # fmt: skip
+            say(
+                f"seed {seed:>5}: 20 power cuts, revision {acknowledged} acknowledged, {found} found; "
+                f"{simulation.loop.time():.0f} s of virtual time, digest {simulation.digest[:16]}"
+            )
     say(f"The same seed is the same run. All three took {(time.perf_counter() - started) * 1000:.0f} ms.")
 
 
@@ -148,7 +151,8 @@ def show_aiohttp() -> None:
     with Simulation(1) as simulation:
         started = time.perf_counter()
         simulation.run(talk_over_a_broken_link(simulation))
-        say(f"{simulation.loop.time() / 3600:.2f} hours of virtual time took {(time.perf_counter() - started) * 1000:.0f} ms.")
+        took_ms = (time.perf_counter() - started) * 1000
+        say(f"{simulation.loop.time() / 3600:.2f} hours of virtual time took {took_ms:.0f} ms.")
 
 
 async def talk_over_a_broken_link(simulation: Simulation) -> None:

@@ -1,8 +1,9 @@
 """A disk that can lose power, tear writes, lie about syncing, and fill up.
 
-Each file remembers what was synced and, apart from that, what was done to it since. A power cut keeps the synced part and
-asks `choose` what became of the rest: by default nothing survives, otherwise all of it, a part of it, or a part of it
-followed by blocks that were never filled. Names count as the `Disk` contract says: `rename` and `remove` are durable at once.
+Each file remembers what was synced and, apart from that, what was done to it since. A power cut keeps the synced part
+and asks `choose` what became of the rest: by default nothing survives, otherwise all of it, a part of it, or a part
+of it followed by blocks that were never filled. Names count as the `Disk` contract says: `rename` and `remove` are
+durable at once.
 
     disk = SimDisk(choices, "server-0")
     disk.cut_power_before(17)            the 17th operation from now never happens
@@ -29,7 +30,7 @@ class PowerLost(MachineDead):
 
 
 class Survival(IntEnum):
-    """What a power cut leaves of what was written but not synced. The first is the benign one: it is what one expects."""
+    """What a power cut leaves of what was written but not synced. The first is what one expects, so the benign one."""
 
     NOTHING = 0
     EVERYTHING = 1
@@ -56,7 +57,7 @@ class SimDisk:
         self.capacity_bytes: int | None = None
         """How much fits on it; None for as much as one likes."""
         self.lost_sync_probability = 0.0
-        """How often a sync returns without having done anything. No store survives that: it is there to test checkers."""
+        """How often a sync returns without having done anything. No store survives that: it tests the checkers."""
 
     @property
     def has_power(self) -> bool:

@@ -54,7 +54,7 @@ def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> Non
         )
     size = 0
     for check in checks:
-        size += require_key(check.key)
+        size += 2 * require_key(check.key)  # etcd is sent it twice: to compare, and to tell what is there instead.
         require_revision(check.revision, least=0)
     for write in writes:
         size += require_key(write.key)

@@ -27,7 +27,7 @@ import asyncio
 from datetime import timedelta
 from random import Random
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from mainstay.env import tasks
 from mainstay.store.errors import FutureRevision, StoreError, Unavailable
@@ -112,18 +112,24 @@ class EtcdWatch:
                 # From the last revision received, which we drop: see above. 0 would mean "from now on".
                 stream = self._kv.watch(*self._keyspace.span(self._prefix), start_revision=max(self._received, 1))
                 try:
-                    await self._follow_stream(stream)
-                except (EtcdError, TimeoutError, Unavailable) as error:
-                    await self._pause(error)
+                    failure = await self._read_until_broken(stream)
                 finally:
                     stream.cancel()
+                await self._pause(failure)
         except StoreError as error:
             await self._queue.put(error)
         except Exception as error:  # A bug. Also then nobody must wait for ever.
             await self._queue.put(error)
             raise
 
-    async def _follow_stream(self, stream: WatchStream) -> None:
+    async def _read_until_broken(self, stream: WatchStream) -> Exception:
+        """Deliver what a stream brings. Returns why it brings no more, if another one may."""
+        try:
+            await self._read(stream)
+        except (EtcdError, TimeoutError, Unavailable) as error:
+            return error
+
+    async def _read(self, stream: WatchStream) -> NoReturn:
         async with tasks.timeout(CREATE_LIMIT):
             response = await stream.next()
         await self._require_running(response)
