@@ -8,7 +8,7 @@ ARGS ?=
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup components test lint bench demo proto clean
+.PHONY: help setup components test lint sim-long bench demo proto clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lint: setup ## Check form, types, and the rules of the source
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/pytest -q -n 0 tests/test_tidy.py
+
+sim-long: setup ## Run the scenarios with thousands of seeds (ARGS="power-cut --seeds 9000")
+	.venv/bin/python -m tests.search $(ARGS)
 
 bench: setup components ## Run all benchmarks (ARGS=--quick, or ARGS=--write for bench/RESULTS.md)
 	.venv/bin/python -m bench $(ARGS)

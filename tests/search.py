@@ -1,0 +1,60 @@
+"""Run the scenarios with many seeds, on all cores: `make sim-long`. The tests themselves run a few of them each time.
+
+    python -m tests.search [--seeds N] [--from SEED] [SCENARIO …]
+
+Tells how far it is, and for each seed that broke a promise, which one and how to run it again. Exits with 1 then.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Final
+
+from tests.store import power_cut
+from tests.store.test_etcd_store import EVERYTHING, run_with_faults
+
+SCENARIOS: Final[dict[str, Callable[[int], object]]] = {
+    "power-cut": power_cut.run,
+    "etcd-faults": partial(run_with_faults, faults=EVERYTHING),
+}
+
+
+def run(scenario: str, seed: int) -> str | None:
+    """What went wrong with this seed, or None."""
+    try:
+        SCENARIOS[scenario](seed)
+    except Exception as error:  # noqa: BLE001 - reported, and the other seeds go on
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.search", description="Run scenarios with many seeds.")
+    parser.add_argument("scenario", nargs="*", help=f"of: {', '.join(SCENARIOS)} (all)")
+    parser.add_argument("--seeds", type=int, default=2000, help="how many for each (2000)")
+    parser.add_argument("--from", type=int, default=1000, dest="first", help="the first seed (1000)")
+    options = parser.parse_args()
+    if unknown := [name for name in options.scenario if name not in SCENARIOS]:
+        parser.error(f"no scenario is called {unknown[0]!r}; there are: {', '.join(SCENARIOS)}")
+    broken = 0
+    with ProcessPoolExecutor() as pool:
+        for scenario in options.scenario or list(SCENARIOS):
+            started = time.monotonic()
+            seeds = range(options.first, options.first + options.seeds)
+            for seed, problem in zip(seeds, pool.map(partial(run, scenario), seeds, chunksize=10), strict=True):
+                if problem is not None:
+                    broken += 1
+                    print(f"{scenario}: seed {seed}: {problem}")
+                    print(f"    again: python -m tests.search {scenario} --from {seed} --seeds 1", flush=True)
+                elif (seed - options.first + 1) % 500 == 0:
+                    rate = (seed - options.first + 1) / (time.monotonic() - started)
+                    print(f"{scenario}: {seed - options.first + 1} seeds, {rate:.0f} a second", flush=True)
+    print(f"{broken} seeds broke a promise" if broken else "no promise was broken")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
