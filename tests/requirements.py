@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 # The program that has to be on PATH for each component. `make components` installs them (tools/components).
-_PROGRAMS: Final = {"etcd": "etcd"}
+_PROGRAMS: Final = {"etcd": "etcd", "kubectl": "kubectl"}
 
 
 def needs(component: str) -> pytest.MarkDecorator:

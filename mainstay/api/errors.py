@@ -113,8 +113,9 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": str(self.reason),
         }
+        if self.reason:
+            body["reason"] = str(self.reason)
         details = dict(self.details or {})
         if self.retry_after_s is not None:
             details["retryAfterSeconds"] = self.retry_after_s

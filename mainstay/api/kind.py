@@ -98,6 +98,10 @@ class Kind:
     put_needs_version: bool = False
     delete_returns_object: bool = False
     default_propagation: Propagation = Propagation.BACKGROUND
+    from_stored: Callable[[Object], Object] | None = None
+    """How this version shows an object that is kept in the form of another one. None: as it is kept."""
+    to_stored: Callable[[Object], Object] | None = None
+    """The way back."""
     is_custom: bool = False
     """Defined by a CustomResourceDefinition: items of its lists carry kind and apiVersion, and so on."""
 

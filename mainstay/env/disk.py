@@ -61,6 +61,11 @@ class Disk(Protocol):
         """Let go of all files and locks."""
 
 
+def read_text(path: Path) -> str:
+    """A file that the user named, such as one given on the command line. Raises `OSError`, `UnicodeDecodeError`."""
+    return path.read_text(encoding="utf-8")
+
+
 class SystemDisk:
     """A directory of the real file system, made if it is not there."""
 

@@ -1,0 +1,208 @@
+"""JSON patch (RFC 6902): operations that are carried out in order, all of them or none.
+
+A patch that cannot be read is a bad request. One that can be read but not carried out (a `test` that fails, a path
+that leads nowhere) is `Invalid`: controllers use a failing `test` to find out that they were too late, and look for
+just that.
+
+In one point Kubernetes goes beyond the RFC, and so do we: testing a field that is not there for null succeeds.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.json_values import DEPTH_MAX, copied, kind_of, same, too_deep
+from mainstay.api.kind import Object
+
+OPERATIONS_MAX: Final = 10_000
+COPIED_MAX: Final = (
+    3 * 1024 * 1024
+)  # Of values and characters in all. Copying a thing into itself doubles it every time.
+
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+
+
+class _Impossible(Exception):
+    """The operation cannot be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    kind: str
+    path: tuple[str, ...]
+    source: tuple[str, ...]
+    value: Any
+    has_value: bool
+
+
+def json_patch(original: Object, patch: Any) -> Object:
+    """The patched object. It shares nothing with the arguments, which stay as they are.
+
+    ApiError 400 for what is no patch, 413 for one that is too long, 422 for one that cannot be carried out.
+    """
+    if patch is not None and not isinstance(patch, list):
+        raise _undecodable(patch, "[]handlers.jsonPatchOp")
+    if patch and len(patch) > OPERATIONS_MAX:
+        raise ApiError(
+            413,
+            Reason.REQUEST_ENTITY_TOO_LARGE,
+            "Request entity too large: "
+            f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}",
+        )
+    for each in patch or ():
+        _check_types(each)
+    try:
+        document = _Document(copied(original))
+        for each in patch or ():
+            document.apply(_read(each))
+    except _Impossible:
+        raise rejected() from None
+    if not isinstance(document.root, dict):
+        raise rejected()
+    return document.root
+
+
+def rejected() -> ApiError:
+    return ApiError(422, Reason.INVALID, "the server rejected our request due to an error in our request", {})
+
+
+def _undecodable(found: Any, wanted: str) -> ApiError:
+    return bad_request(f"error decoding patch: json: cannot unmarshal {kind_of(found)} into Go value of type {wanted}")
+
+
+def _check_types(operation: Any) -> None:
+    if not isinstance(operation, dict):
+        raise _undecodable(operation, "handlers.jsonPatchOp")
+    for name in ("op", "path", "from"):
+        if not isinstance(operation.get(name), str | None):
+            found = kind_of(operation[name])
+            where = f"Go struct field jsonPatchOp.{name}"
+            raise bad_request(f"error decoding patch: json: cannot unmarshal {found} into {where} of type string")
+
+
+def _read(operation: Object) -> _Operation:
+    kind = operation.get("op")
+    path = operation.get("path")
+    if kind not in ("add", "remove", "replace", "move", "copy", "test") or path is None:
+        raise _Impossible
+    source = operation.get("from")
+    if source is None and kind in ("move", "copy"):
+        raise _Impossible
+    if "value" not in operation and kind in ("add", "replace"):
+        raise _Impossible
+    return _Operation(kind, _pointer(path), _pointer(source or ""), operation.get("value"), "value" in operation)
+
+
+def _pointer(text: str) -> tuple[str, ...]:
+    """The steps of a JSON pointer (RFC 6901)."""
+    if not text:
+        return ()
+    if not text.startswith("/"):
+        raise _Impossible
+    # In this order: `~01` is `~1`.
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
+
+
+class _Document:
+    """What is being patched, owned by nobody else."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._copied = 0
+
+    def apply(self, operation: _Operation) -> None:
+        match operation.kind:
+            case "add":
+                self._add(operation.path, copied(operation.value, len(operation.path)))
+            case "remove":
+                self._remove(operation.path)
+            case "replace":
+                self._get(operation.path)
+                self._put(operation.path, copied(operation.value, len(operation.path)))
+            case "move":
+                self._move(operation.source, operation.path)
+            case "copy":
+                value = copied(self._get(operation.source), len(operation.path))
+                self._copied += _size(value)
+                if self._copied > COPIED_MAX:
+                    raise _Impossible
+                self._add(operation.path, value)
+            case "test":
+                self._test(operation)
+
+    def _move(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
+        value = self._get(source)
+        if source == target:
+            return
+        if target[: len(source)] == source:
+            raise _Impossible  # Nothing can be moved into itself.
+        self._remove(source)
+        self._add(target, copied(value, len(target)))
+
+    def _test(self, operation: _Operation) -> None:
+        if operation.path and operation.value is None:
+            parent = self._get(operation.path[:-1])
+            if isinstance(parent, dict):
+                if parent.get(operation.path[-1]) is not None:
+                    raise _Impossible
+                return
+        if not same(self._get(operation.path), operation.value):
+            raise _Impossible
+
+    def _get(self, path: tuple[str, ...]) -> Any:
+        found = self.root
+        for step in path:
+            if isinstance(found, dict):
+                if step not in found:
+                    raise _Impossible
+                found = found[step]
+            elif isinstance(found, list):
+                found = found[_index(step, len(found) - 1)]
+            else:
+                raise _Impossible
+        return found
+
+    def _add(self, path: tuple[str, ...], value: Any) -> None:
+        if not path:
+            self.root = value
+            return
+        if len(path) > DEPTH_MAX:
+            raise too_deep()
+        parent = self._get(path[:-1])
+        if isinstance(parent, list):
+            parent.insert(len(parent) if path[-1] == "-" else _index(path[-1], len(parent)), value)
+        elif isinstance(parent, dict):
+            parent[path[-1]] = value
+        else:
+            raise _Impossible
+
+    def _put(self, path: tuple[str, ...], value: Any) -> None:
+        """Put a value where one is."""
+        if not path:
+            self.root = value
+            return
+        parent = self._get(path[:-1])
+        parent[_index(path[-1], len(parent) - 1) if isinstance(parent, list) else path[-1]] = value
+
+    def _remove(self, path: tuple[str, ...]) -> None:
+        self._get(path)
+        if not path:
+            self.root = None
+            return
+        parent = self._get(path[:-1])
+        del parent[_index(path[-1], len(parent) - 1) if isinstance(parent, list) else path[-1]]
+
+
+def _index(step: str, last: int) -> int:
+    if not _INDEX.fullmatch(step) or int(step) > last:
+        raise _Impossible
+    return int(step)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(len(name) + _size(each) for name, each in value.items())
+    if isinstance(value, list):
+        return 1 + sum(_size(each) for each in value)
+    return 1 + len(value) if isinstance(value, str) else 1

@@ -1,0 +1,63 @@
+"""The kinds that are always there, each declared in the module of its theme.
+
+`BUILTIN` has all that are kept in the store; `REVIEWS` those that can only be posted. Nothing here is generic code: a
+kind is data and a few plain functions over objects, as mainstay/api/kind.py describes.
+"""
+
+from dataclasses import replace
+
+from mainstay.api.kind import Kind
+from mainstay.api.kinds import (
+    apiextensions,
+    apps,
+    autoscaling,
+    batch,
+    coordination,
+    core,
+    events,
+    mainstay,
+    networking,
+    nodes,
+    pods,
+    policy,
+    quotas,
+    rbac,
+    resource,
+    scheduling,
+    services,
+    storage,
+)
+from mainstay.api.kinds.reviews import REVIEWS
+from mainstay.api.tables import DEFAULT, TABLES
+
+__all__ = ["BUILTIN", "REVIEWS"]
+
+
+def _shown(kind: Kind) -> Kind:
+    """With the table that `kubectl get` shows."""
+    table = TABLES.get((kind.group, kind.kind), DEFAULT)
+    return replace(kind, columns=table.columns, cells=table.cells)
+
+
+_DECLARED = (
+    *core.KINDS,
+    *nodes.KINDS,
+    *pods.KINDS,
+    *quotas.KINDS,
+    *services.KINDS,
+    *storage.KINDS,
+    *apps.KINDS,
+    *batch.KINDS,
+    *autoscaling.KINDS,
+    *policy.KINDS,
+    *events.KINDS,
+    *coordination.KINDS,
+    *scheduling.KINDS,
+    *rbac.KINDS,
+    *networking.KINDS,
+    *resource.KINDS,
+    *apiextensions.KINDS,
+    *mainstay.KINDS,
+)
+
+BUILTIN: tuple[Kind, ...] = tuple(_shown(kind) for kind in _DECLARED)

@@ -1,0 +1,104 @@
+"""How the declarations of this package are written: what Kubernetes' own kinds have in common, and small helpers.
+
+`builtin` fills in what follows from group, version and kind. The rest of this module are the few steps that many kinds
+share when an object is filled in (`child`, `fill`), prepared (`own_status`) or selected by a field (`at`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from mainstay.api.kind import Kind, Object
+
+_PACKAGES = {"": "core", "rbac.authorization.k8s.io": "rbac", "apiextensions.k8s.io": "apiextensions"}
+
+
+def message_of(group: str, version: str, kind: str) -> str:
+    """The protobuf message of one of Kubernetes' kinds: `k8s.io.api.apps.v1.Deployment`."""
+    package = _PACKAGES.get(group) or group.partition(".")[0]
+    if package == "apiextensions":
+        return f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
+    return f"k8s.io.api.{package}.{version}.{kind}"
+
+
+def builtin(group: str, version: str, kind: str, plural: str, namespaced: bool = True, **rest: Any) -> Kind:
+    """A kind of Kubernetes. Which of them count generations is seen from the real server: say so where it does not."""
+    return Kind(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        singular=kind.lower(),
+        namespaced=namespaced,
+        message=message_of(group, version, kind),
+        **rest,
+    )
+
+
+def at(*path: str) -> Callable[[Object], str]:
+    """The text at a path, for a field selector. What is not there is the empty text, as it is for the real server."""
+
+    def read(obj: Object) -> str:
+        value: Any = obj
+        for step in path:
+            value = value.get(step) if value else None
+        return value if isinstance(value, str) else ""
+
+    return read
+
+
+def count_at(*path: str) -> Callable[[Object], str]:
+    """The number at a path as text, 0 if it is not there."""
+
+    def read(obj: Object) -> str:
+        value: Any = obj
+        for step in path:
+            value = value.get(step) if value else None
+        return str(value or 0)
+
+    return read
+
+
+def flag_at(*path: str) -> Callable[[Object], str]:
+    """The truth at a path as text, false if it is not there."""
+
+    def read(obj: Object) -> str:
+        value: Any = obj
+        for step in path:
+            value = value.get(step) if value else None
+        return "true" if value else "false"
+
+    return read
+
+
+def own_status(fresh: Callable[[], Object] = dict) -> Callable[[Object, Object | None], None]:
+    """For a kind whose status is written through its own address, and has nothing else to put right."""
+
+    def prepare(new: Object, old: Object | None) -> None:
+        set_status(new, old, fresh)
+
+    return prepare
+
+
+def set_status(new: Object, old: Object | None, fresh: Callable[[], Object] = dict) -> None:
+    """A new object begins with a fresh status, and one that is there keeps its own, whatever came with the write."""
+    if old is None:
+        new["status"] = fresh()
+    elif "status" in old:
+        new["status"] = old["status"]
+    else:
+        new.pop("status", None)
+
+
+def child(parent: Object, key: str) -> Object:
+    """The object under a key, made if it is not there (or null, which means the same)."""
+    value: Object | None = parent.get(key)
+    if value is None:
+        value = parent[key] = {}
+    return value
+
+
+def fill(target: Object, **values: Any) -> None:
+    """Give each field that is not there, or null, its value."""
+    for key, value in values.items():
+        if target.get(key) is None:
+            target[key] = value

@@ -1,0 +1,286 @@
+"""Mainstay's own kinds, group mainstay.dev/v1.
+
+No message describes their fields, so that they may grow: what is known is looked at here, other fields are kept as they
+are. The spec is what somebody wants and the status what has come of it. A ComponentState, in which a component says how
+far it has come, has only a status.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mainstay.api.errors import Cause, CauseType, forbidden_value, invalid_value, required
+from mainstay.api.kind import STATUS, Kind, Object, no_defaults
+from mainstay.api.kinds.amounts import check_amount
+from mainstay.api.kinds.checks import check_selector, check_subdomain
+from mainstay.api.kinds.declare import child, fill, own_status
+from mainstay.api.quantity import canonical
+from mainstay.api.times import parse_time
+
+_PERCENT_MAX = 100
+
+Check = Callable[[Any, str, list[Cause]], None]
+
+
+def _text(value: Any, path: str, causes: list[Cause]) -> None:
+    if not isinstance(value, str):
+        causes.append(_wrong_type(path, value, "string"))
+
+
+def _name(value: Any, path: str, causes: list[Cause]) -> None:
+    if not isinstance(value, str):
+        causes.append(_wrong_type(path, value, "string"))
+    else:
+        check_subdomain(value, path, "", causes)
+
+
+def _truth(value: Any, path: str, causes: list[Cause]) -> None:
+    if not isinstance(value, bool):
+        causes.append(_wrong_type(path, value, "boolean"))
+
+
+def _number(least: int, most: int | None = None) -> Check:
+    def check(value: Any, path: str, causes: list[Cause]) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            causes.append(_wrong_type(path, value, "integer"))
+        elif value < least:
+            causes.append(invalid_value(path, value, f"must be greater than or equal to {least}"))
+        elif most is not None and value > most:
+            causes.append(invalid_value(path, value, f"must be less than or equal to {most}"))
+
+    return check
+
+
+def _moment(value: Any, path: str, causes: list[Cause]) -> None:
+    if not isinstance(value, str):
+        causes.append(_wrong_type(path, value, "string"))
+        return
+    try:
+        parse_time(value)
+    except ValueError as problem:
+        causes.append(invalid_value(path, value, str(problem)))
+
+
+def _amounts(value: Any, path: str, causes: list[Cause]) -> None:
+    if not isinstance(value, dict):
+        causes.append(_wrong_type(path, value, "object"))
+        return
+    for name, amount in value.items():
+        check_amount(amount, f"{path}[{name}]", causes)
+
+
+def _selector(value: Any, path: str, causes: list[Cause]) -> None:
+    if not isinstance(value, dict):
+        causes.append(_wrong_type(path, value, "object"))
+    else:
+        check_selector(value, path, causes)
+
+
+def _numbers(value: Any, path: str, causes: list[Cause]) -> None:
+    """A map from names to numbers, such as weights."""
+    if not isinstance(value, dict):
+        causes.append(_wrong_type(path, value, "object"))
+        return
+    for name, number in value.items():
+        _number(0)(number, f"{path}[{name}]", causes)
+
+
+def _list_of(one: Check) -> Check:
+    def check(value: Any, path: str, causes: list[Cause]) -> None:
+        if not isinstance(value, list):
+            causes.append(_wrong_type(path, value, "array"))
+            return
+        for number, each in enumerate(value):
+            one(each, f"{path}[{number}]", causes)
+
+    return check
+
+
+def _object(wanted: Sequence[str] = (), **fields: Check) -> Check:
+    """An object with some known fields, of which some must be there. Others are kept and not looked at."""
+
+    def check(value: Any, path: str, causes: list[Cause]) -> None:
+        if not isinstance(value, dict):
+            causes.append(_wrong_type(path, value, "object"))
+            return
+        for name in wanted:
+            if value.get(name) in (None, "", [], {}):
+                causes.append(required(f"{path}.{name}"))
+        for name, look in fields.items():
+            if value.get(name) is not None:
+                look(value[name], f"{path}.{name}", causes)
+
+    return check
+
+
+def _wrong_type(path: str, value: Any, wanted: str) -> Cause:
+    shown = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
+    detail = f'{path} in body must be of type {wanted}: "{shown.get(type(value), "null")}"'
+    return Cause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
+
+
+_WORKLOAD = _object(("kind", "name"), apiVersion=_text, kind=_text, name=_text, uid=_text)
+_SCOPE = _object((), namespaces=_list_of(_name), selector=_selector, zones=_list_of(_text))
+
+# Room that is held on a node for one pod of a workload, until it is used or the time is over. There is at most one for
+# a workload, generation and intent: whoever tries again finds the first.
+_RESERVATION = _object(
+    ("nodeName", "workload", "intent", "resources"),
+    nodeName=_name,
+    workload=_WORKLOAD,
+    generation=_number(0),
+    intent=_text,
+    pod=_object(("name",), name=_text, uid=_text),
+    gang=_text,
+    resources=_amounts,
+    expiresAt=_moment,
+)
+_RESERVATION_FIXED = ("nodeName", "workload", "generation", "intent", "gang", "resources")
+
+# How much the pods of a namespace may use in one zone.
+_ZONE_QUOTA = _object(("zone", "hard"), zone=_text, hard=_amounts)
+
+_PLACEMENT_POLICY = _object(
+    ("policyVersion",),
+    policyVersion=_text,
+    scope=_SCOPE,
+    active=_truth,
+    maxZoneSkew=_number(1),
+    filters=_list_of(_text),
+    scores=_numbers,
+)
+# One version of a policy is one policy: what it says may not change under those who have decided by it.
+_POLICY_FREE = ("active", "scope", "policyVersion")
+
+_POLICY_ROLLOUT = _object(
+    ("policy", "steps"),
+    policy=_name,
+    previous=_name,
+    paused=_truth,
+    steps=_list_of(_object((), scope=_SCOPE, percent=_number(0, _PERCENT_MAX), holdSeconds=_number(0))),
+    freshnessSeconds=_number(0),
+)
+
+_ADMISSION_POLICY = _object(
+    (),
+    active=_truth,
+    scope=_SCOPE,
+    kinds=_list_of(_object(("kind",), group=_text, kind=_text)),
+    labels=_object(),
+    annotations=_object(),
+)
+
+_COMPONENT_STATE = _object((), component=_text)
+
+
+def _validator(
+    spec: Check, fixed: Sequence[str] = (), *, needs_spec: bool = True
+) -> Callable[[Object, Object | None], Sequence[Cause]]:
+    def validate(new: Object, old: Object | None) -> Sequence[Cause]:
+        causes: list[Cause] = []
+        if new.get("spec") is None and needs_spec:
+            return [required("spec")]
+        if new.get("spec") is not None:
+            spec(new["spec"], "spec", causes)
+        if new.get("status") is not None and not isinstance(new["status"], dict):
+            causes.append(_wrong_type("status", new["status"], "object"))
+        if old is not None and not causes:
+            was = old.get("spec") or {}
+            for field in fixed:
+                if new["spec"].get(field) != was.get(field):
+                    causes.append(forbidden_value(f"spec.{field}", "field is immutable"))
+        return causes
+
+    return validate
+
+
+def _validate_policy(new: Object, old: Object | None) -> Sequence[Cause]:
+    causes = list(_PLACEMENT_VALID(new, old))
+    if old is not None and not causes:
+        spec, was = new["spec"], old.get("spec") or {}
+        if spec.get("policyVersion") == was.get("policyVersion"):
+            for field in sorted({*spec, *was}):
+                if field not in _POLICY_FREE and spec.get(field) != was.get(field):
+                    detail = "may only change together with policyVersion"
+                    causes.append(forbidden_value(f"spec.{field}", detail))
+    return causes
+
+
+_PLACEMENT_VALID = _validator(_PLACEMENT_POLICY)
+
+
+def _default_amounts(*fields: str) -> Callable[[Object], None]:
+    """Write amounts the one way in which they are kept: nobody has done so, because no message says where they are."""
+
+    def defaults(new: Object) -> None:
+        spec = new.get("spec")
+        for field in fields:
+            amounts = spec.get(field) if isinstance(spec, dict) else None
+            if isinstance(amounts, dict):
+                for name, value in amounts.items():
+                    try:
+                        amounts[name] = canonical(value)
+                    except ValueError:
+                        continue  # Validation will say so.
+
+    return defaults
+
+
+def _default_active(new: Object) -> None:
+    spec = child(new, "spec")
+    if isinstance(spec, dict):
+        fill(spec, active=False)
+
+
+def _own(
+    kind: str,
+    plural: str,
+    namespaced: bool,
+    validate: Callable[[Object, Object | None], Sequence[Cause]],
+    defaults: Callable[[Object], None] = no_defaults,
+    **rest: Any,
+) -> Kind:
+    return Kind(
+        group="mainstay.dev",
+        version="v1",
+        kind=kind,
+        plural=plural,
+        singular=kind.lower(),
+        namespaced=namespaced,
+        categories=("mainstay",),
+        subresources=(STATUS,),
+        defaults=defaults,
+        prepare=own_status(),
+        validate=validate,
+        **rest,
+    )
+
+
+def _place(reservation: Mapping[str, Any]) -> str:
+    spec = reservation.get("spec")
+    node = spec.get("nodeName") if isinstance(spec, dict) else None
+    return node if isinstance(node, str) else ""
+
+
+RESERVATION = _own(
+    "Reservation",
+    "reservations",
+    True,
+    _validator(_RESERVATION, _RESERVATION_FIXED),
+    _default_amounts("resources"),
+    short_names=("rsv",),
+    selectable={"spec.nodeName": _place},
+)
+ZONE_QUOTA = _own(
+    "ZoneQuota",
+    "zonequotas",
+    True,
+    _validator(_ZONE_QUOTA, ("zone",)),
+    _default_amounts("hard"),
+    short_names=("zq",),
+)
+PLACEMENT_POLICY = _own("PlacementPolicy", "placementpolicies", False, _validate_policy, _default_active)
+POLICY_ROLLOUT = _own("PolicyRollout", "policyrollouts", False, _validator(_POLICY_ROLLOUT, ("policy",)))
+ADMISSION_POLICY = _own("AdmissionPolicy", "admissionpolicies", False, _validator(_ADMISSION_POLICY), _default_active)
+COMPONENT_STATE = _own("ComponentState", "componentstates", False, _validator(_COMPONENT_STATE, needs_spec=False))
+
+KINDS = (RESERVATION, ZONE_QUOTA, PLACEMENT_POLICY, POLICY_ROLLOUT, ADMISSION_POLICY, COMPONENT_STATE)

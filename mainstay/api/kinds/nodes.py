@@ -1,0 +1,137 @@
+"""Node, and the classes of runtimes that nodes offer."""
+
+from collections.abc import Sequence
+
+from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.kind import STATUS, Object, Subresource
+from mainstay.api.kinds.amounts import check_amounts
+from mainstay.api.kinds.checks import check_immutable, check_label, check_qualified, check_selector
+from mainstay.api.kinds.declare import builtin, child, flag_at, set_status
+from mainstay.api.kinds.placement import EFFECTS, check_tolerations
+from mainstay.api.names import label_value
+
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_NODE_INFO = (
+    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
+    *("kubeProxyVersion", "operatingSystem", "architecture"),
+)
+
+
+def _default_node(new: Object) -> None:
+    child(new, "spec")
+    status = child(new, "status")
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+    # Go has no way to leave these out, and clients have come to expect them.
+    endpoints = child(status, "daemonEndpoints")
+    endpoint = child(endpoints, "kubeletEndpoint")
+    if endpoint.get("Port") is None:
+        endpoint["Port"] = 0
+    info = child(status, "nodeInfo")
+    for name in _NODE_INFO:
+        if info.get(name) is None:
+            info[name] = ""
+
+
+def _prepare_node(new: Object, old: Object | None) -> None:
+    """A node comes with its status, which it alone knows. It gets no pods before somebody has seen it ready."""
+    if old is not None:
+        set_status(new, old)
+    else:
+        spec = new["spec"]
+        taints = spec.get("taints") or []
+        if not any((t.get("key"), t.get("effect")) == (_NOT_READY["key"], _NOT_READY["effect"]) for t in taints):
+            spec["taints"] = [*taints, dict(_NOT_READY)]
+
+
+def _validate_node(new: Object, old: Object | None) -> Sequence[Cause]:
+    causes: list[Cause] = []
+    spec, status = new["spec"], new["status"]
+    seen: set[tuple[str, str]] = set()
+    for number, taint in enumerate(spec.get("taints") or ()):
+        _check_taint(taint, f"spec.taints[{number}]", seen, causes)
+    for name in ("capacity", "allocatable"):
+        if status.get(name):
+            check_amounts(status[name], f"status.{name}", causes)
+    addresses: set[tuple[str | None, str | None]] = set()
+    for number, address in enumerate(status.get("addresses") or ()):
+        shown = (address.get("type"), address.get("address"))
+        if shown in addresses:
+            causes.append(duplicate(f"status.addresses[{number}]", address.get("address")))
+        addresses.add(shown)
+    if old is not None:
+        was = old.get("spec") or {}
+        if was.get("providerID") and spec.get("providerID") != was["providerID"]:
+            detail = 'node updates may not change providerID except from "" to valid'
+            causes.append(forbidden_value("spec.providerID", detail))
+        if was.get("podCIDRs") and spec.get("podCIDRs") != was["podCIDRs"]:
+            detail = 'node updates may not change podCIDR except from "" to valid'
+            causes.append(forbidden_value("spec.podCIDRs", detail))
+    return causes
+
+
+def _check_taint(taint: Object, path: str, seen: set[tuple[str, str]], causes: list[Cause]) -> None:
+    key, effect = taint.get("key") or "", taint.get("effect") or ""
+    check_qualified(key, f"{path}.key", causes)
+    value = taint.get("value")
+    if value:
+        causes.extend(invalid_value(f"{path}.value", value, problem) for problem in label_value(value))
+    if not effect:
+        causes.append(required(f"{path}.effect"))
+    elif effect not in EFFECTS:
+        causes.append(not_supported(f"{path}.effect", effect, EFFECTS))
+    if (key, effect) in seen:
+        causes.append(duplicate(path, f"{key}:{effect}"))
+    seen.add((key, effect))
+
+
+def _validate_runtime_class(new: Object, old: Object | None) -> Sequence[Cause]:
+    causes: list[Cause] = []
+    handler = new.get("handler") or ""
+    if not handler:
+        causes.append(required("handler"))
+    else:
+        check_label(handler, "", "handler", causes)
+    overhead = (new.get("overhead") or {}).get("podFixed")
+    if overhead:
+        check_amounts(overhead, "overhead.podFixed", causes)
+    scheduling = new.get("scheduling") or {}
+    if scheduling.get("nodeSelector"):
+        check_selector({"matchLabels": scheduling["nodeSelector"]}, "scheduling.nodeSelector", causes)
+    if scheduling.get("tolerations"):
+        check_tolerations(scheduling["tolerations"], "scheduling.tolerations", causes)
+    if old is not None:
+        check_immutable(new, old, "handler", "", causes)
+    return causes
+
+
+NODE = builtin(
+    "",
+    "v1",
+    "Node",
+    "nodes",
+    namespaced=False,
+    short_names=("no",),
+    subresources=(
+        Subresource("proxy", ("create", "delete", "get", "patch", "update"), kind="NodeProxyOptions"),
+        STATUS,
+    ),
+    defaults=_default_node,
+    prepare=_prepare_node,
+    validate=_validate_node,
+    selectable={"spec.unschedulable": flag_at("spec", "unschedulable")},
+    has_generation=False,
+)
+
+RUNTIME_CLASS = builtin(
+    "node.k8s.io",
+    "v1",
+    "RuntimeClass",
+    "runtimeclasses",
+    namespaced=False,
+    validate=_validate_runtime_class,
+    has_generation=False,
+    put_needs_version=True,
+)
+
+KINDS = (NODE, RUNTIME_CLASS)

@@ -1,0 +1,159 @@
+"""Pod and PodTemplate. What a pod spec may say is in pod_spec.py and containers.py, what it says by default in
+pod_defaults.py, what may change later in pod_update.py."""
+
+from collections.abc import Sequence
+
+from mainstay.api.errors import Cause, forbidden_value
+from mainstay.api.kind import STATUS, Object, Subresource
+from mainstay.api.kinds.declare import at, builtin, flag_at, set_status
+from mainstay.api.kinds.pod_defaults import default_pod, default_template
+from mainstay.api.kinds.pod_spec import check_pod_spec, check_template
+from mainstay.api.kinds.pod_update import check_pod_update
+from mainstay.api.quantity import parse
+
+_CONNECT = ("create", "get")
+_PROXY = ("create", "delete", "get", "patch", "update")
+_CHANGE = ("get", "patch", "update")
+_SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_PATIENCE_S = 300
+
+
+def _addresses(pod: Object) -> str:
+    listed = (pod.get("status") or {}).get("podIPs") or ()
+    return ",".join(each.get("ip", "") for each in listed)
+
+
+def _prepare_pod(new: Object, old: Object | None) -> None:
+    if old is not None:
+        set_status(new, old)
+        return
+    spec = new["spec"]
+    _tolerate_silent_nodes(spec)
+    status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    new["status"] = status
+
+
+def _tolerate_silent_nodes(spec: Object) -> None:
+    """A pod that does not say otherwise stays five minutes on a node that is not ready, or cannot be reached."""
+    tolerations = spec.get("tolerations") or []
+    missing = [key for key in _SILENT if not any(_tolerates(each, key) for each in tolerations)]
+    if missing:
+        spec["tolerations"] = tolerations + [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE_S}
+            for key in missing
+        ]
+
+
+def _tolerates(toleration: Object, key: str) -> bool:
+    return toleration.get("key") in (key, "", None) and toleration.get("effect") in ("NoExecute", "", None)
+
+
+def qos_class(spec: Object) -> str:
+    """How safe a pod is when its node runs out of memory: Guaranteed, Burstable, BestEffort."""
+    asks_for_some = False
+    is_guaranteed = True
+    whole = spec.get("resources")
+    counted = [whole] if whole and (whole.get("requests") or whole.get("limits")) else None
+    if counted is None:
+        everyone = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        counted = [container.get("resources") or {} for container in everyone]
+    for resources in counted:
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in ("cpu", "memory"):
+            limit, request = _nano(limits.get(name)), _nano(requests.get(name))
+            asks_for_some = asks_for_some or limit > 0 or request > 0
+            if limit == 0 or request != limit:
+                is_guaranteed = False
+    if not asks_for_some:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+def _nano(amount: str | int | float | None) -> int:
+    if amount is None:
+        return 0
+    try:
+        return parse(amount).nano
+    except ValueError:  # Validation, which comes later, will say so.
+        return 0
+
+
+def _validate_pod(new: Object, old: Object | None) -> Sequence[Cause]:
+    causes: list[Cause] = []
+    if old is not None:
+        if new["spec"] == old["spec"]:
+            return causes  # It was valid once, and rules that came later are not for what is there.
+        check_pod_update(new["spec"], old["spec"], causes)
+    elif new["spec"].get("ephemeralContainers"):
+        causes.append(forbidden_value("spec.ephemeralContainers", "cannot be set on create"))
+    check_pod_spec(new["spec"], "spec", causes)
+    return causes
+
+
+def _default_pod_template(new: Object) -> None:
+    default_template(new)
+
+
+def _validate_pod_template(new: Object, old: Object | None) -> Sequence[Cause]:
+    causes: list[Cause] = []
+    check_template(new, "", causes)
+    return causes
+
+
+POD = builtin(
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    short_names=("po",),
+    categories=("all",),
+    subresources=(
+        Subresource("attach", _CONNECT, kind="PodAttachOptions"),
+        Subresource("binding", ("create",), kind="Binding"),
+        Subresource("ephemeralcontainers", _CHANGE),
+        Subresource("eviction", ("create",), "policy", "v1", "Eviction"),
+        Subresource("exec", _CONNECT, kind="PodExecOptions"),
+        Subresource("log", ("get",)),
+        Subresource("portforward", _CONNECT, kind="PodPortForwardOptions"),
+        Subresource("proxy", _PROXY, kind="PodProxyOptions"),
+        Subresource("resize", _CHANGE),
+        STATUS,
+    ),
+    defaults=default_pod,
+    prepare=_prepare_pod,
+    validate=_validate_pod,
+    delete_returns_object=True,
+    selectable={
+        "spec.nodeName": at("spec", "nodeName"),
+        "spec.host": at("spec", "nodeName"),
+        "spec.restartPolicy": at("spec", "restartPolicy"),
+        "spec.schedulerName": at("spec", "schedulerName"),
+        "spec.serviceAccountName": at("spec", "serviceAccountName"),
+        "spec.hostNetwork": flag_at("spec", "hostNetwork"),
+        "status.phase": at("status", "phase"),
+        "status.podIP": at("status", "podIP"),
+        "status.podIPs": _addresses,
+        "status.nominatedNodeName": at("status", "nominatedNodeName"),
+    },
+)
+
+POD_TEMPLATE = builtin(
+    "",
+    "v1",
+    "PodTemplate",
+    "podtemplates",
+    defaults=_default_pod_template,
+    validate=_validate_pod_template,
+    delete_returns_object=True,
+)
+
+KINDS = (POD, POD_TEMPLATE)

@@ -1,0 +1,264 @@
+"""Who owns which fields of an object: `metadata.managedFields`, kept as Kubernetes keeps it.
+
+An entry says that a manager, by one kind of operation, through one version and one subresource, is the last who set
+these fields. `Update` is every write that says what the object shall be; its fields are found by comparing the object
+before and after. `Apply` is a write that says what its manager wants (apply.py). Whoever changes a field takes it from
+all others; whoever applies a value that is there already shares it.
+
+Only what a request said is looked at, defaults included: what the server itself puts in afterwards is nobody's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mainstay.api.field_sets import FieldSet, begun, difference, difference_of, is_field_set, ordered, union
+from mainstay.api.field_shapes import shape_of
+from mainstay.api.kind import Object
+
+UPDATE: Final = "Update"
+APPLY: Final = "Apply"
+
+UPDATERS_MAX: Final = 10  # As many are told apart; what the others did, the longest ago, is ancient changes.
+_ANCIENT: Final = "ancient-changes"
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+
+# What names an object and what the server keeps about it belongs to no manager.
+_NEVER_OWNED: Final = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation")
+_NEVER_OWNED_STEPS: Final = frozenset(f"f:{name}" for name in (*_NEVER_OWNED, "managedFields", "resourceVersion")) | {
+    "."
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who an entry is about. Someone who applies is the same in all versions."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        return (self.manager, self.operation, "" if self.operation == APPLY else self.api_version, self.subresource)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """An entry."""
+
+    owner: Owner
+    time: str
+    fields: FieldSet
+
+
+Owners = dict[tuple[str, str, str, str], Owned]
+"""Entries by `Owner.identity`."""
+
+
+def stored_owners(obj: Object) -> Owners:
+    """The entries of an object that is there. They were checked when they came."""
+    return _by_identity(_read(entry) for entry in obj["metadata"].get("managedFields") or ())
+
+
+def sent_owners(entries: Any) -> Owners | None:
+    """The entries that a client sends. None if they are not what they should be."""
+    return _by_identity(_read(entry) for entry in entries) if all(_is_entry(entry) for entry in entries) else None
+
+
+def _by_identity(found: Iterable[Owned]) -> Owners:
+    owners: Owners = {}
+    for owned in found:
+        known = owners.get(owned.owner.identity)
+        if known is not None:
+            owned = replace(owned, fields=union(known.fields, owned.fields))
+        owners[owned.owner.identity] = owned
+    return owners
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or entry.get("operation") not in (UPDATE, APPLY):
+        return False
+    texts = [entry.get(name, "") for name in ("manager", "apiVersion", "subresource", "time")]
+    is_known = bool(texts[1]) and entry.get("fieldsType", "FieldsV1") == "FieldsV1"
+    return is_known and all(isinstance(text, str) for text in texts) and is_field_set(entry.get("fieldsV1", {}))
+
+
+def _read(entry: Object) -> Owned:
+    owner = Owner(entry.get("manager", ""), entry["operation"], entry["apiVersion"], entry.get("subresource", ""))
+    return Owned(owner, entry.get("time", ""), entry.get("fieldsV1", {}))
+
+
+def written_owners(owners: Owners) -> list[Object]:
+    """As entries in an object's metadata: those who apply first, then the oldest first. Who owns nothing has none."""
+    kept = [owned for owned in owners.values() if owned.fields]
+    kept.sort(key=lambda each: (each.owner.operation, each.time, *_rest(each.owner)))
+    return [_entry(owned) for owned in kept]
+
+
+def _rest(owner: Owner) -> tuple[str, str, str]:
+    return (owner.manager, owner.api_version, owner.subresource)
+
+
+def _entry(owned: Owned) -> Object:
+    owner = owned.owner
+    entry: Object = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owner.api_version}
+    if owned.time:
+        entry["time"] = owned.time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = owned.fields
+    if owner.subresource:
+        entry["subresource"] = owner.subresource
+    return entry
+
+
+def updated(
+    old: Object | None,
+    new: Object,
+    *,
+    manager: str,
+    api_version: str,
+    now: str,
+    message: str,
+    subresource: str = "",
+    without_status: bool = False,
+) -> list[Object]:
+    """The entries of an object that is written: what its `metadata.managedFields` should be.
+
+    `new` is as the request wants it, with defaults; entries that it has itself are taken in place of those of `old`, as
+    long as they make sense. An empty list, or one with an empty entry, makes the object forget. `without_status` is for
+    a write through which the status cannot be written.
+    """
+    owner = Owner(manager, UPDATE, api_version, subresource)
+    if old is None:
+        sent = new["metadata"].get("managedFields")
+        if not sent:
+            fields = owned_from_the_start(new, message, without_status=without_status)
+            return [_entry(Owned(owner, now, fields))] if fields else []
+    owners = _owners_to_go_by(old, new, subresource)
+    if old is not None and not owners:
+        return []  # Forgotten on purpose, or made before there was a record: only applying begins a new one.
+    before: Object = {} if old is None else old
+    changed, gone = difference_of(before, new, shape_of(message))
+    _strip(changed, without_status=without_status)
+    _strip(gone, without_status=without_status)
+    after = give_up(owners, owner, changed, gone)
+    if changed:
+        own = after.get(owner.identity)
+        had = difference(own.fields, gone) if own is not None else {}
+        after[owner.identity] = Owned(owner, now, ordered(union(had, changed)))
+    return written_owners(_without_ancients(after, now))
+
+
+def owned_from_the_start(obj: Object, message: str, *, without_status: bool) -> FieldSet:
+    """The fields of an object that is being made."""
+    fields = begun(obj, shape_of(message))
+    _strip(fields, without_status=without_status)
+    return fields
+
+
+def _strip(fields: FieldSet, *, without_status: bool) -> None:
+    """Take out what nobody can own. For a set of which the top was just made, and nobody else knows."""
+    fields.pop("f:apiVersion", None)
+    fields.pop("f:kind", None)
+    if without_status:
+        fields.pop("f:status", None)
+    if "f:metadata" in fields:
+        metadata = {step: below for step, below in fields["f:metadata"].items() if step not in _NEVER_OWNED_STEPS}
+        if metadata:
+            fields["f:metadata"] = metadata
+        else:
+            del fields["f:metadata"]
+
+
+def stripped(fields: FieldSet, *, without_status: bool) -> FieldSet:
+    """A set without what nobody can own."""
+    result = dict(fields)
+    _strip(result, without_status=without_status)
+    return result
+
+
+def give_up(owners: Owners, new_owner: Owner, changed: FieldSet, gone: FieldSet) -> Owners:
+    """What all but one still own after fields have been changed and removed. What nobody touched is as it was."""
+    after: Owners = {}
+    lost = union(changed, gone)
+    for identity, owned in owners.items():
+        fields = difference(owned.fields, gone if identity == new_owner.identity else lost)
+        if fields:
+            after[identity] = owned if fields is owned.fields else replace(owned, fields=fields)
+    return after
+
+
+def _owners_to_go_by(old: Object | None, new: Object, subresource: str) -> Owners:
+    before = old["metadata"].get("managedFields") if old is not None else None
+    sent = new["metadata"].get("managedFields")
+    if not subresource and sent is not None and sent != before:
+        if is_forgetting(sent):
+            return {}
+        owners = sent_owners(sent)
+        if owners:
+            return owners
+    return stored_owners(old) if old is not None else {}
+
+
+def is_forgetting(sent: Any) -> bool:
+    """Whether a client says that all entries shall go."""
+    return isinstance(sent, list) and sent in ([], [{}])
+
+
+def _without_ancients(owners: Owners, now: str) -> Owners:
+    """At most so many who update: the entries that are the oldest become one for each version."""
+    updaters = [owned for owned in owners.values() if owned.owner.operation == UPDATE]
+    if len(updaters) <= UPDATERS_MAX:
+        return owners
+    updaters.sort(key=lambda each: (each.time, *_rest(each.owner)))
+    kept = dict(owners)
+    for owned in updaters:
+        if sum(each.owner.operation == UPDATE for each in kept.values()) <= UPDATERS_MAX:
+            break
+        if owned.owner.manager == _ANCIENT:
+            continue
+        del kept[owned.owner.identity]
+        ancient = Owner(_ANCIENT, UPDATE, owned.owner.api_version, "")
+        known = kept.get(ancient.identity)
+        fields = ordered(union(known.fields, owned.fields)) if known is not None else owned.fields
+        kept[ancient.identity] = Owned(ancient, owned.time, fields)
+    return kept
+
+
+def put(obj: Object, entries: list[Object]) -> None:
+    """Write entries into an object. None at all are no field."""
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    else:
+        obj["metadata"].pop("managedFields", None)
+
+
+def are_sent(new: Object, old: Object) -> bool:
+    """Whether a client says itself who owns an object."""
+    sent = new["metadata"].get("managedFields")
+    return sent is not None and sent != old["metadata"].get("managedFields")
+
+
+def is_same_object(new: Object, old: Object, *, with_owners: bool) -> bool:
+    """Whether a write would change nothing. When something was owned does not count; by whom, only `with_owners`."""
+    if new == old:
+        return True
+    after, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
+    if after == before or (with_owners and _without_times(after) != _without_times(before)):
+        return False
+    return _without_owners(new) == _without_owners(old)
+
+
+def _without_times(entries: Any) -> Sequence[Object]:
+    bare = [{name: value for name, value in entry.items() if name != "time"} for entry in entries or ()]
+    # Times also decided about the order.
+    return sorted(bare, key=lambda each: [str(each.get(name)) for name in _NAMING])
+
+
+_NAMING: Final = ("manager", "operation", "apiVersion", "subresource")
+
+
+def _without_owners(obj: Object) -> Object:
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}

@@ -1,0 +1,194 @@
+"""`mainstay server`: the API server."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from mainstay.cli.logs import set_up_logs
+from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
+from mainstay.env.disk import read_text
+from mainstay.server.access import User
+from mainstay.server.identity import BadTokenFile, read_token_file
+from mainstay.server.process import (
+    CannotStart,
+    EtcdChoice,
+    GivenTls,
+    MemoryChoice,
+    NoTls,
+    OwnTls,
+    ServerOptions,
+    ServerProcess,
+    SqliteChoice,
+    StoreChoice,
+    Tls,
+    serve,
+)
+
+
+class _Address(click.ParamType[tuple[str, int]]):
+    name = "host:port"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        host, colon, port = value.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            self.fail(f"{value!r}: an IPv6 address goes into brackets, as in [::1]:6443", param, ctx)
+        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            self.fail(f"{value!r} is not HOST:PORT, as in 127.0.0.1:6443", param, ctx)
+        return host or "0.0.0.0", int(port)
+
+
+class _StoreType(click.ParamType[StoreChoice]):
+    name = "store"
+
+    def convert(
+        self, value: str | StoreChoice, param: click.Parameter | None, ctx: click.Context | None
+    ) -> StoreChoice:
+        if not isinstance(value, str):
+            return value
+        if value == "sqlite":
+            return SqliteChoice()
+        if value == "memory":
+            return MemoryChoice()
+        if value.startswith("etcd=") and (urls := value.removeprefix("etcd=")):
+            return EtcdChoice(tuple(self._endpoint(url.strip(), param, ctx) for url in urls.split(",")))
+        return self.fail(f"{value!r} is none of sqlite, memory, etcd=URL,URL,…", param, ctx)
+
+    def _endpoint(self, url: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        scheme, found, rest = url.rpartition("://")
+        if found and scheme != "http":
+            self.fail(f"{url!r}: only http:// is supported between Mainstay and etcd", param, ctx)
+        endpoint = rest.rstrip("/")
+        host, _, port = endpoint.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit():
+            self.fail(f"{url!r} is no address of etcd, as in http://127.0.0.1:2379", param, ctx)
+        return endpoint
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Where the store, certificates and kubeconfig are. Made if it is not there.",
+)
+@click.option(
+    "--listen",
+    type=_Address(),
+    default="127.0.0.1:6443",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen. Port 0 takes any free one.",
+)
+@click.option(
+    "--store",
+    type=_StoreType(),
+    default="sqlite",
+    show_default=True,
+    metavar="sqlite|memory|etcd=URL,…",
+    help="Where objects are kept: in the data directory, nowhere for long, or in an etcd cluster.",
+)
+@click.option("--token-file", type=_FILE, metavar="CSV", help='Users with tokens: token,user,uid,"group1,group2".')
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Show this certificate, instead of one made here.")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of --tls-cert.")
+@click.option("--client-ca", type=_FILE, metavar="FILE", help="Know clients by certificates of this authority, too.")
+@click.option("--insecure", is_flag=True, help="Plain HTTP. Everything, tokens included, can be read on the way.")
+@click.option(
+    "--audit-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append a line of JSON for each request.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of standard error."
+)
+@click.option("-v", "--verbose", count=True, help="Say more. Twice: even more.")
+def server(
+    data_dir: Path,
+    listen: tuple[str, int],
+    store: StoreChoice,
+    token_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    client_ca: Path | None,
+    insecure: bool,
+    audit_log: Path | None,
+    log_format: str,
+    verbose: int,
+) -> None:
+    """Serve the Kubernetes API.
+
+    The first start makes certificates, and a kubeconfig in the data directory for whoever runs the server:
+
+    \b
+        mainstay server --data-dir ./data
+        kubectl --kubeconfig ./data/kubeconfig get namespaces
+
+    It stops on SIGTERM or SIGINT, after it has finished what it was asked before.
+    """
+    options = ServerOptions(
+        data_dir=data_dir,
+        host=listen[0],
+        port=listen[1],
+        store=store,
+        tls=_tls(tls_cert, tls_key, client_ca, insecure),
+        tokens=_tokens(token_file),
+        audit_log=audit_log,
+    )
+    set_up_logs(log_format, verbose)
+    machine.keep_files_private()
+    try:
+        env = Env(SystemClock(), Chance.fresh(), SystemDisk(data_dir))
+    except OSError as error:
+        raise click.ClickException(f"cannot use the data directory {data_dir}: {error.strerror}") from None
+    try:
+        tasks.run(serve(options, env, _say_ready))
+    except CannotStart as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _say_ready(process: ServerProcess) -> None:
+    click.echo(f"mainstay server is ready at {process.url}, with its kubeconfig in {process.kubeconfig}")
+
+
+def _tls(certificate: Path | None, key: Path | None, client_authority: Path | None, insecure: bool) -> Tls:
+    given = (certificate, key, client_authority)
+    if insecure:
+        if given != (None, None, None):
+            raise click.UsageError("--insecure is without TLS: leave out --tls-cert, --tls-key and --client-ca.")
+        return NoTls()
+    match given:
+        case (None, None, None):
+            return OwnTls()
+        case (Path(), None, _):
+            raise click.UsageError("--tls-cert needs the key of that certificate: add --tls-key.")
+        case (None, Path(), _):
+            raise click.UsageError("--tls-key needs the certificate of that key: add --tls-cert.")
+        case (None, None, _):
+            raise click.UsageError("--client-ca needs --tls-cert and --tls-key.")
+        case (Path() as certificate, Path() as key, _):
+            return GivenTls(certificate, key, client_authority)
+    raise AssertionError(given)
+
+
+def _tokens(path: Path | None) -> Mapping[str, User]:
+    if path is None:
+        return {}
+    try:
+        return read_token_file(read_text(path))
+    except BadTokenFile as error:
+        raise click.ClickException(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        raise click.ClickException(f"{path} is not in UTF-8") from None
+    except OSError as error:
+        raise click.ClickException(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""The API server: what speaks Kubernetes to the outside, over the store."""

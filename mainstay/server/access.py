@@ -1,0 +1,99 @@
+"""Who is asking, and may they?
+
+Until roles are evaluated: members of `system:masters` may everything; nodes (`system:node:NAME` in `system:nodes`)
+may what an agent needs; authenticated users may ask about themselves; others, and anonymous ones, may look at health
+and version.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mainstay.api.errors import ApiError, Reason, object_details, qualified
+from mainstay.server.requests import Target
+
+MASTERS: Final = "system:masters"
+NODES: Final = "system:nodes"
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+
+# What an agent does: it reads what is bound to it and what that needs, and writes about itself and its pods.
+_NODE_READS: Final = frozenset(
+    {"nodes", "pods", "services", "endpoints", "endpointslices", "configmaps", "secrets", "serviceaccounts", "leases"}
+    | {"persistentvolumeclaims", "persistentvolumes", "csidrivers", "csinodes", "runtimeclasses", "namespaces"}
+)
+_NODE_WRITES: Final = frozenset({"nodes", "pods", "leases", "events", "csinodes", "componentstates"})
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: tuple[str, ...]
+    uid: str = ""
+
+    @property
+    def is_master(self) -> bool:
+        return MASTERS in self.groups
+
+    def info(self) -> dict[str, Any]:
+        """As reviews and the audit log show it."""
+        shown: dict[str, Any] = {"username": self.name}
+        if self.uid:
+            shown["uid"] = self.uid
+        return {**shown, "groups": list(self.groups)}
+
+
+ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What somebody would like to do, in the words of an access review."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    subresource: str
+
+    @classmethod
+    def of(cls, target: Target) -> "Action":
+        kind = target.kind
+        return cls(str(target.verb), kind.group, kind.plural, target.namespace, target.name, target.subresource)
+
+
+def may(user: User, action: Action) -> bool:
+    if user.is_master:
+        return True
+    if NODES in user.groups and user.name.startswith("system:node:"):
+        return _node_may(user.name.removeprefix("system:node:"), action)
+    return action.resource in ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews") and (
+        AUTHENTICATED in user.groups
+    )
+
+
+def _node_may(node: str, action: Action) -> bool:
+    if action.verb in ("get", "list", "watch"):
+        return action.resource in _NODE_READS
+    if action.resource in ("nodes", "leases", "csinodes"):
+        return action.name in ("", node)
+    return action.resource in _NODE_WRITES
+
+
+def require(user: User, target: Target) -> None:
+    """Raise unless the user may do this."""
+    if user.is_master:  # The hot path: nothing else has to be looked at.
+        return
+    action = Action.of(target)
+    if may(user, action):
+        return
+    resource = f"{action.resource}/{action.subresource}" if action.subresource else action.resource
+    where = f' in the namespace "{action.namespace}"' if action.namespace else " at the cluster scope"
+    shown = f' "{action.name}"' if action.name else ""
+    raise ApiError(
+        403,
+        Reason.FORBIDDEN,
+        f'{qualified(action.resource, action.group)}{shown} is forbidden: User "{user.name}" cannot {action.verb}'
+        f' resource "{resource}" in API group "{action.group}"{where}',
+        object_details(action.resource, action.group, action.name),
+    )

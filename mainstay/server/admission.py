@@ -1,0 +1,64 @@
+"""What happens to every object on its way in, besides what its kind says: a list of plain functions, run in order.
+
+Each looks at the new object and the old one, may fill something in, and raises `ApiError` to refuse. They ask nobody:
+what they need to know of other objects is given to them by `Known`, which the server keeps up to date.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mainstay.api.errors import forbidden
+from mainstay.api.kind import Kind, Object
+
+Admission = Callable[[Kind, Object, Object | None], None]
+
+_BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+@dataclass(slots=True)
+class Known:
+    """What admission knows of other objects."""
+
+    priorities: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Of each PriorityClass: its value and its preemption policy."""
+    default_priority: str = ""
+
+
+def admission_of(known: Known) -> Sequence[Admission]:
+    """All of it, in order."""
+
+    def priority(kind: Kind, new: Object, old: Object | None) -> None:
+        if _is_pod(kind) and old is None:
+            _set_priority(new, known)
+
+    return (priority, service_account)
+
+
+def _is_pod(kind: Kind) -> bool:
+    return kind.kind == "Pod" and kind.group == ""
+
+
+def _set_priority(pod: Object, known: Known) -> None:
+    spec = pod["spec"]
+    name = spec.get("priorityClassName") or known.default_priority
+    value, policy = 0, "PreemptLowerPriority"
+    if name in known.priorities:
+        value, policy = known.priorities[name]
+    elif name in _BUILT_IN_PRIORITIES:
+        value = _BUILT_IN_PRIORITIES[name]
+    elif name:
+        raise forbidden("pods", "", pod["metadata"].get("name", ""), f"no PriorityClass with name {name} was found")
+    if name:
+        spec["priorityClassName"] = name
+    spec["priority"] = value
+    spec.setdefault("preemptionPolicy", policy)
+
+
+def service_account(kind: Kind, new: Object, old: Object | None) -> None:
+    """A pod runs as somebody: as `default`, if it does not say otherwise."""
+    if not _is_pod(kind) or old is not None:
+        return
+    spec = new["spec"]
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name

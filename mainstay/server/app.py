@@ -1,0 +1,459 @@
+"""The API: from a request to an answer.
+
+    who is it ─► what is it about ─► may they ─► read, write or watch ─► the form they want it in
+
+This module only leads the way; each step is a module of its own. Errors are raised where they are found and become
+answers in the HTTP layer.
+"""
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from mainstay.api import times
+from mainstay.api.conform import conform
+from mainstay.api.custom import ScalePaths
+from mainstay.api.decode import decode_body
+from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, invalid, invalid_value, not_found
+from mainstay.api.kind import Kind, Object
+from mainstay.api.kinds import BUILTIN, REVIEWS
+from mainstay.env import Env
+from mainstay.server import access, forms, reviews, subresources
+from mainstay.server.admission import Known, admission_of
+from mainstay.server.definitions import Definitions
+from mainstay.server.discovery import AGGREGATED_TYPE, Discovery
+from mainstay.server.eviction import evict
+from mainstay.server.feed import Feed
+from mainstay.server.forms import Form, form_of
+from mainstay.server.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.server.identity import Authenticator
+from mainstay.server.observing import Seen
+from mainstay.server.options import DeleteOptions, WriteOptions
+from mainstay.server.patching import application_of, is_apply, patch_of
+from mainstay.server.priorities import Priorities
+from mainstay.server.reads import Reads
+from mainstay.server.registry import Registry
+from mainstay.server.requests import NoSuchPath, Options, Target, Verb, method_not_allowed, target_of
+from mainstay.server.selection import selection_of
+from mainstay.server.stored import read
+from mainstay.server.watching import Watching
+from mainstay.server.websocket_watch import over_websocket
+from mainstay.server.writes import Lineage, Writes, Written
+from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
+from mainstay.store.interface import Store
+
+_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+# What clients take for the version of Kubernetes whose API this is.
+_VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0",
+    "gitCommit": "mainstay",
+    "gitTreeState": "clean",
+    "buildDate": "2026-11-15T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "CPython",
+    "platform": "linux/amd64",
+}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Api:
+    """Make one with `await Api.start(store, env, authenticator)`."""
+
+    def __init__(self, store: Store, env: Env, authenticator: Authenticator, feed: Feed, known: Known) -> None:
+        self.registry = Registry((*BUILTIN, *REVIEWS))
+        self.feed = feed
+        self._store = store
+        self._clock = env.clock
+        self._authenticator = authenticator
+        self._discovery = Discovery(self.registry)
+        self._reads = Reads(store, feed)
+        self._writes = Writes(store, env, admission_of(known))
+        self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"))
+        self.registry.on_removal(self._watching.end_all)
+        self._priorities = Priorities(known)
+        self._definitions = Definitions(store, feed, self.registry, env.clock)
+
+    @classmethod
+    async def start(cls, store: Store, env: Env, authenticator: Authenticator) -> "Api":
+        known = Known()
+        feed = await Feed.start(store)
+        api = cls(store, env, authenticator, feed, known)
+        await api._priorities.start(store, feed)
+        await api._make_namespaces()
+        await api._definitions.start()
+        return api
+
+    async def stop(self) -> None:
+        await self._definitions.stop()
+        await self._watching.stop()
+        await self.feed.stop()
+
+    async def _make_namespaces(self) -> None:
+        """Those that clients expect to be there from the beginning."""
+        kind = self.registry.find("", "v1", "namespaces")
+        if kind is None:
+            raise AssertionError("there is no kind for namespaces")
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
+            new = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": {"name": name}}
+            try:
+                await self._writes.create(kind, "", new, WriteOptions(False, "Ignore", "mainstay"))
+            except ApiError as error:
+                if error.reason is not Reason.ALREADY_EXISTS:
+                    raise
+
+    def handle(self, request: Request, seen: Seen) -> Answer | Awaitable[Answer]:
+        """Answer a request, and note what was found out about it. Raises `ApiError`."""
+        path = request.path
+        if path in _HEALTH:
+            return _text(200, "[+]ping ok\nhealthz check passed\n" if "verbose" in request.query else "ok")
+        if path.rstrip("/") == "/version":
+            return _json(200, _VERSION)
+        user = seen.user = self._authenticator.user_of(request)
+        if path.startswith(("/api/", "/apis/")) and path.count("/") > (2 if path.startswith("/api/") else 3):
+            return self._resource(request, user, seen)
+        if access.AUTHENTICATED not in user.groups and not user.is_master:
+            text = f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
+            raise ApiError(403, Reason.FORBIDDEN, text, {})
+        return self._describe(request)
+
+    def _describe(self, request: Request) -> Response:
+        """Discovery and the like."""
+        path = request.path.rstrip("/") or "/"
+        accept = request.headers.get("accept") or ""
+        if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in accept:
+            found = self._discovery.aggregated(path)
+            if found is not None:
+                body, tag = found
+                headers = (("Cache-Control", "public"), ("ETag", tag), ("Vary", "Accept"))
+                if request.headers.get("if-none-match") == tag:
+                    return Response(304, b"", AGGREGATED_TYPE, headers)
+                return Response(200, body, AGGREGATED_TYPE, headers)
+        answer = self._discovery.answer(path)
+        if answer is None:
+            return _no_page()
+        return Response(200, answer, headers=(_NO_CACHE,))
+
+    async def _resource(self, request: Request, user: access.User, seen: Seen) -> Answer:
+        options = Options(request.query)
+        try:
+            target = seen.target = target_of(request.method, request.path, options, self.registry)
+        except NoSuchPath:
+            return _no_page()
+        access.require(user, target)
+        seen.is_allowed = True
+        try:
+            return await self._carry_out(request, user, target, options)
+        except OutcomeUnknown as error:
+            text = f"the outcome is unknown, it may or may not have happened: {error}"
+            raise ApiError(504, Reason.TIMEOUT, text) from error
+        except StorageFull as error:
+            raise ApiError(507, Reason.INTERNAL_ERROR, str(error)) from error
+        except StoreError as error:
+            raise ApiError(503, Reason.SERVICE_UNAVAILABLE, str(error), retry_after_s=1) from error
+
+    async def _carry_out(self, request: Request, user: access.User, target: Target, options: Options) -> Answer:
+        form = form_of(request.headers.get("accept"))
+        if target.kind in REVIEWS and target.kind.kind != "Binding":
+            review = self._decode(request, target.kind, "Ignore").object
+            now = times.format_time(self._clock.wall())
+            return _json(201, reviews.answer(target.kind, review, user, self._authenticator, now))
+        match target.verb:
+            case Verb.GET:
+                return await self._get(target, options, form)
+            case Verb.LIST:
+                listed = await self._reads.list(selection_of(target, options), options)
+                include = options.get("includeObject", "Metadata")
+                body = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), include)
+                return self._answer(200, body, form, options)
+            case Verb.WATCH:
+                run = self._watching.open(selection_of(target, options), form, options)
+                if (request.headers.get("upgrade") or "").lower() == "websocket":
+                    offered = (request.headers.get("sec-websocket-protocol") or "").split(",")[0].strip()
+                    return UpgradeResponse(over_websocket(run), offered or None)
+                return StreamResponse(200, run, headers=(_NO_CACHE,))
+            case Verb.CREATE:
+                return await self._create(request, target, options, form)
+            case Verb.UPDATE | Verb.PATCH:
+                return await self._change(request, target, options, form)
+            case Verb.DELETE:
+                return await self._delete(request, target, options, form)
+            case Verb.DELETE_COLLECTION:
+                return await self._delete_collection(request, target, options, form)
+
+    async def _get(self, target: Target, options: Options, form: Form) -> Answer:
+        entry = await self._reads.get(target.kind, target.namespace, target.name, options)
+        if target.subresource == "scale":
+            return self._answer(
+                200,
+                _encode(subresources.scale_of(read(target.kind, entry), self._scale_paths(target.kind))),
+                form,
+                options,
+            )
+        if target.subresource not in ("", "status"):
+            raise await self._no_agent(target)
+        include = options.get("includeObject", "Metadata")
+        body = forms.one(form, target.kind, entry.value, entry.revision, self._clock.wall(), include)
+        return self._answer(200, body, form, options)
+
+    async def _create(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+        wanted = WriteOptions.of(options, "CreateOptions", request.headers.get("user-agent") or "")
+        if target.subresource or target.kind.kind == "Binding":
+            return await self._create_part(request, target, options, wanted)
+        decoded = self._decode(request, target.kind, wanted.validation)
+        written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, _lineage(request))
+        return self._written(201, target, written, form, options, decoded.warnings, wanted)
+
+    async def _create_part(self, request: Request, target: Target, options: Options, wanted: WriteOptions) -> Answer:
+        if target.subresource not in ("", "binding", "eviction"):
+            raise await self._no_agent(target)
+        body = self._decode_part(request, target)
+        pods = self.registry.find("", "v1", "pods")
+        if pods is None:
+            raise AssertionError("there is no kind for pods")
+        name = target.name or (body.get("metadata") or {}).get("name", "")
+        now = times.format_time(self._clock.wall())
+        match target.subresource or target.kind.plural:
+            case "binding" | "bindings":
+                mutate = subresources.bound(pods, name, body, now)
+                await self._writes.update(
+                    pods, target.namespace, name, mutate, wanted, subresource="binding", lineage=_lineage(request)
+                )
+            case "eviction":
+                budgets = self.registry.find("policy", "v1", "poddisruptionbudgets")
+                if budgets is None:
+                    raise AssertionError("there is no kind for disruption budgets")
+                how = DeleteOptions.of(options, body.get("deleteOptions") or {}, pods)
+                await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now)
+            case other:
+                raise AssertionError(f"{other} is served elsewhere")
+        return _json(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    async def _no_agent(self, target: Target) -> ApiError:
+        """Why a part of a pod that only its node has (log, exec and the like) cannot be had."""
+        if (target.kind.group, target.kind.kind) != ("", "Pod"):
+            return method_not_allowed()
+        entry = await self._reads.get(target.kind, target.namespace, target.name, Options(""))
+        node = (read(target.kind, entry).get("spec") or {}).get("nodeName")
+        if not node:
+            return bad_request(f"pod {target.name} does not have a host assigned")
+        return not_found("nodes", "", node)
+
+    async def _change(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+        kind = target.kind
+        is_put = target.verb is Verb.UPDATE
+        agent = request.headers.get("user-agent") or ""
+        wanted = WriteOptions.of(options, "UpdateOptions" if is_put else "PatchOptions", agent)
+        if not is_put and is_apply(request.headers.get("content-type")):
+            return await self._apply(request, target, options, form, wanted)
+        if options.flag("force") and not is_put:
+            text = "may not be specified for non-apply patch"
+            raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
+        warnings: list[str] = []
+        if is_put:
+            mutate, warnings = self._replacement(request, target, wanted)
+        else:
+            mutate = self._patched(request, target, wanted, warnings)
+        try:
+            written = await self._writes.update(
+                kind,
+                target.namespace,
+                target.name,
+                mutate,
+                wanted,
+                subresource=target.subresource,
+                is_put=is_put,
+                lineage=_lineage(request),
+            )
+        except ApiError as error:
+            if error.code != 404 or not is_put or not kind.put_creates or target.subresource:
+                raise
+            created = await self._writes.create(kind, target.namespace, mutate({}), wanted, _lineage(request))
+            return self._written(201, target, created, form, options, warnings, wanted)
+        return self._written(200, target, written, form, options, warnings, wanted)
+
+    async def _apply(
+        self, request: Request, target: Target, options: Options, form: Form, wanted: WriteOptions
+    ) -> Answer:
+        """What a PATCH does that says what its manager wants."""
+        now = times.format_time(self._clock.wall())
+        application = application_of(request.body, target, options, now)
+        where = (target.kind, target.namespace)
+        lineage = _lineage(request)
+        try:
+            written = await self._writes.update(
+                *where,
+                target.name,
+                application.applied,
+                wanted,
+                subresource=target.subresource,
+                is_applied=True,
+                lineage=lineage,
+            )
+        except ApiError as error:
+            if error.code != 404 or target.subresource:
+                raise
+            new = application.applied(None)
+            created = await self._writes.create(*where, new, wanted, lineage, is_applied=True)
+            return self._written(201, target, created, form, options, [], wanted)
+        return self._written(200, target, written, form, options, [], wanted)
+
+    def _replacement(self, request: Request, target: Target, wanted: WriteOptions) -> tuple[Any, list[str]]:
+        """What a PUT does."""
+        if target.subresource == "scale":
+            return subresources.scaled(self._decode_part(request, target), self._scale_paths(target.kind)), []
+        decoded = self._decode(request, target.kind, wanted.validation)
+        if target.subresource == "finalize":
+            return subresources.finalized(decoded.object), decoded.warnings
+        # A copy for each attempt: admission changes what it is given.
+        body = _encode(decoded.object)
+        return (lambda old: msgspec.json.decode(body)), decoded.warnings
+
+    def _patched(self, request: Request, target: Target, wanted: WriteOptions, warnings: list[str]) -> Any:
+        """What a PATCH does."""
+        kind = target.kind
+        patch = patch_of(request.headers.get("content-type"), request.body, kind)
+        if target.subresource == "scale":
+            paths = self._scale_paths(kind)
+            return lambda obj: subresources.scaled(patch(subresources.scale_of(obj, paths)), paths)(obj)
+
+        def mutate(obj: Object) -> Object:
+            new = patch(obj)
+            if not isinstance(new.get("metadata"), dict):
+                raise bad_request("the patch does not leave an object with metadata")
+            unknown = conform(new, kind.message) if kind.message else []
+            problems = [f'unknown field "{path}"' for path in unknown]
+            if problems and wanted.validation == "Strict":
+                text = f"strict decoding error: {', '.join(problems)}"
+                raise invalid(kind.kind, kind.group, target.name, [invalid_value("patch", "", text)])
+            warnings[:] = problems if wanted.validation == "Warn" else []
+            return new
+
+        return mutate
+
+    async def _delete(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+        kind = target.kind
+        how = DeleteOptions.of(options, self._delete_body(request), kind)
+        written = await self._writes.delete(kind, target.namespace, target.name, how, _lineage(request))
+        if written.was_removed and not kind.delete_returns_object:
+            details: Object = {"name": target.name}
+            if kind.group:
+                details["group"] = kind.group
+            uid = msgspec.json.decode(written.value)["metadata"]["uid"]
+            details |= {"kind": kind.plural, "uid": uid}
+            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+            return _json(200, status)
+        body = forms.one(form, kind, written.value, written.revision, self._clock.wall())
+        return self._answer(200, body, form, options)
+
+    async def _delete_collection(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+        how = DeleteOptions.of(options, self._delete_body(request), target.kind)
+        listed = await self._reads.list(selection_of(target, options), options)
+        for entry in listed.entries:
+            place, _, name = entry.key.rpartition("/")
+            namespace = place.rpartition("/")[2] if target.kind.namespaced else ""
+            try:
+                await self._writes.delete(target.kind, namespace, name, how, _lineage(request))
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+        body = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), "Metadata")
+        return self._answer(200, body, form, options)
+
+    def _decode(self, request: Request, kind: Kind, validation: str) -> Any:
+        return decode_body(request.headers.get("content-type"), request.body, kind, validation=validation)
+
+    def _decode_part(self, request: Request, target: Target) -> Object:
+        """The body of a request to a subresource that is a kind of its own."""
+        sub = target.kind.subresource(target.subresource)
+        message = {"Binding": "k8s.io.api.core.v1.Binding", "Scale": "k8s.io.api.autoscaling.v1.Scale"}
+        message["Eviction"] = "k8s.io.api.policy.v1.Eviction"
+        name = (sub.kind if sub is not None else "") or target.kind.kind
+        group = sub.group if sub is not None and sub.kind else target.kind.group
+        version = (sub.version if sub is not None and sub.version else "") or target.kind.version
+        part = Kind(
+            group=group,
+            version=version,
+            kind=name,
+            plural=target.subresource or target.kind.plural,
+            singular="",
+            namespaced=True,
+            message=message.get(name, ""),
+        )
+        decoded: Object = self._decode(request, part, "Ignore").object
+        return decoded
+
+    def _scale_paths(self, kind: Kind) -> ScalePaths:
+        """Where an object keeps its replicas. Custom kinds say so themselves."""
+        custom = self._definitions.version_of(kind) if kind.is_custom else None
+        return subresources.BUILTIN_SCALE if custom is None or custom.scale is None else custom.scale
+
+    def _delete_body(self, request: Request) -> Object:
+        if not request.body.strip():
+            return {}
+        body: Object = self._decode(request, _DELETE_OPTIONS, "Ignore").object
+        return body
+
+    def _written(
+        self,
+        status: int,
+        target: Target,
+        written: Written,
+        form: Form,
+        options: Options,
+        warnings: list[str],
+        wanted: WriteOptions,
+    ) -> Response:
+        if target.subresource == "scale":
+            obj = msgspec.json.decode(written.value)
+            obj["metadata"]["resourceVersion"] = str(written.revision)
+            body = _encode(subresources.scale_of(obj, self._scale_paths(target.kind)))
+        elif wanted.dry_run and written.revision == 0:
+            shown = msgspec.json.decode(written.value)
+            body = _encode({"kind": target.kind.kind, "apiVersion": target.kind.group_version, **shown})
+        else:
+            body = forms.one(form, target.kind, written.value, written.revision, self._clock.wall())
+        return self._answer(status, body, form, options, warnings)
+
+    def _answer(
+        self, status: int, body: bytes, form: Form, options: Options, warnings: list[str] | None = None
+    ) -> Response:
+        headers: tuple[tuple[str, str], ...] = (_NO_CACHE,)
+        for warning in warnings or ():
+            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+            headers = (*headers, ("Warning", f'299 - "{escaped}"'))
+        if form.is_yaml:
+            text = yaml.safe_dump(msgspec.json.decode(body), allow_unicode=True)
+            return Response(status, text.encode(), "application/yaml", headers)
+        if options.flag("pretty"):
+            body = msgspec.json.format(body, indent=2)
+        return Response(status, body, headers=headers)
+
+
+_DELETE_OPTIONS: Final = Kind(
+    group="", version="v1", kind="DeleteOptions", plural="", singular="", namespaced=False,
+    message="k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+)  # fmt: skip
+
+
+def _lineage(request: Request) -> Lineage:
+    decision, cause = request.headers.get("mainstay-decision"), request.headers.get("mainstay-cause")
+    return Lineage(decision or "", cause or "")
+
+
+def _json(status: int, body: object) -> Response:
+    return Response(status, _encode(body), headers=(_NO_CACHE,))
+
+
+def _text(status: int, text: str) -> Response:
+    headers = (_NO_CACHE, ("X-Content-Type-Options", "nosniff"))
+    return Response(status, text.encode(), "text/plain; charset=utf-8", headers)
+
+
+def _no_page() -> Response:
+    return _text(404, "404 page not found\n")

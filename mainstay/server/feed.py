@@ -1,0 +1,144 @@
+"""The server's own watch on the store, and what each kind's watchers are told from it.
+
+One watch over everything keeps all kinds at one revision: when it has reached a revision, no watcher of any kind can
+still be owed something older. For each kind a window of its latest changes is kept, so that a watcher may begin a
+little in the past. A watcher that asks for more than the window has is told to list again (410), as is one whose
+connection takes its data too slowly: nobody is waited for.
+
+Watchers that want the same thing (same namespace, selectors and form) form a group: what is sent to them is made once
+and shared.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from mainstay.env import tasks
+from mainstay.store.interface import Change, Store
+
+LINEAGE: Final = "lineage"  # Keys about writes, not about objects: nobody can watch them.
+WINDOW_CHANGES_MAX: Final = 20_000  # Of each kind.
+
+
+class Listener(Protocol):
+    """One connection that is being told of changes."""
+
+    def tell(self, data: bytes) -> None: ...
+
+    def end(self, reason: bytes) -> None:
+        """No more: this is the last thing to say."""
+
+
+Renderer = Callable[[Change], bytes]
+"""What a group is told of a change; nothing, if it does not concern them."""
+
+
+class Group:
+    """Listeners that want the same."""
+
+    def __init__(self, render: Renderer) -> None:
+        self.render = render
+        self.listeners: dict[Listener, None] = {}
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        data = b"".join([self.render(change) for change in changes])
+        if data:
+            for listener in list(self.listeners):
+                listener.tell(data)
+
+
+class Window:
+    """The latest changes of one kind, and who is told of new ones."""
+
+    def __init__(self, complete_after: int) -> None:
+        self.complete_after = complete_after
+        """The window has every change after this revision."""
+        self.changes: deque[Change] = deque()
+        self.groups: dict[object, Group] = {}
+
+    def add(self, changes: Sequence[Change]) -> None:
+        self.changes.extend(changes)
+        while len(self.changes) > WINDOW_CHANGES_MAX:
+            self.complete_after = self.changes.popleft().revision
+        for group in list(self.groups.values()):
+            group.tell(changes)
+
+    def since(self, revision: int) -> list[Change] | None:
+        """Every change after a revision, or None if some are no longer there."""
+        if revision < self.complete_after:
+            return None
+        return [change for change in self.changes if change.revision > revision]
+
+    def join(self, key: object, render: Renderer, listener: Listener) -> None:
+        """Tell a listener of everything from now on, together with those who want the same."""
+        self.groups.setdefault(key, Group(render)).listeners[listener] = None
+
+    def leave(self, key: object, listener: Listener) -> None:
+        group = self.groups.get(key)
+        if group is not None:
+            group.listeners.pop(listener, None)
+            if not group.listeners:
+                del self.groups[key]
+
+
+class Feed:
+    """Follows the store. Make one with `await Feed.start(store)`."""
+
+    def __init__(self, store: Store, revision: int) -> None:
+        self._store = store
+        self.revision = revision
+        """Everything up to this revision has been passed on."""
+        self._began = revision
+        self._windows: dict[str, Window] = {}
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._following: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, store: Store) -> "Feed":
+        feed = cls(store, await store.revision())
+        feed._following = tasks.spawn(feed._follow(), name="feed")
+        return feed
+
+    def window(self, prefix: str) -> Window:
+        """The window of the kind whose keys begin like this: `group/plural/`."""
+        window = self._windows.get(prefix)
+        if window is None:
+            window = self._windows[prefix] = Window(self._began)
+        return window
+
+    async def reach(self, revision: int) -> None:
+        """Wait until everything up to a revision has been passed on."""
+        if self.revision < revision:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((revision, waiter))
+            await waiter
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            await tasks.stop(self._following)
+
+    async def _follow(self) -> None:
+        with self._store.watch("", after=self.revision) as watch:
+            async for batch in watch:
+                by_kind: dict[str, list[Change]] = {}
+                for change in batch.changes:
+                    group, plural, _ = change.key.split("/", 2)
+                    if group == LINEAGE:
+                        continue
+                    by_kind.setdefault(f"{group}/{plural}/", []).append(change)
+                for prefix, changes in by_kind.items():
+                    self.window(prefix).add(changes)
+                self.revision = batch.revision
+                self._wake()
+
+    def _wake(self) -> None:
+        if not self._waiting:
+            return
+        still = []
+        for revision, waiter in self._waiting:
+            if revision > self.revision:
+                still.append((revision, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self._waiting = still

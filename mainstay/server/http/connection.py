@@ -1,0 +1,442 @@
+"""One connection: requests are read, handed to the handler one after the other, and answered in that order.
+
+    bytes ─► reader ─► ready ─► handler ─► Response ──────────────────────► written at once
+                                       └─► anything else ─► one task ─────► written when it is there
+
+At most one request is being answered; those behind it wait in the reader's queue, and when too many do, the connection
+is not read. A handler that answers at once costs no task and no timer. Timers exist for a head or a body that did not
+come in one piece; idleness is noticed by one slow timer that only looks whether anything has happened.
+
+When the client closes, or only its sending half, it is gone: what runs for it is cancelled.
+
+After a refusal the client may still be sending. Closing at once would answer that with a reset, which can overtake the
+refusal; so the connection lingers a moment, reading and dropping.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from inspect import iscoroutine
+from typing import Final, cast
+
+from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.env import tasks
+from mainstay.server.http import writing
+from mainstay.server.http.limits import Limits
+from mainstay.server.http.messages import Answer, Handler, Peer, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.server.http.reader import Phase, RequestReader
+from mainstay.server.http.streams import Outlet, Stream
+from mainstay.server.http.websocket import WebSocket, accept_token
+
+# Bytes given to the parser before looking how many requests they were: the shortest request has some 26.
+FEED_BYTES_MAX: Final = 16 * 1024
+
+
+@dataclass(slots=True)
+class Service:
+    """What the connections of one server share."""
+
+    handler: Handler
+    limits: Limits
+    date: writing.DateHeader
+    connections: "dict[Connection, None]" = field(default_factory=dict)
+    is_draining: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while draining, when the last connection is gone."""
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one accepted connection."""
+
+    __slots__ = (
+        "_close_timer",
+        "_deadline",
+        "_deadline_of",
+        "_held",
+        "_idle_timer",
+        "_is_closing",
+        "_loop",
+        "_outlet",
+        "_reader",
+        "_service",
+        "_stream",
+        "_task",
+        "_transport",
+        "_was_active",
+        "_websocket",
+    )
+
+    _transport: asyncio.Transport
+    _outlet: Outlet
+    _reader: RequestReader
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._stream: Stream | None = None
+        self._websocket: WebSocket | None = None
+        self._held = b""  # Read but not parsed: too many requests wait, or the last one may bring another protocol.
+        self._is_closing = False  # Nothing is read any more, except to drop it.
+        self._was_active = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_of: tuple[int, Phase] | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's only behave like one.
+        self._outlet = Outlet(self._transport)
+        self._reader = RequestReader(self._service.limits, _peer_of(transport))
+        connections = self._service.connections
+        connections[self] = None
+        if len(connections) > self._service.limits.connections or self._service.is_draining:
+            message = "the server has too many connections, or is shutting down"
+            self._send_refusal(ApiError(503, Reason.SERVICE_UNAVAILABLE, message, retry_after_s=1))
+            self._close()
+        else:
+            self._idle_timer = self._call_later(self._service.limits.idle_within, self._look_whether_idle)
+
+    def data_received(self, data: bytes) -> None:
+        if self._websocket is not None:
+            self._feed_websocket(data)
+        elif self._is_closing or self._reader.is_last:
+            pass
+        elif (
+            len(data) <= FEED_BYTES_MAX and not self._reader.ready and not self._held and not self._reader.is_upgrading
+        ):
+            used = self._reader.feed(data)
+            self._after_feeding()
+            if used < len(data):
+                self._parse(data[used:])
+        else:
+            self._parse(self._held + data if self._held else data)
+
+    def eof_received(self) -> bool:
+        self._let_go()
+        self._close()
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._outlet.lose()
+        self._is_closing = True
+        self._let_go()
+        for timer in (self._deadline, self._idle_timer, self._close_timer):
+            if timer is not None:
+                timer.cancel()
+        self._leave_if_over()
+
+    def pause_writing(self) -> None:
+        self._outlet.pause()
+
+    def resume_writing(self) -> None:
+        self._was_active = True
+        self._outlet.resume()
+        self._advance()
+        self._read_on()
+
+    # From bytes to requests.
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the reader piece by piece, and hold what is left while it cannot be parsed."""
+        reader = self._reader
+        self._held = b""
+        view = memoryview(data)
+        at = 0
+        while at < len(view) and not reader.is_last and not self._is_closing:
+            if reader.is_upgrading and self._task is None and not reader.ready:
+                reader.go_on()  # It was answered, and not by an upgrade.
+            if reader.is_upgrading or len(reader.ready) >= self._service.limits.pipelined:
+                self._held = bytes(view[at:])
+                # A client that waits for an answer loses nothing by this, only its going away is noticed later.
+                self._outlet.pause_reading()
+                return
+            at += reader.feed(view[at : at + FEED_BYTES_MAX])
+            self._after_feeding()
+
+    def _after_feeding(self) -> None:
+        reader = self._reader
+        if reader.ready or reader.is_last:
+            self._advance()
+        if reader.wants_continue:
+            self._send_continue()
+        if reader.phase is not Phase.BETWEEN or self._deadline is not None:
+            self._set_deadline()
+
+    def _read_on(self) -> None:
+        """Something was answered: go on with what was held back because of it."""
+        if self._task is None and not self._is_closing and not self._reader.ready:
+            self._outlet.resume_reading()
+            if self._held:
+                self._parse(self._held)
+            elif self._reader.wants_continue:
+                self._send_continue()
+
+    def _send_continue(self) -> None:
+        if self._task is None and not self._reader.ready:
+            self._reader.wants_continue = False
+            self._outlet.send(writing.CONTINUE)
+
+    # From requests to answers.
+
+    def _advance(self) -> None:
+        """Answer what is ready, in order, as far as it can be done now."""
+        reader = self._reader
+        while reader.ready and self._task is None and not self._outlet.is_paused and not self._is_closing:
+            self._was_active = True
+            self._handle(reader.ready.popleft())
+        if self._task is None and not reader.ready and not self._is_closing:
+            if reader.refusal is not None:
+                self._refuse(reader.refusal)
+            elif reader.is_last or (self._service.is_draining and reader.phase is Phase.BETWEEN):
+                self._close()
+
+    def _handle(self, request: Request) -> None:
+        try:
+            answer = self._service.handler(request)
+            if type(answer) is Response:
+                self._write(request, answer)
+                return
+        except ApiError as error:
+            self._write_safely(request, writing.response_of(error))
+            return
+        except Exception as error:  # noqa: BLE001 - reported; one request's bug must not end the server
+            self._write_safely(request, self._failed(request, error))
+            return
+        self._task = tasks.spawn(self._answer(request, answer), name=f"{request.method} {request.path}")
+        self._task.add_done_callback(partial(self._answered, answer))
+
+    def _answered(self, answer: object, task: asyncio.Task[None]) -> None:
+        if iscoroutine(answer):
+            answer.close()  # It may have been cancelled before it could begin.
+        self._task = None
+        self._stream = None
+        self._leave_if_over()
+        self._advance()
+        self._read_on()
+
+    async def _answer(self, request: Request, answer: Answer | Awaitable[Answer]) -> None:
+        """Wait for the answer if need be, and write it, however long it is."""
+        try:
+            if not isinstance(answer, Response | StreamResponse | UpgradeResponse):
+                answer = await answer
+            match answer:
+                case Response():
+                    self._write(request, answer)
+                case StreamResponse():
+                    await self._run_stream(request, answer)
+                case UpgradeResponse():
+                    await self._run_websocket(request, answer)
+        except ApiError as error:
+            self._answer_failure(request, writing.response_of(error))
+        except asyncio.CancelledError as error:
+            if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
+                if self._outlet.is_open:
+                    self._transport.abort()  # Whoever cancelled it: there will be no answer.
+                raise
+            # Not this task was cancelled but one that it waited for.
+            self._answer_failure(request, self._failed(request, error))
+        except Exception as error:  # noqa: BLE001 - reported; one request's bug must not end the server
+            self._answer_failure(request, self._failed(request, error))
+
+    def _answer_failure(self, request: Request, response: Response) -> None:
+        if self._stream is not None:
+            self._transport.abort()  # Its head is sent, and a clean end would be a lie.
+        elif self._websocket is not None:
+            self._websocket.finish(1011)
+            self._linger()
+        else:
+            self._write_safely(request, response)
+
+    def _write(self, request: Request, response: Response) -> None:
+        service, body = self._service, response.body
+        limits = service.limits
+        if len(body) > limits.gzip_above_bytes and limits.gzip and writing.accepts_gzip(request):
+            response = writing.compressed(response)
+            body = response.body
+        head = writing.head_of_response(response, date=service.date.line(), closes=self._is_last_answer())
+        if request.method == "HEAD" or response.status in writing.WITHOUT_BODY:
+            body = b""
+        self._outlet.send(head, body)
+
+    def _write_safely(self, request: Request, response: Response) -> None:
+        try:
+            self._write(request, response)
+        except ValueError as error:  # A header that cannot be sent.
+            self._write(request, self._failed(request, error))
+
+    def _is_last_answer(self) -> bool:
+        reader = self._reader
+        return (reader.is_last or self._service.is_draining) and not reader.ready and reader.refusal is None
+
+    async def _run_stream(self, request: Request, response: StreamResponse) -> None:
+        closes = self._is_last_answer()
+        # HTTP/1.0 has no chunks. What the reader says is of the last request it has read, which may not be this one.
+        is_chunked = not (self._reader.is_http_1_0 and self._reader.is_last and closes)
+        date = self._service.date.line()
+        self._outlet.send(writing.head_of_stream(response, date=date, is_chunked=is_chunked, closes=closes))
+        if request.method == "HEAD":
+            return
+        bytes_max = self._service.limits.stream_bytes
+        stream = self._stream = Stream(self._outlet, bytes_max=bytes_max, is_chunked=is_chunked)
+        if self._service.is_draining or self._outlet.is_lost:
+            stream.end_soon()
+        await response.run(stream)
+        if stream.is_too_slow:
+            self._transport.abort()
+        elif is_chunked:
+            self._outlet.send(writing.LAST_CHUNK)
+
+    async def _run_websocket(self, request: Request, response: UpgradeResponse) -> None:
+        token = _accept_token_for(request)
+        if token is None or not self._reader.is_upgrading or self._reader.ready:
+            raise bad_request("a WebSocket is spoken here, and the request does not ask for one")
+        self._outlet.send(writing.head_of_upgrade(response, token, date=self._service.date.line()))
+        limits = self._service.limits
+        websocket = WebSocket(self._outlet, message_bytes_max=limits.message_bytes, subprotocol=response.subprotocol)
+        self._websocket = websocket
+        if self._outlet.is_lost:
+            websocket.end()
+        else:
+            self._outlet.resume_reading()
+            self._feed_websocket(self._held)
+            if self._service.is_draining:
+                websocket.end_soon()
+        await response.run(websocket)
+        websocket.finish(1000)
+        self._linger()
+        if websocket.is_shaken_off:
+            self._close()
+
+    def _feed_websocket(self, data: bytes) -> None:
+        websocket = cast(WebSocket, self._websocket)
+        websocket.feed(data)
+        if websocket.is_shaken_off and self._task is None:
+            self._close()
+
+    def _failed(self, request: Request, error: BaseException) -> Response:
+        message = f"the handler of {request.method} {request.path} failed"
+        self._loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
+        return writing.response_of(writing.internal_error())
+
+    # Refusing and closing.
+
+    def _refuse(self, error: ApiError) -> None:
+        self._send_refusal(error)
+        self._linger()
+
+    def _send_refusal(self, error: ApiError) -> None:
+        response = writing.response_of(error)
+        head = writing.head_of_response(response, date=self._service.date.line(), closes=True)
+        self._outlet.send(head, response.body)
+
+    def _linger(self) -> None:
+        """Everything is said. Give the client a moment to read it, dropping what still comes."""
+        self._is_closing = True
+        if not self._outlet.is_open:
+            return
+        if self._websocket is None and self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._outlet.resume_reading()
+        self._close_timer = self._call_later(self._service.limits.linger, self._close)
+
+    def _close(self) -> None:
+        """Close when all is written, or when that takes too long."""
+        self._is_closing = True
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        if self._outlet.is_open:
+            is_written = self._transport.get_write_buffer_size() == 0
+            self._transport.close()
+            if not is_written:
+                self._close_timer = self._call_later(self._service.limits.close_within, self._transport.abort)
+
+    def _let_go(self) -> None:
+        """Nobody is there to be answered."""
+        if self._stream is not None:
+            self._stream.end_soon()
+        if self._websocket is not None:
+            self._websocket.end()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _leave_if_over(self) -> None:
+        """A connection counts until the transport is gone and nothing runs for it."""
+        service = self._service
+        if self._outlet.is_lost and self._task is None:
+            service.connections.pop(self, None)
+            if service.is_draining and not service.connections:
+                service.ended.set()
+
+    # Draining, for the server.
+
+    def end_soon(self) -> None:
+        """The server goes down: end what has no end, finish what was begun, and close."""
+        if self._stream is not None:
+            self._stream.end_soon()
+        if self._websocket is not None:
+            self._websocket.end_soon()
+        self._advance()
+
+    def cut_off(self) -> None:
+        """The time for that is over."""
+        self._let_go()
+        self._transport.abort()
+
+    # Time.
+
+    def _set_deadline(self) -> None:
+        """What is being read did not come in one piece. Each head and each body has its own time."""
+        phase, limits = self._reader.phase, self._service.limits
+        reading = (self._reader.begun, phase)
+        if reading == self._deadline_of:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._deadline_of = reading
+        if phase is not Phase.BETWEEN:
+            within = limits.head_within if phase is Phase.HEAD else limits.body_within
+            self._deadline = self._call_later(within, self._reading_took_too_long)
+
+    def _reading_took_too_long(self) -> None:
+        self._deadline = self._deadline_of = None
+        if self._outlet.is_reading_paused:
+            self._set_deadline()  # It was we who did not read.
+        elif not self._is_closing:
+            self._reader.give_up(ApiError(408, "RequestTimeout", "the request took too long to arrive"))
+            self._advance()
+
+    def _look_whether_idle(self) -> None:
+        is_reading = self._reader.phase is not Phase.BETWEEN and not self._outlet.is_reading_paused
+        if not (self._was_active or is_reading or self._task is not None or self._is_closing):
+            if self._transport.get_write_buffer_size() > 0:
+                self._transport.abort()  # It does not fetch its answers.
+            else:
+                self._close()
+            return
+        self._was_active = False
+        self._idle_timer = self._call_later(self._service.limits.idle_within, self._look_whether_idle)
+
+    def _call_later(self, delay: timedelta, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay.total_seconds(), callback)
+
+
+def _peer_of(transport: asyncio.BaseTransport) -> Peer:
+    name = transport.get_extra_info("peername")
+    host, port = (name[0], name[1]) if name else ("", 0)
+    # An empty certificate is one that was not verified.
+    return Peer(host, port, transport.get_extra_info("peercert") or None)
+
+
+def _accept_token_for(request: Request) -> str | None:
+    """The answer to a WebSocket handshake. None if the request is none."""
+    headers = request.headers
+    upgrades = [each.strip().lower() for value in headers.getall("upgrade") for each in value.split(",")]
+    if request.method != "GET" or "websocket" not in upgrades or headers.get("sec-websocket-version") != "13":
+        return None
+    return accept_token(headers.get("sec-websocket-key") or "")

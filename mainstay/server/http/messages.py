@@ -1,0 +1,116 @@
+"""What a handler is given, and what it may answer.
+
+A handler that knows its answer at once returns a `Response`, and no task is made for the request. Otherwise it returns
+an awaitable of any of the three answers. What it raises becomes an answer too: an `ApiError` its Status, anything else
+a 500.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mainstay.server.http.streams import Stream
+from mainstay.server.http.websocket import WebSocket
+
+
+class Headers:
+    """The headers of a request, by name whatever its case. Repeated ones are kept, in order."""
+
+    __slots__ = ("_first", "_pairs")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self._pairs = [(name.lower(), value) for name, value in pairs]
+        self._first = dict(reversed(self._pairs))
+
+    @classmethod
+    def of_parsed(cls, pairs: list[tuple[str, str]], by_name: dict[str, str]) -> "Headers":
+        """Of pairs whose names are in lower case already, and the first value of each name."""
+        headers = cls.__new__(cls)
+        headers._pairs = pairs
+        headers._first = by_name
+        return headers
+
+    def get(self, name: str) -> str | None:
+        """The first value."""
+        return self._first.get(name) or self._first.get(name.lower())
+
+    def getall(self, name: str) -> list[str]:
+        wanted = name.lower()
+        return [value for name, value in self._pairs if name == wanted]
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._first
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Name in lower case and value of each, as they came."""
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Headers) and self._pairs == other._pairs
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        hidden = ("authorization", "cookie")
+        return f"Headers({[(name, '…' if name in hidden else value) for name, value in self._pairs]!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of the connection."""
+
+    host: str
+    port: int
+    certificate: dict[str, Any] | None = None
+    """What `ssl.SSLObject.getpeercert` says of a client certificate that was verified."""
+
+
+@dataclass(slots=True)
+class Request:
+    method: str
+    target: str
+    """The path and query as they were sent."""
+    path: str
+    """Percent-decoded, without the query."""
+    query: str
+    """As it was sent, without the question mark; empty if there is none."""
+    headers: Headers
+    body: bytes
+    peer: Peer
+
+
+@dataclass(slots=True)
+class Response:
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class StreamResponse:
+    """An answer of unknown length. Its head is sent at once, then `run` writes until it returns.
+
+    `run` is cancelled when the client goes away. When it fails, the connection is cut off.
+    """
+
+    status: int
+    run: Callable[[Stream], Awaitable[None]]
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class UpgradeResponse:
+    """Go on as a WebSocket, until `run` returns. A request that asked for no WebSocket is answered 400."""
+
+    run: Callable[[WebSocket], Awaitable[None]]
+    subprotocol: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer = Response | StreamResponse | UpgradeResponse
+Handler = Callable[[Request], Answer | Awaitable[Answer]]

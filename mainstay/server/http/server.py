@@ -1,0 +1,74 @@
+"""Listening, and going down without losing what was begun."""
+
+import asyncio
+import ssl
+from datetime import timedelta
+from typing import Final
+
+from mainstay.env import Clock, network, tasks
+from mainstay.server.http.connection import Connection, Service
+from mainstay.server.http.limits import Limits
+from mainstay.server.http.messages import Handler
+from mainstay.server.http.writing import DateHeader
+
+# What is cancelled has this long to end. Longer would be a bug, which must not keep the server from going down.
+CANCELLED_WITHIN: Final = timedelta(seconds=2)
+
+
+class HttpServer:
+    """Accepts connections on one address until it is drained."""
+
+    def __init__(self, listener: asyncio.Server, service: Service) -> None:
+        self._listener = listener
+        self._service = service
+        self.addresses: list[tuple[str, int]] = [sock.getsockname()[:2] for sock in listener.sockets]
+
+    @classmethod
+    async def start(
+        cls,
+        handler: Handler,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        clock: Clock | None = None,
+    ) -> "HttpServer":
+        """Listen. Port 0 takes any free one; see `addresses`. With a clock, answers carry the date.
+
+        Raises `OSError` if the address cannot be had.
+        """
+        service = Service(handler, limits, DateHeader(clock))
+        listener = await network.listen(lambda: Connection(service), host, port, tls=tls)
+        return cls(listener, service)
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return len(self._service.connections)
+
+    async def drain(self, grace: timedelta) -> None:
+        """Accept nothing more, finish what was begun, tell streams to end, and close.
+
+        What is not over after the grace is cancelled and cut off. May be called again; then with the shorter grace.
+        """
+        service = self._service
+        service.is_draining = True
+        self._listener.close()
+        for connection in list(service.connections):
+            connection.end_soon()
+        if await self._ended_within(grace):
+            return
+        for connection in list(service.connections):
+            connection.cut_off()
+        await self._ended_within(CANCELLED_WITHIN)
+
+    async def _ended_within(self, limit: timedelta) -> bool:
+        if not self._service.connections:
+            return True
+        try:
+            async with tasks.timeout(limit):
+                await self._service.ended.wait()
+        except TimeoutError:
+            return False
+        return True

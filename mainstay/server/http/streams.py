@@ -1,0 +1,128 @@
+"""Answers without an end: what is given to the code that writes a watch or a log.
+
+`Outlet` is a connection's way out, with its back-pressure: transports say when they have too much to send and when they
+can take more. `Stream` writes through it as HTTP chunks. It never waits for the client on its own: a writer that serves
+many streams writes to each and gives up those that are too slow.
+"""
+
+import asyncio
+from typing import Final
+
+# Below this, joining a chunk with its frame is cheaper than handing over three pieces.
+JOIN_BYTES_MAX: Final = 64 * 1024
+
+
+class Outlet:
+    """A connection's transport, with back-pressure. Nothing is asked of it once it is closing: uvloop would raise."""
+
+    __slots__ = ("_loop", "_waiters", "is_lost", "is_paused", "is_reading_paused", "transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.is_paused = False
+        self.is_reading_paused = False
+        self.is_lost = False
+        self._loop = asyncio.get_running_loop()
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_lost and not self.transport.is_closing()
+
+    def send(self, head: bytes, body: bytes = b"") -> None:
+        transport = self.transport
+        if self.is_lost or transport.is_closing():
+            return
+        if len(body) <= JOIN_BYTES_MAX:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+
+    def pause_reading(self) -> None:
+        if not self.is_reading_paused and self.is_open:
+            self.is_reading_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.is_reading_paused and self.is_open:
+            self.is_reading_paused = False
+            self.transport.resume_reading()
+
+    async def drain(self) -> None:
+        """Wait until the transport takes more, or is gone."""
+        while self.is_paused and not self.is_lost:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._wake()
+
+    def lose(self) -> None:
+        self.is_lost = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class Stream:
+    """The body of a `StreamResponse`, while it is being written."""
+
+    __slots__ = ("_bytes_max", "_closed", "_is_chunked", "_outlet", "is_too_slow")
+
+    def __init__(self, outlet: Outlet, *, bytes_max: int, is_chunked: bool) -> None:
+        self._outlet = outlet
+        self._bytes_max = bytes_max
+        self._is_chunked = is_chunked
+        self._closed = asyncio.Event()
+        self.is_too_slow = False
+
+    def write(self, data: bytes) -> bool:
+        """Send some bytes; never waits.
+
+        False means that they were not taken, because the client is gone or has too much waiting already. Return then:
+        the connection is cut off, so that the client cannot take what it has for all there was.
+        """
+        outlet = self._outlet
+        if self.is_too_slow or not outlet.is_open:
+            return False
+        if outlet.transport.get_write_buffer_size() > self._bytes_max:
+            self.is_too_slow = True
+            return False
+        if not data:
+            return True  # An empty chunk would be the end.
+        if not self._is_chunked:
+            outlet.transport.write(data)
+        elif len(data) <= JOIN_BYTES_MAX:
+            outlet.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            outlet.transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
+        return True
+
+    async def drain(self) -> None:
+        """Wait until the transport takes more, or the client is gone."""
+        await self._outlet.drain()
+
+    @property
+    def closed(self) -> bool:
+        """The client is gone, or the server wants the stream to end. Last words can still be written to the latter."""
+        return self._closed.is_set()
+
+    async def wait_closed(self) -> None:
+        await self._closed.wait()
+
+    def end_soon(self) -> None:
+        """Called by the connection: nobody listens any more, or the server is going down."""
+        self._closed.set()

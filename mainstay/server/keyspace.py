@@ -1,0 +1,22 @@
+"""Where objects are in the store: `group/plural/namespace/name`, so that a kind, and a namespace of it, is a prefix.
+
+Versions of a kind are views of the same objects, so the version is not part of a key.
+"""
+
+from mainstay.api.kind import Kind
+
+CORE = "core"  # Stands for the empty group.
+
+
+def prefix_of(kind: Kind, namespace: str = "") -> str:
+    """The beginning of the keys of a kind, or of those in one namespace."""
+    group = "" if (kind.group, kind.plural) == ("events.k8s.io", "events") else kind.group  # The same events as core's.
+    return f"{group or CORE}/{kind.plural}/{namespace}/" if namespace else f"{group or CORE}/{kind.plural}/"
+
+
+def key_of(kind: Kind, namespace: str, name: str) -> str:
+    return prefix_of(kind, namespace) + name
+
+
+def namespace_key(name: str) -> str:
+    return f"{CORE}/namespaces/{name}"

@@ -1,0 +1,342 @@
+"""The server as a process: opened in order, closed in the reverse order.
+
+    data directory ─► certificates ─► store ─► API ─► listening ─► kubeconfig
+
+The kubeconfig comes last, because only then is the port known, and because whoever waits for that file can then
+connect. Going down: no new connections, what was begun is finished or cut off after the grace, then the rest in
+reverse order.
+
+`ServerProcess` is for programs and tests that start and stop a server themselves; `serve` runs one until a signal says
+otherwise. The command line is in cli/server.py.
+"""
+
+import contextlib
+import errno
+import gc
+import logging
+import os
+import ssl
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from mainstay.env import Env, SystemDisk, machine, tasks
+from mainstay.env.disk import Disk, DiskFull, Locked, read_text
+from mainstay.env.signals import StopSignals
+from mainstay.server import kubeconfig
+from mainstay.server.access import MASTERS, User
+from mainstay.server.app import Api
+from mainstay.server.audit import Audit
+from mainstay.server.certificates import (
+    ADMIN,
+    BadCertificate,
+    Certificates,
+    ensure_certificates,
+    load_certificate,
+    names_of_server,
+    tls_context,
+    write_whole,
+)
+from mainstay.server.http.messages import Handler
+from mainstay.server.http.server import HttpServer
+from mainstay.server.identity import Authenticator
+from mainstay.server.kubeconfig import ByCertificate, ByToken
+from mainstay.server.metrics import Metrics
+from mainstay.server.observing import Observer
+from mainstay.store import open_memory, open_sqlite
+from mainstay.store.errors import StoreError
+from mainstay.store.etcd.store import open_etcd
+from mainstay.store.interface import Store
+
+GRACE: Final = timedelta(seconds=10)
+CERTIFICATES_LOOKED_AT_EVERY: Final = timedelta(hours=1)
+
+_LOCK: Final = "server.lock"
+_ADMIN_TOKEN: Final = "admin.token"
+
+_log = logging.getLogger(__name__)
+
+
+class CannotStart(Exception):
+    """The server does not run. The message is for whoever started it, and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteChoice:
+    """The store is in the data directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChoice:
+    """The store is forgotten with the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdChoice:
+    """The store is an etcd cluster, whose members' client addresses are these, each `host:port`."""
+
+    endpoints: tuple[str, ...]
+
+
+StoreChoice = SqliteChoice | MemoryChoice | EtcdChoice
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTls:
+    """Certificates that the server makes itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTls:
+    """Certificates from elsewhere. Clients of the server's own authority are known besides those of the given one."""
+
+    certificate: Path
+    key: Path
+    client_authority: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoTls:
+    """Plain HTTP."""
+
+
+Tls = OwnTls | GivenTls | NoTls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    data_dir: Path
+    """Where `env.disk` is."""
+    host: str
+    port: int
+    """0 takes any free one."""
+    store: StoreChoice = SqliteChoice()
+    tls: Tls = OwnTls()
+    tokens: Mapping[str, User] = field(default_factory=dict)
+    audit_log: Path | None = None
+
+
+async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerProcess"], None]) -> None:
+    """Run a server until SIGTERM or SIGINT. A second signal does not wait for requests. Raises `CannotStart`."""
+    signals = StopSignals()
+    try:
+        process = await ServerProcess.start(options, env)
+        _tune()
+        on_ready(process)
+        await signals.first()
+        _log.info("stopping")
+        hurrying = tasks.spawn(_hurry(signals, process), name="hurry")
+        await process.stop()
+        await tasks.stop(hurrying)
+    finally:
+        signals.close()
+
+
+async def _hurry(signals: StopSignals, process: "ServerProcess") -> None:
+    await signals.second()
+    await process.hurry()
+
+
+def _tune() -> None:
+    # A worker that holds the interpreter, such as the store's, otherwise keeps it from the loop for 5 ms.
+    sys.setswitchinterval(0.0005)
+    # Kinds, modules and what the store had are there for good: the collector need not go through them again and again.
+    # What requests leave behind is almost never a cycle, so it may also look less often; the default, at every 700
+    # objects, is several times per request.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+class ServerProcess:
+    """A server that runs. Make one with `ServerProcess.start`, and `stop` it."""
+
+    def __init__(self, options: ServerOptions, env: Env, closing: contextlib.AsyncExitStack) -> None:
+        self._options = options
+        self._env = env
+        self._closing = closing
+        self._worker = tasks.Worker("certificates")
+        self._names = names_of_server(options.host, machine.hostname())
+        self._http: HttpServer | None = None
+        self._grace = GRACE
+        self.url = ""
+        self.kubeconfig = options.data_dir / kubeconfig.NAME
+
+    @classmethod
+    async def start(cls, options: ServerOptions, env: Env) -> "ServerProcess":
+        """Raises `CannotStart`; then nothing is left open."""
+        async with contextlib.AsyncExitStack() as closing:
+            process = cls(options, env, closing)
+            try:
+                await process._start()
+            except (StoreError, BadCertificate, DiskFull) as error:
+                raise CannotStart(str(error)) from error
+            process._closing = closing.pop_all()
+            return process
+        raise AssertionError("unreachable")
+
+    async def stop(self, grace: timedelta = GRACE) -> None:
+        """Finish what was begun, but for no longer than the grace, and close everything."""
+        self._grace = grace
+        await self._closing.aclose()
+
+    async def hurry(self) -> None:
+        """While stopping: do not wait for requests any longer."""
+        if self._http is not None:
+            await self._http.drain(timedelta(0))
+
+    async def _start(self) -> None:
+        options, env, closing = self._options, self._env, self._closing
+        closing.callback(self._worker.close)
+        try:
+            env.disk.lock(_LOCK, f"process {os.getpid()}")
+        except Locked as error:
+            raise CannotStart(
+                f"the data directory {options.data_dir} is in use by {error.holder}: stop that one, or use another"
+                " directory"
+            ) from None
+        closing.callback(env.disk.close)
+        certificates = await self._certificates()
+        tls = self._tls_context(certificates)
+        tokens = dict(options.tokens)
+        if tls is None:
+            if options.host not in ("localhost", "127.0.0.1", "::1"):
+                _log.warning("there is no TLS: whoever sees the traffic can read everything, tokens included")
+            tokens[_admin_token(env.disk)] = User(ADMIN, (MASTERS,))
+        authenticator = Authenticator(tokens)
+        store = await _open_store(options, env)
+        closing.push_async_callback(store.close)
+        audit = await self._open_audit(authenticator)
+        metrics = Metrics(env.clock, process=True)
+        if audit is not None:
+            metrics.counter("apiserver_audit_event_total", "Lines written to the audit log.", audit.count_written)
+            metrics.counter("apiserver_audit_error_total", "Lines that could not be.", audit.count_dropped)
+        api = await Api.start(store, env, authenticator)
+        closing.push_async_callback(api.stop)
+        observer = Observer(api.handle, env, authenticator, metrics, audit)
+        await self._listen(observer.answer, tls)
+        await self._worker.run(self._write_kubeconfig, certificates)
+        if tls is not None:
+            renewing = tasks.spawn(self._renew(tls), name="renew certificates")
+            closing.push_async_callback(tasks.stop, renewing)
+
+    async def _certificates(self) -> Certificates:
+        return await self._worker.run(ensure_certificates, self._env.disk, self._env.clock, self._names)
+
+    def _tls_context(self, certificates: Certificates) -> ssl.SSLContext | None:
+        directory = self._options.data_dir
+        match self._options.tls:
+            case OwnTls():
+                return tls_context(directory / "server.crt", directory / "server.key", certificates.authority)
+            case GivenTls(certificate, key, _) as given:
+                return tls_context(certificate, key, certificates.authority + _client_authority(given))
+            case NoTls():
+                return None
+
+    async def _open_audit(self, authenticator: Authenticator) -> Audit | None:
+        path = self._options.audit_log
+        if path is None:
+            return None
+        try:
+            disk = SystemDisk(path.parent)
+            audit = await Audit.start(disk, path.name, authenticator)
+        except OSError as error:
+            raise CannotStart(f"cannot write the audit log {path}: {error.strerror or error}") from None
+        self._closing.callback(disk.close)
+        self._closing.push_async_callback(audit.close)
+        return audit
+
+    async def _listen(self, handler: Handler, tls: ssl.SSLContext | None) -> None:
+        host, port = self._options.host, self._options.port
+        try:
+            http = await HttpServer.start(handler, host, port, tls=tls, clock=self._env.clock)
+        except OSError as error:
+            raise CannotStart(_why_not_listening(host, port, error)) from error
+        self._http = http
+        self._closing.push_async_callback(self._drain, http)
+        self.url = kubeconfig.server_url("http" if tls is None else "https", host, http.addresses[0][1])
+
+    async def _drain(self, http: HttpServer) -> None:
+        await http.drain(self._grace)
+
+    def _write_kubeconfig(self, certificates: Certificates) -> None:
+        disk = self._env.disk
+        admin: ByCertificate | ByToken
+        match self._options.tls:
+            case OwnTls():
+                admin = ByCertificate(certificates.authority, certificates.admin, certificates.admin_key)
+            case GivenTls(certificate, _, _) as given:
+                # Whoever signed the given certificate is not known. What is certain to be of use is what came with it.
+                authorities = _read(certificate) + _client_authority(given)
+                admin = ByCertificate(authorities, certificates.admin, certificates.admin_key)
+            case NoTls():
+                admin = ByToken(_admin_token(disk))
+        kubeconfig.write_kubeconfig(disk, self.url, admin)
+
+    async def _renew(self, tls: ssl.SSLContext) -> None:
+        """Take up new certificates without a restart: our own before they expire, given ones when they were changed."""
+        while True:
+            await tasks.sleep(CERTIFICATES_LOOKED_AT_EVERY)
+            try:
+                certificates = await self._certificates()
+                self._tls_context(certificates)  # Tried out first: half of a new pair would spoil the one in use.
+                match self._options.tls:
+                    case OwnTls():
+                        directory = self._options.data_dir
+                        load_certificate(tls, directory / "server.crt", directory / "server.key")
+                    case GivenTls(certificate, key, _):
+                        load_certificate(tls, certificate, key)
+                await self._worker.run(self._write_kubeconfig, certificates)
+            except (BadCertificate, CannotStart, DiskFull, OSError) as error:
+                _log.error("the certificates cannot be renewed, and stay as they are: %s", error)
+
+
+async def _open_store(options: ServerOptions, env: Env) -> Store:
+    match options.store:
+        case SqliteChoice():
+            return await open_sqlite(options.data_dir / "store")
+        case MemoryChoice():
+            return await open_memory()
+        case EtcdChoice(endpoints):
+            return await open_etcd(endpoints, chance=env.chance.child("store"))
+
+
+def _admin_token(disk: Disk) -> str:
+    """What the administrator shows where there is no TLS and hence no certificate. Made once. Blocks."""
+    try:
+        return disk.read(_ADMIN_TOKEN).decode("ascii").strip()
+    except FileNotFoundError:
+        # A key is as good a secret as there is; `env.chance` is not for secrets.
+        token = urlsafe_b64encode(AESGCM.generate_key(bit_length=256)).decode("ascii").rstrip("=")
+        write_whole(disk, _ADMIN_TOKEN, token.encode() + b"\n")
+        return token
+
+
+def _client_authority(given: GivenTls) -> bytes:
+    return b"" if given.client_authority is None else b"\n" + _read(given.client_authority)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_text(path).encode()
+    except UnicodeDecodeError:
+        raise BadCertificate(f"{path} is no certificate in PEM form") from None
+    except OSError as error:
+        raise BadCertificate(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _why_not_listening(host: str, port: int, error: OSError) -> str:
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"cannot listen on {shown}: another process does. Stop that one, or choose another port"
+    if error.errno == errno.EACCES:
+        return f"cannot listen on {shown}: not allowed. Ports below 1024 need privileges; choose another port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"cannot listen on {shown}: this machine does not have that address"
+    return f"cannot listen on {shown}: {error.strerror or error}"

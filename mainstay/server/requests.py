@@ -1,0 +1,134 @@
+"""What a request is about, from its method, path and query: a verb on a kind, a namespace, a name.
+
+Plain functions: nothing is looked up but the registry of kinds.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from urllib.parse import parse_qsl
+
+from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.kind import Kind
+from mainstay.server.registry import Registry
+
+
+class Verb(StrEnum):
+    GET = "get"
+    LIST = "list"
+    WATCH = "watch"
+    CREATE = "create"
+    UPDATE = "update"
+    PATCH = "patch"
+    DELETE = "delete"
+    DELETE_COLLECTION = "deletecollection"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A verb on an object, on a part of it, or on a collection."""
+
+    verb: Verb
+    kind: Kind
+    namespace: str
+    """Empty for all of them, or for a kind that has none."""
+    name: str
+    subresource: str
+
+
+class NoSuchPath(Exception):
+    """Nothing is served there at all. Answered with plain text, which tells clients that the group is unknown."""
+
+
+_ON_OBJECT: Final = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "DELETE": Verb.DELETE}
+_ON_COLLECTION: Final = {"GET": Verb.LIST, "POST": Verb.CREATE, "DELETE": Verb.DELETE_COLLECTION}
+
+
+class Options:
+    """The query of a request. Names may be repeated; mostly the first one counts."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, query: str) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in parse_qsl(query, keep_blank_values=True):
+            self._values.setdefault(name, []).append(value)
+
+    def get(self, name: str, default: str = "") -> str:
+        values = self._values.get(name)
+        return values[0] if values else default
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """Whether something is asked for, in any of the ways that clients write it."""
+        return name in self._values and self.get(name).lower() in ("true", "1", "t", "")
+
+    def number(self, name: str) -> int | None:
+        """A whole number from 0 up, or None if there is none. Raises `ApiError` for anything else."""
+        text = self.get(name)
+        if not text:
+            return None
+        if not text.isascii() or not text.isdigit() or len(text) > 18:
+            raise bad_request(f"invalid {name}: {text!r} is not a whole number")
+        return int(text)
+
+
+def target_of(method: str, path: str, options: Options, registry: Registry) -> Target:
+    """What a request to an API path is about. Raises `NoSuchPath`, or `ApiError` for what no kind allows."""
+    parts = [part for part in path.split("/") if part]
+    if parts[:1] == ["api"] and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[:1] == ["apis"] and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        raise NoSuchPath(path)
+    if not registry.serves(group, version):
+        raise NoSuchPath(path)
+    is_watch = options.flag("watch") and method == "GET"
+    if rest[0] == "watch" and len(rest) > 1:  # The old way to ask for a watch.
+        is_watch, rest = True, rest[1:]
+
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        inner = registry.find(group, version, rest[2])
+        if inner is not None and inner.namespaced:
+            namespace, rest = rest[1], rest[2:]
+    kind = registry.find(group, version, rest[0])
+    if kind is None or len(rest) > 3:
+        raise _no_such_resource()
+    name, subresource = (*rest[1:], "", "")[:2]
+    if subresource and kind.subresource(subresource) is None:
+        raise _no_such_resource()
+
+    verb = _verb(method, name, subresource, is_watch)
+    allowed = kind.verbs if not subresource else getattr(kind.subresource(subresource), "verbs", ())
+    if (
+        verb is None
+        or str(verb) not in allowed
+        or (kind.namespaced and (name or verb is Verb.CREATE) and not namespace)
+    ):
+        raise method_not_allowed()
+    return Target(verb, kind, namespace, name, subresource)
+
+
+def _verb(method: str, name: str, subresource: str, is_watch: bool) -> Verb | None:
+    if is_watch and not subresource:
+        return Verb.WATCH
+    if subresource and method == "POST":
+        return Verb.CREATE
+    return (_ON_OBJECT if name else _ON_COLLECTION).get(method)
+
+
+def method_not_allowed() -> ApiError:
+    return ApiError(
+        405, Reason.METHOD_NOT_ALLOWED, "the server does not allow this method on the requested resource", {}
+    )
+
+
+def _no_such_resource() -> ApiError:
+    return ApiError(404, Reason.NOT_FOUND, "the server could not find the requested resource", {})

@@ -1,0 +1,207 @@
+"""One watch of one client: what is there, then what happens, as lines of JSON.
+
+The stream begins with the state as of a revision, if that was asked for, and goes on with every later change from the
+feed's window. From the moment that both are at the same revision the client is one listener among others (feed.py),
+and nothing is computed for it alone.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from random import Random
+from typing import Final, Protocol
+
+import msgspec
+
+from mainstay.api.errors import ApiError, Reason
+from mainstay.api.kind import Kind
+from mainstay.env import Clock, tasks
+from mainstay.server import forms
+from mainstay.server.feed import Feed
+from mainstay.server.forms import Form, Shape
+from mainstay.server.keyspace import prefix_of
+from mainstay.server.reads import require_list_options
+from mainstay.server.requests import Options
+from mainstay.server.selection import Selection
+from mainstay.store.interface import Change, Entry, Store
+
+BOOKMARK_EVERY: Final = timedelta(seconds=1)
+TIMEOUT_MIN_S: Final = 1800
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Outgoing(Protocol):
+    """Where the lines of a watch go: an HTTP stream, or a WebSocket."""
+
+    def write(self, data: bytes) -> bool:
+        """Send some whole lines; never waits. False: the client is gone, or too slow."""
+
+    def end_soon(self) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
+class Watching:
+    """Serves watches. One for the whole server; it tells those who want to know how far the feed has got."""
+
+    def __init__(self, store: Store, feed: Feed, clock: Clock, jitter: Random) -> None:
+        self._store = store
+        self._feed = feed
+        self._clock = clock
+        self._jitter = jitter
+        self._bookmarked: dict[_Session, None] = {}
+        self._ticking = tasks.spawn(self._send_bookmarks(), name="bookmarks")
+
+    def open(self, selection: Selection, form: Form, options: Options) -> Callable[[Outgoing], Awaitable[None]]:
+        """Look at what is asked for, and return what runs the stream. Raises `ApiError` for what makes no sense."""
+        require_list_options(options, is_watch=True)
+        version = options.get("resourceVersion")
+        if version and (not version.isascii() or not version.isdigit() or len(version) > 18):
+            text = (
+                f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
+            )
+            raise ApiError(500, "", text)
+        start = int(version or "0")
+        wants_state = start == 0 or options.flag("sendInitialEvents")
+        limit = timedelta(seconds=options.number("timeoutSeconds") or TIMEOUT_MIN_S * (1 + self._jitter.random()))
+        session = _Session(self._store, self._feed, self._clock, selection, form, options)
+
+        async def run(stream: Outgoing) -> None:
+            if options.flag("allowWatchBookmarks"):
+                self._bookmarked[session] = None
+            try:
+                await session.run(stream, start, wants_state, limit)
+            finally:
+                self._bookmarked.pop(session, None)
+
+        return run
+
+    def end_all(self, kind: Kind) -> None:
+        """End the watches of a kind that is no longer served."""
+        for group in list(self._feed.window(prefix_of(kind)).groups.values()):
+            for listener in list(group.listeners):
+                listener.end(b"")
+
+    async def _send_bookmarks(self) -> None:
+        while True:
+            await tasks.sleep(BOOKMARK_EVERY)
+            for session in list(self._bookmarked):
+                session.bookmark()
+
+    async def stop(self) -> None:
+        await tasks.stop(self._ticking)
+
+
+class _Session:
+    """One watch. Implements `Listener` (feed.py)."""
+
+    def __init__(
+        self, store: Store, feed: Feed, clock: Clock, selection: Selection, form: Form, options: Options
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._clock = clock
+        self._selection = selection
+        self._form = form
+        self._include = options.get("includeObject", "Metadata")
+        self._wants_end_of_state = options.flag("sendInitialEvents") and options.flag("allowWatchBookmarks")
+        self._stream: Outgoing | None = None
+        self._columns_sent = False
+        self._told: int | None = None
+        """The revision of the last bookmark; None while the state is still being sent."""
+
+    async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta) -> None:
+        self._stream = stream
+        window = self._feed.window(prefix_of(self._selection.kind))
+        if wants_state:
+            start = await self._send_state()
+        # No waiting from here to `join`: what the window has, and what comes after, must leave no gap.
+        missed = window.since(start) if start <= self._feed.revision else []
+        if missed is None:
+            self.end(_expired(start, window.complete_after))
+            return
+        shares = self._form.shape is not Shape.TABLE  # A table's first row also has the columns: each client its own.
+        key = (self._selection.key, self._form, self._include) if shares else self
+        render: Callable[[Change], bytes] = self._render
+        if start > self._feed.revision:
+            render = _later_than(start, self._render)
+            key = self
+        for change in missed:
+            self.tell(self._render(change))
+        window.join(key, render, self)
+        self._told = self._feed.revision
+        try:
+            with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
+                async with tasks.timeout(limit):
+                    await stream.wait_closed()
+        finally:
+            window.leave(key, self)
+
+    async def _send_state(self) -> int:
+        page = await self._store.range(self._selection.prefix)
+        # The feed must have passed this revision on, or the changes up to it would be sent a second time.
+        await self._feed.reach(page.revision)
+        parts = [self._event("ADDED", entry, entry.revision) for entry in page.entries if self._selection.covers(entry)]
+        if self._wants_end_of_state:
+            parts.append(_bookmark(self._selection.kind, page.revision, is_end_of_state=True))
+        self.tell(b"".join(parts))
+        return page.revision
+
+    def bookmark(self) -> None:
+        """Say that everything up to here has been sent, if that is news."""
+        if self._told is not None and self._feed.revision > self._told:
+            self._told = self._feed.revision
+            self.tell(_bookmark(self._selection.kind, self._told))
+
+    def tell(self, data: bytes) -> None:
+        if data and self._stream is not None and not self._stream.write(data):
+            # Too slow, or gone. It is cut off, and finds out what it has missed when it comes back.
+            self._stream.end_soon()
+
+    def end(self, reason: bytes) -> None:
+        self.tell(reason)
+        if self._stream is not None:
+            self._stream.end_soon()
+
+    def _render(self, change: Change) -> bytes:
+        """What is sent for a change: an object that begins or ceases to be selected is added or deleted."""
+        was, is_now = self._selection.covers(change.previous), self._selection.covers(change.entry)
+        if is_now and change.entry is not None:
+            return self._event("MODIFIED" if was else "ADDED", change.entry, change.revision)
+        if was and change.previous is not None:
+            return self._event("DELETED", change.previous, change.revision)
+        return b""
+
+    def _event(self, kind: str, entry: Entry, revision: int) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._object(entry, revision))
+
+    def _object(self, entry: Entry, revision: int) -> bytes:
+        kind = self._selection.kind
+        if self._form.shape is not Shape.TABLE:
+            return forms.one(self._form, kind, entry.value, revision, _NEVER)
+        first, self._columns_sent = not self._columns_sent, True
+        shown = Entry(entry.key, entry.value, entry.created, revision, entry.version)
+        metadata = {"resourceVersion": str(revision)}
+        return forms.table(kind, [shown], metadata, self._clock.wall(), self._include, with_columns=first)
+
+
+_NEVER: Final = datetime.min  # Only tables tell the age of things.
+
+
+def _later_than(revision: int, render: Callable[[Change], bytes]) -> Callable[[Change], bytes]:
+    """For a watch from a revision that has not happened: silent until it has."""
+    return lambda change: render(change) if change.revision > revision else b""
+
+
+def _bookmark(kind: Kind, revision: int, *, is_end_of_state: bool = False) -> bytes:
+    metadata: dict[str, object] = {"resourceVersion": str(revision)}
+    if is_end_of_state:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    shown = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata}
+    return _encode({"type": "BOOKMARK", "object": shown}) + b"\n"
+
+
+def _expired(asked: int, oldest: int) -> bytes:
+    error = ApiError(410, Reason.EXPIRED, f"too old resource version: {asked} ({oldest})")
+    return _encode({"type": "ERROR", "object": error.status()}) + b"\n"

@@ -1,0 +1,390 @@
+"""Making, changing and removing objects: the same way for every kind.
+
+Each write is read, decide, commit: look at what is there, work out what should be there, and commit that on condition
+that what was looked at has not changed. If it has, look again; a client that named a resource version gets the
+conflict instead. A write that would change nothing is not made at all, so that loops which write what they see come
+to rest.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.api import managed_fields, times
+from mainstay.api.errors import (
+    OBJECT_MODIFIED,
+    ApiError,
+    Reason,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    invalid_value,
+    not_found,
+)
+from mainstay.api.kind import Kind, Object, Propagation
+from mainstay.env import Env
+from mainstay.server import metadata
+from mainstay.server.feed import LINEAGE
+from mainstay.server.keyspace import key_of, namespace_key
+from mainstay.server.options import DeleteOptions, WriteOptions
+from mainstay.server.stored import read, stored_of
+from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
+
+ATTEMPTS_MAX: Final = 20  # Of one write against others on the same object, before the client is told.
+NAMES_MAX: Final = 8  # Generated names that are tried.
+
+Mutate = Callable[[Object], Object]
+"""From the object that is there to the one that should be. Its argument may be changed."""
+Admission = Callable[[Kind, Object, Object | None], None]
+"""Looks at an object on its way in, and may change it. Raises `ApiError` to refuse it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write has led to: the object as stored, and its revision. A dry run has none."""
+
+    value: bytes
+    revision: int
+    was_removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Which decision made a write, and why: kept beside it, at the same revision."""
+
+    decision: str = ""
+    cause: str = ""
+
+    def writes(self, key: str) -> list[Write]:
+        if not self.decision and not self.cause:
+            return []
+        return [Put(f"{LINEAGE}/{key}", msgspec.json.encode({"decision": self.decision, "cause": self.cause}))]
+
+
+NO_LINEAGE: Final = Lineage()
+
+
+class Writes:
+    """The writing half of the API. `admission` is run in order, for every create and update."""
+
+    def __init__(self, store: Store, env: Env, admission: Sequence[Admission]) -> None:
+        self._store = store
+        self._clock = env.clock
+        self._chance = env.chance
+        self._admission = admission
+        self._made = 0
+
+    async def create(
+        self,
+        kind: Kind,
+        namespace: str,
+        new: Object,
+        options: WriteOptions,
+        lineage: Lineage = NO_LINEAGE,
+        *,
+        is_applied: bool = False,
+    ) -> Written:
+        """Make an object. One that is applied says itself who owns it."""
+        given = new.setdefault("metadata", {})
+        _require_namespace_of(kind, namespace, given)
+        if given.get("resourceVersion"):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        generate = given.get("generateName", "") if not given.get("name") else ""
+        self._made += 1
+        metadata.begin(kind, new, uid=self._chance.uid("object", self._made), now=times.format_time(self._clock.wall()))
+        for attempt in range(NAMES_MAX):
+            if generate:
+                given["name"] = generate[:58] + self._chance.suffix(generate, self._made * NAMES_MAX + attempt)
+            kind.defaults(new)
+            if attempt == 0 and not is_applied:
+                self._track(kind, new, None, options)
+            written = await self._create(kind, namespace, new, options, lineage)
+            if written is not None:
+                return written
+            if not generate:
+                break
+        raise already_exists(kind.plural, kind.group, given["name"])
+
+    async def _create(
+        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, lineage: Lineage
+    ) -> Written | None:
+        """None if the name is taken."""
+        self._admit(kind, new, None)
+        key = key_of(kind, namespace, new["metadata"]["name"])
+        for _ in range(ATTEMPTS_MAX):
+            checks = [Check(key, ABSENT)]
+            if kind.namespaced:
+                checks.append(await self._namespace_check(kind, namespace, new["metadata"]["name"]))
+            value = stored_of(kind, new)
+            if options.dry_run:
+                return None if await self._store.get(key) else Written(value, 0)
+            answer = await self._store.commit(checks, [Put(key, value), *lineage.writes(key)])
+            if isinstance(answer, Committed):
+                return Written(value, answer.revision)
+            if key in answer.found:
+                return None
+        raise _too_contended(kind, new["metadata"]["name"])
+
+    async def _namespace_check(self, kind: Kind, namespace: str, name: str) -> Check:
+        """That the namespace is there and stays: committed together with the object."""
+        key = namespace_key(namespace)
+        entry = await self._store.get(key)
+        if entry is None:
+            raise not_found("namespaces", "", namespace)
+        if b'"deletionTimestamp"' in entry.value and "deletionTimestamp" in read(kind, entry)["metadata"]:
+            text = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(kind.plural, kind.group, name, text, [cause])
+        return Check(key, entry.revision)
+
+    async def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        mutate: Mutate,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+        is_put: bool = False,
+        is_applied: bool = False,
+        lineage: Lineage = NO_LINEAGE,
+    ) -> Written:
+        """Change an object by a function of what is there. The function is called again when others were faster.
+
+        Subresources other than `status` say themselves what may change: then nothing is filled in or looked at here.
+        What is applied says itself who owns it.
+        """
+        key = key_of(kind, namespace, name)
+        for _ in range(ATTEMPTS_MAX):
+            entry = await self._store.get(key)
+            if entry is None:
+                raise not_found(kind.plural, kind.group, name)
+            old = read(kind, entry)
+            new = mutate(read(kind, entry))
+            self._require_same(kind, namespace, name, new, old, entry, is_put=is_put)
+            owners = new["metadata"].get("managedFields")
+            if subresource == "status":
+                new = _only_status(kind, new, old)
+            elif kind.has_status and not subresource:
+                _keep_status(new, old)
+            metadata.carry_over(kind, new, old)
+            if is_applied:
+                managed_fields.put(new, owners or [])
+            is_claim = is_applied or managed_fields.are_sent(new, old)
+            if not subresource or subresource == "status":
+                kind.defaults(new)
+            if not is_applied and subresource != "binding":
+                self._track(kind, new, old, options, subresource)
+            if not subresource or subresource == "status":
+                self._admit(kind, new, old, is_status=bool(subresource))
+            metadata.count_generation(kind, new, old)
+            written = await self._replace(kind, entry, new, old, options, lineage, is_claim=is_claim)
+            if written is not None:
+                return written
+        raise _too_contended(kind, name)
+
+    async def _replace(
+        self,
+        kind: Kind,
+        entry: Entry,
+        new: Object,
+        old: Object,
+        options: WriteOptions,
+        lineage: Lineage,
+        *,
+        is_claim: bool = False,
+    ) -> Written | None:
+        """Commit the new state of an object. None if somebody was faster. `is_claim`: who owns it counts as state."""
+        new["metadata"].pop("resourceVersion", None)
+        before = {**old, "metadata": {k: v for k, v in old["metadata"].items() if k != "resourceVersion"}}
+        after = {**new, "kind": kind.kind, "apiVersion": kind.group_version}
+        if managed_fields.is_same_object(after, before, with_owners=is_claim):
+            return Written(entry.value, entry.revision)
+        value = stored_of(kind, new)
+        is_over = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
+        is_over = is_over and not new["metadata"].get("deletionGracePeriodSeconds") and not _has_other_hold(kind, new)
+        if options.dry_run:
+            return Written(value, entry.revision)
+        write: Write = Delete(entry.key) if is_over else Put(entry.key, value)
+        answer = await self._store.commit([Check(entry.key, entry.revision)], [write, *lineage.writes(entry.key)])
+        if isinstance(answer, Refused):
+            return None
+        return Written(value, entry.revision if is_over else answer.revision, was_removed=is_over)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions, lineage: Lineage = NO_LINEAGE
+    ) -> Written:
+        """Remove an object, or begin to, if something still has to happen first."""
+        key = key_of(kind, namespace, name)
+        for _ in range(ATTEMPTS_MAX):
+            entry = await self._store.get(key)
+            if entry is None:
+                raise not_found(kind.plural, kind.group, name)
+            old = read(kind, entry)
+            _require_preconditions(kind, name, old, options)
+            new = self._deleting(kind, old, options)
+            if new is None:
+                if options.dry_run:
+                    return Written(entry.value, entry.revision, was_removed=True)
+                answer = await self._store.commit([Check(key, entry.revision)], [Delete(key), *lineage.writes(key)])
+                if isinstance(answer, Committed):
+                    return Written(entry.value, entry.revision, was_removed=True)
+            else:
+                write_options = WriteOptions(options.dry_run, "Ignore", "")
+                written = await self._replace(kind, entry, new, old, write_options, lineage)
+                if written is not None:
+                    return written
+        raise _too_contended(kind, name)
+
+    def _deleting(self, kind: Kind, old: Object, options: DeleteOptions) -> Object | None:
+        """The object on its way out; None if it can go at once."""
+        new = {**old, "metadata": {name: value for name, value in old["metadata"].items() if name != "resourceVersion"}}
+        meta = new["metadata"]
+        finalizers = [
+            each for each in meta.get("finalizers") or [] if each not in (metadata.FOREGROUND, metadata.ORPHAN)
+        ]
+        match options.propagation:
+            case Propagation.FOREGROUND:
+                finalizers.append(metadata.FOREGROUND)
+            case Propagation.ORPHAN:
+                finalizers.append(metadata.ORPHAN)
+            case Propagation.BACKGROUND:
+                pass
+        grace = _grace_period(kind, old, options)
+        if not finalizers and not grace and not _has_other_hold(kind, old):
+            return None
+        if finalizers != (meta.get("finalizers") or []):
+            meta["finalizers"] = finalizers
+        now = self._clock.wall()
+        if "deletionTimestamp" not in meta or grace < meta.get("deletionGracePeriodSeconds", 0):
+            if "deletionTimestamp" not in meta and "generation" in meta:
+                meta["generation"] += 1
+            meta["deletionTimestamp"] = times.format_time(now + timedelta(seconds=grace))
+            meta["deletionGracePeriodSeconds"] = grace
+        if kind.kind == "Namespace":
+            new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+            meta.pop("deletionGracePeriodSeconds", None)
+        return new
+
+    def _track(self, kind: Kind, new: Object, old: Object | None, options: WriteOptions, subresource: str = "") -> None:
+        """Record who owns the fields: before the server adds some of its own, which are nobody's."""
+        entries = managed_fields.updated(
+            old,
+            new,
+            manager=options.field_manager,
+            api_version=kind.group_version,
+            now=times.format_time(self._clock.wall()),
+            message=kind.message,
+            subresource=subresource,
+            without_status=kind.has_status and subresource != "status",
+        )
+        managed_fields.put(new, entries)
+
+    def _admit(self, kind: Kind, new: Object, old: Object | None, *, is_status: bool = False) -> None:
+        """Put right, and look whether it can be. A write to the status alone is taken as it comes."""
+        if not is_status:
+            for step in self._admission:
+                step(kind, new, old)
+            kind.prepare(new, old)
+        causes = [*metadata.problems(kind, new, old), *kind.validate(new, old)]
+        if causes:
+            raise invalid(kind.kind, kind.group, new["metadata"].get("name", ""), causes)
+
+    def _require_same(
+        self, kind: Kind, namespace: str, name: str, new: Object, old: Object, entry: Entry, *, is_put: bool
+    ) -> None:
+        given = new.setdefault("metadata", {})
+        if given.get("name", name) != name:
+            raise bad_request(f"the name of the object ({given['name']}) does not match the name on the URL ({name})")
+        _require_namespace_of(kind, namespace, given)
+        version = given.get("resourceVersion")
+        if version and version != str(entry.revision):
+            raise conflict(kind.plural, kind.group, name, OBJECT_MODIFIED)
+        if is_put and not version and kind.put_needs_version:
+            text = "must be specified for an update"
+            raise invalid(kind.kind, kind.group, name, [invalid_value("metadata.resourceVersion", 0, text)])
+        uid = given.get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+            raise conflict(kind.plural, kind.group, name, text)
+
+
+def _require_namespace_of(kind: Kind, namespace: str, given: dict[str, Any]) -> None:
+    if not kind.namespaced:
+        given.pop("namespace", None)
+    elif given.get("namespace") not in (None, "", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    else:
+        given["namespace"] = namespace
+
+
+def _only_status(kind: Kind, new: Object, old: Object) -> Object:
+    """What a write to the status subresource changes. A pod's labels and annotations may be written there too."""
+    result = {**old, "metadata": dict(old["metadata"])}
+    if "status" in new:
+        result["status"] = new["status"]
+    else:
+        result.pop("status", None)
+    if (kind.group, kind.kind) == ("", "Pod"):
+        for name in ("labels", "annotations"):
+            if name in new["metadata"]:
+                result["metadata"][name] = new["metadata"][name]
+    return result
+
+
+def _keep_status(new: Object, old: Object) -> None:
+    if "status" in old:
+        new["status"] = old["status"]
+    else:
+        new.pop("status", None)
+
+
+def _has_other_hold(kind: Kind, obj: Object) -> bool:
+    """A namespace also waits for the finalizers in its spec."""
+    return kind.kind == "Namespace" and kind.group == "" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _grace_period(kind: Kind, old: Object, options: DeleteOptions) -> int:
+    """How long a pod is given to end. Everything else, and what does not run, ends at once."""
+    if (kind.group, kind.kind) != ("", "Pod"):
+        return 0
+    spec, status = old.get("spec") or {}, old.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    wanted = options.grace_period_s
+    if wanted is None:
+        wanted = spec.get("terminationGracePeriodSeconds", 30)
+    if "deletionTimestamp" in old["metadata"]:
+        wanted = min(wanted, old["metadata"].get("deletionGracePeriodSeconds", wanted))
+    return int(wanted)
+
+
+def _require_preconditions(kind: Kind, name: str, old: Object, options: DeleteOptions) -> None:
+    meta = old["metadata"]
+    if options.uid and options.uid != meta["uid"]:
+        text = f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']})."
+        raise conflict(kind.kind, kind.group, name, f"{text} The object might have been deleted and then recreated")
+    if options.resource_version and options.resource_version != meta["resourceVersion"]:
+        text = f"the ResourceVersion in the precondition ({options.resource_version}) does not match"
+        text += f" the ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified"
+        raise conflict(kind.kind, kind.group, name, text)
+
+
+def _too_contended(kind: Kind, name: str) -> ApiError:
+    """Not a conflict: the client has named no version that could be out of date."""
+    return ApiError(
+        503,
+        Reason.SERVICE_UNAVAILABLE,
+        f'{kind.plural} "{name}" is being changed by others all the time; try again',
+        retry_after_s=1,
+    )

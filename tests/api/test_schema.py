@@ -1,0 +1,64 @@
+import subprocess
+import sys
+
+import pytest
+
+from mainstay.api import schema
+from mainstay.api.schema import Field, fields_of, wire_fields_of
+
+CORE = "k8s.io.api.core.v1."
+
+
+def test_a_message_has_its_fields_with_numbers_and_types():
+    assert fields_of(CORE + "ConfigMap")["data"] == Field("data", 2, "string", repeated=False, is_map=True)
+    assert fields_of(CORE + "PodSpec")["containers"] == Field("containers", 2, CORE + "Container", True, False)
+    assert fields_of(CORE + "Pod")["metadata"].type == schema.OBJECT_META
+    assert fields_of("k8s.io.api.apps.v1.DeploymentSpec")["replicas"].keeps_zero
+
+
+def test_a_message_that_nobody_knows_has_no_fields():
+    assert dict(fields_of("k8s.io.api.core.v1.Unheard")) == {}
+    assert dict(fields_of("x")) == {}
+
+
+def test_what_go_embeds_is_flat_in_json_and_nested_on_the_wire():
+    assert {"name", "emptyDir", "configMap"} <= fields_of(CORE + "Volume").keys()
+    assert list(wire_fields_of(CORE + "Volume")) == ["name", "volumeSource"]
+    assert "httpGet" in fields_of(CORE + "Probe")
+    assert "apiGroups" in fields_of("k8s.io.api.admissionregistration.v1.NamedRuleWithOperations")
+
+
+def test_objects_say_what_they_are_and_templates_do_not():
+    assert {"kind", "apiVersion"} <= fields_of(CORE + "PersistentVolumeClaim").keys()
+    assert {"kind", "apiVersion"} <= fields_of("k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions").keys()
+    assert not {"kind", "apiVersion"} & fields_of(CORE + "PodTemplateSpec").keys()
+
+
+def test_names_are_those_of_json():
+    assert {"$ref", "x-kubernetes-preserve-unknown-fields"} <= fields_of(schema.SCHEMA).keys()
+    assert "uid" in fields_of("k8s.io.api.authentication.v1.BoundObjectReference")
+
+
+@pytest.mark.parametrize("kind", ["Pod", "ConfigMap", "Node"])
+def test_the_message_of_a_kind_is_found_by_group_and_version(kind: str):
+    assert schema.message_of("", "v1", kind) == CORE + kind
+    assert schema.message_of("rbac.authorization.k8s.io", "v1", "Role") == "k8s.io.api.rbac.v1.Role"
+    assert schema.message_of("example.com", "v1", kind) == ""
+
+
+def test_every_type_that_a_field_has_is_known():
+    from mainstay.api import messages, messages_more
+
+    seen = 0
+    for short in [*messages.PACKAGES, *messages_more.PACKAGES]:
+        package = schema._LONG_NAMES.get(short) or f"k8s.io.api.{short}"
+        for fields in schema._package(package).values():
+            for field in fields.values():
+                seen += 1
+                assert field.type in schema.SCALARS or schema.is_message(field.type), field
+    assert seen > 2000
+
+
+def test_importing_it_reads_no_table():
+    program = "from mainstay.api import schema; print(schema._parse.cache_info().currsize)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.strip() == b"0"

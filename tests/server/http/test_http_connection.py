@@ -1,0 +1,526 @@
+"""Requests and answers over one connection, in virtual time."""
+
+import asyncio
+import gzip
+import json
+from datetime import timedelta
+
+import pytest
+
+from mainstay.api.errors import ApiError, Reason
+from mainstay.env import tasks
+from mainstay.server.http.limits import Limits
+from mainstay.server.http.messages import Answer, Request, Response, StreamResponse
+from mainstay.server.http.server import HttpServer
+from mainstay.server.http.streams import Stream
+from tests.server.http.clients import LOCALHOST, connected, echo, get, later, post, serving
+
+SECOND = timedelta(seconds=1)
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+def failures():
+    """What the loop's exception handler hears of. Without this, a failure ends the test."""
+    heard: list[BaseException] = []
+    return heard
+
+
+def hear(failures: list[BaseException]) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+
+
+# What a handler sees.
+
+
+async def test_the_handler_sees_the_request_as_it_was_sent():
+    seen: list[Request] = []
+
+    def handler(request: Request) -> Response:
+        seen.append(request)
+        return Response(200)
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        await client.ask(
+            b"PATCH /api/v1/pods/a%20b%2Fc?watch=1&x=%20 HTTP/1.1\r\nHost: h\r\nX-A: 1  \r\nx-a: 2\r\n"
+            b"Content-Length: 3\r\n\r\nabc"
+        )
+    [request] = seen
+    assert (request.method, request.target) == ("PATCH", "/api/v1/pods/a%20b%2Fc?watch=1&x=%20")
+    assert (request.path, request.query, request.body) == ("/api/v1/pods/a b/c", "watch=1&x=%20", b"abc")
+    assert request.headers.get("X-a") == "1"
+    assert request.headers.getall("X-A") == ["1", "2"]
+    assert request.headers.get("y") is None
+    assert list(request.headers) == [("host", "h"), ("x-a", "1"), ("x-a", "2"), ("content-length", "3")]
+    assert (request.peer.host, request.peer.certificate) == (LOCALHOST, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("/", "/"),
+        ("//a", "//a"),
+        ("/a?b?c", "/a"),
+        ("/%C3%A9", "/é"),
+        ("http://there/a/b?c", "/a/b"),
+        ("http://there", "/"),
+        ("*", "*"),
+    ],
+)
+async def test_the_path_is_decoded(target: str, path: str):
+    async with serving(lambda request: Response(200, request.path.encode())) as server:
+        client = await connected(server)
+        assert (await client.ask(get(target).replace(b"GET *", b"OPTIONS *"))).body.decode() == path
+
+
+async def test_a_chunked_body_is_put_together():
+    async with serving(echo) as server:
+        client = await connected(server)
+        reply = await client.ask(
+            b"PUT /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nT: t\r\n\r\n"
+        )
+        assert reply.body == b"PUT /x abcde"
+        assert (await client.ask(get())).body == b"GET / "
+
+
+# Answers.
+
+
+async def test_one_connection_serves_many_requests():
+    async with serving(echo) as server:
+        client = await connected(server)
+        for number in range(3):
+            reply = await client.ask(get(f"/{number}"))
+            assert reply.body == f"GET /{number} ".encode()
+            assert reply.headers == {"content-type": "text/plain", "content-length": "7"}
+        assert server.connections == 1
+
+
+async def test_pipelined_requests_are_answered_in_order():
+    async def slow(request: Request) -> Answer:
+        await tasks.sleep(timedelta(seconds=10 - int(request.path[1:])))
+        return echo(request)
+
+    def handler(request: Request):
+        return slow(request) if int(request.path[1:]) % 2 else echo(request)
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        client.send(b"".join(get(f"/{number}") for number in range(6)))
+        assert [(await client.reply()).body for _ in range(6)] == [f"GET /{number} ".encode() for number in range(6)]
+
+
+async def test_any_number_of_pipelined_requests_is_answered_and_few_wait():
+    async with serving(later(timedelta(milliseconds=1)), Limits(pipelined=3)) as server:
+        client = await connected(server)
+        client.send(b"".join(get(f"/{number}") for number in range(2000)))
+        for number in range(2000):
+            assert (await client.reply()).body == f"GET /{number} ".encode()
+
+
+async def test_a_head_request_is_answered_without_the_body():
+    async with serving(echo) as server:
+        client = await connected(server)
+        reply = await client.ask(get("/abc").replace(b"GET", b"HEAD"))
+        assert reply.headers["content-length"] == "10"
+        assert (await client.ask(get())).body == b"GET / "
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_some_answers_have_no_body_and_no_length(status: int):
+    async with serving(lambda request: Response(status, b"ignored")) as server:
+        client = await connected(server)
+        assert (await client.ask(get())).headers == {}
+        assert (await client.ask(get())).status == status
+
+
+async def test_connection_close_is_honoured_and_what_follows_is_ignored():
+    async with serving(echo) as server:
+        client = await connected(server)
+        client.send(get("/1", "Connection: close") + get("/2"))
+        reply = await client.reply()
+        assert reply.closes
+        assert await client.end() == b""
+
+
+async def test_http_1_0_is_answered_and_closed():
+    async with serving(echo) as server:
+        client = await connected(server)
+        reply = await client.ask(get("/", "Connection: keep-alive", version="1.0"))
+        assert (reply.body, reply.closes) == (b"GET / ", True)
+        assert await client.end() == b""
+
+
+async def test_a_client_that_asks_is_told_to_send_its_body():
+    async with serving(echo) as server:
+        client = await connected(server)
+        head, body = post(b"abc", "Expect: 100-continue").split(b"\r\n\r\n")
+        client.send(head + b"\r\n\r\n")
+        assert (await client.reply()).status == 100
+        assert (await client.ask(body)).body == b"POST / abc"
+        # With its body the question has answered itself.
+        assert (await client.ask(post(b"abc", "Expect: 100-continue"))).status == 200
+
+
+async def test_the_word_to_continue_waits_for_earlier_answers():
+    async with serving(later(SECOND)) as server:
+        client = await connected(server)
+        head, body = post(b"abc", "Expect: 100-continue").split(b"\r\n\r\n")
+        client.send(get("/1") + head + b"\r\n\r\n")
+        assert (await client.reply()).body == b"GET /1 "
+        assert (await client.reply()).status == 100
+        assert (await client.ask(body)).body == b"POST / abc"
+
+
+async def test_headers_of_the_handler_are_sent():
+    headers = (("Warning", '299 - "é"'), ("Warning", "299 - b"))
+    async with serving(lambda request: Response(200, headers=headers)) as server:
+        client = await connected(server)
+        client.send(get())
+        assert b'Warning: 299 - "\xc3\xa9"\r\nWarning: 299 - b\r\n' in await client.take_until(b"\r\n\r\n")
+
+
+async def test_the_date_is_that_of_the_clock(sim):
+    server = await HttpServer.start(echo, LOCALHOST, 0, clock=sim.clock_of("server"))
+    client = await connected(server)
+    first = (await client.ask(get())).headers["date"]
+    await tasks.sleep(timedelta(milliseconds=400))
+    assert (await client.ask(get())).headers["date"] == first
+    await tasks.sleep(timedelta(seconds=1))
+    assert (await client.ask(get())).headers["date"] != first
+    assert first.endswith(" GMT")
+    await server.drain(SECOND)
+
+
+# Compression.
+
+LARGE = b"pod " * 50_000
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [("gzip", "gzip"), ("deflate, GZIP;q=0.5", "gzip"), ("gzip;q=0", None), ("identity", None), (None, None)],
+)
+async def test_large_answers_are_compressed_when_asked_for(accepted: str | None, encoding: str | None):
+    async with serving(lambda request: Response(200, LARGE)) as server:
+        client = await connected(server)
+        reply = await client.ask(get("/", *([f"Accept-Encoding: {accepted}"] if accepted else [])))
+    assert reply.headers.get("content-encoding") == encoding
+    assert (gzip.decompress(reply.body) if encoding else reply.body) == LARGE
+
+
+async def test_small_answers_and_encoded_ones_are_left_alone():
+    def handler(request: Request) -> Response:
+        return Response(200, LARGE, headers=(("Content-Encoding", "br"),)) if request.path == "/br" else echo(request)
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        assert "content-encoding" not in (await client.ask(get("/", "Accept-Encoding: gzip"))).headers
+        assert (await client.ask(get("/br", "Accept-Encoding: gzip"))).body == LARGE
+
+
+async def test_compression_can_be_switched_off():
+    async with serving(lambda request: Response(200, LARGE), Limits(gzip=False)) as server:
+        client = await connected(server)
+        assert (await client.ask(get("/", "Accept-Encoding: gzip"))).body == LARGE
+
+
+# Failures of the handler.
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_api_error_becomes_its_status(at_once: bool):
+    error = ApiError(429, Reason.TOO_MANY_REQUESTS, "slow down", retry_after_s=7, headers={"X-A": "b"})
+
+    def handler(request: Request):
+        if at_once:
+            raise error
+
+        async def fail() -> Response:
+            raise error
+
+        return fail()
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        reply = await client.ask(get())
+        assert reply.status == 429
+        assert reply.json() == error.status()
+        assert (reply.headers["retry-after"], reply.headers["x-a"]) == ("7", "b")
+        assert not reply.closes
+        assert (await client.ask(get())).status == 429
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_bug_is_a_500_that_tells_the_client_nothing_and_the_loop_all(at_once: bool, failures):
+    hear(failures)
+    bug = KeyError("secret")
+
+    def handler(request: Request):
+        if at_once:
+            raise bug
+
+        async def fail() -> Response:
+            raise bug
+
+        return fail()
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        reply = await client.ask(get())
+    assert (reply.status, reply.json()["reason"]) == (500, "InternalError")
+    assert b"secret" not in reply.body
+    assert failures == [bug]
+
+
+@pytest.mark.parametrize("value", ["a\r\nSet-Cookie: x", "a\nb", "a\rb", "a\0"])
+async def test_a_header_cannot_smuggle_in_another(value: str, failures):
+    hear(failures)
+    async with serving(lambda request: Response(200, headers=(("Warning", value),))) as server:
+        client = await connected(server)
+        assert (await client.ask(get())).status == 500
+    assert [type(failure) for failure in failures] == [ValueError]
+
+
+async def test_a_handler_that_waits_for_something_cancelled_is_a_bug(failures):
+    hear(failures)
+
+    async def handler(request: Request) -> Response:
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        return await future
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        assert (await client.ask(get())).status == 500
+    assert [type(failure) for failure in failures] == [asyncio.CancelledError]
+
+
+async def test_what_runs_for_a_client_is_cancelled_when_it_goes_away():
+    ended = asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        try:
+            await tasks.sleep(timedelta(days=1))
+        finally:
+            ended.set()
+        return Response(200)
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        client.send(get())
+        await tasks.sleep(SECOND)
+        client.close()
+        await ended.wait()
+        await tasks.sleep(SECOND)
+        assert server.connections == 0
+    assert now_s() < 10
+
+
+async def test_a_handler_that_never_began_is_put_away_too():
+    async def handler(request: Request) -> Response:
+        raise AssertionError("the client is gone")
+
+    async with serving(handler) as server:
+        client = await connected(server)
+        client.send(get())
+        client.transport.write_eof()
+        await tasks.sleep(SECOND)
+        assert server.connections == 0
+
+
+# Streams.
+
+
+async def count_up(stream: Stream) -> None:
+    for number in range(3):
+        assert stream.write(b"%d\n" % number)
+        await tasks.sleep(SECOND)
+
+
+async def test_a_stream_sends_its_head_at_once_and_then_chunk_by_chunk():
+    async def run(stream: Stream) -> None:
+        await tasks.sleep(timedelta(seconds=30))
+        await count_up(stream)
+
+    async with serving(lambda request: StreamResponse(200, run)) as server:
+        client = await connected(server)
+        client.send(get())
+        head = await client.head()
+        assert head.headers == {"content-type": "application/json", "transfer-encoding": "chunked"}
+        assert now_s() < 1
+        seen = []
+        while chunk := await client.chunk():
+            seen.append((chunk, round(now_s())))
+        assert seen == [(b"0\n", 30), (b"1\n", 31), (b"2\n", 32)]
+        assert (await client.ask(get())).body == b"0\n1\n2\n"
+
+
+async def test_a_stream_for_http_1_0_ends_with_the_connection():
+    async with serving(lambda request: StreamResponse(200, count_up)) as server:
+        client = await connected(server)
+        client.send(get(version="1.0"))
+        head = await client.head()
+        assert head.headers == {"content-type": "application/json", "connection": "close"}
+        assert await client.end() == b"0\n1\n2\n"
+
+
+async def test_a_stream_before_a_request_of_http_1_0_is_still_chunked():
+    async with serving(lambda request: StreamResponse(200, count_up)) as server:
+        client = await connected(server)
+        client.send(get() + get(version="1.0"))
+        assert (await client.reply()).body == b"0\n1\n2\n"
+        assert (await client.head()).closes
+        assert await client.end() == b"0\n1\n2\n"
+
+
+async def test_a_head_request_does_not_run_the_stream():
+    async with serving(lambda request: StreamResponse(200, count_up)) as server:
+        client = await connected(server)
+        assert (await client.ask(get().replace(b"GET", b"HEAD"))).status == 200
+        assert (await client.ask(get())).body == b"0\n1\n2\n"
+
+
+async def test_a_stream_hears_of_a_client_that_goes_away():
+    heard: list[str] = []
+
+    async def run(stream: Stream) -> None:
+        try:
+            await stream.wait_closed()
+            heard.append("closed")
+            await tasks.sleep(timedelta(days=1))
+        finally:
+            heard.append(f"ended, {stream.closed=}, {stream.write(b'x')=}")
+
+    async with serving(lambda request: StreamResponse(200, run)) as server:
+        client = await connected(server)
+        client.send(get())
+        await client.head()
+        client.close()
+        await tasks.sleep(SECOND)
+        assert heard == ["ended, stream.closed=True, stream.write(b'x')=False"]
+        assert server.connections == 0
+
+
+async def test_a_client_that_reads_too_slowly_is_dropped():
+    written = 0
+
+    async def run(stream: Stream) -> None:
+        nonlocal written
+        while stream.write(bytes(10_000)):
+            written += 10_000
+            await tasks.sleep(timedelta(milliseconds=1))
+
+    async with serving(lambda request: StreamResponse(200, run), Limits(stream_bytes=100_000)) as server:
+        client = await connected(server)
+        client.send(get())
+        await client.head()
+        client.transport.pause_reading()
+        await tasks.sleep(timedelta(minutes=1))
+        assert server.connections == 0
+        assert 100_000 < written < 1_000_000
+        client.transport.resume_reading()
+        assert not (await client.end()).endswith(b"0\r\n\r\n")
+
+
+async def test_a_stream_that_drains_waits_for_the_client():
+    async def run(stream: Stream) -> None:
+        for _ in range(100):
+            assert stream.write(bytes(50_000))
+            await stream.drain()
+
+    async with serving(lambda request: StreamResponse(200, run), Limits(stream_bytes=150_000)) as server:
+        client = await connected(server)
+        client.send(get())
+        client.transport.pause_reading()
+        await tasks.sleep(timedelta(minutes=1))
+        client.transport.resume_reading()
+        assert len((await client.reply()).body) == 5_000_000
+
+
+async def test_a_stream_that_fails_is_cut_off_and_not_ended(failures):
+    hear(failures)
+
+    async def run(stream: Stream) -> None:
+        stream.write(b"half")
+        await tasks.sleep(SECOND)
+        raise KeyError("bug")
+
+    async with serving(lambda request: StreamResponse(200, run)) as server:
+        client = await connected(server)
+        client.send(get())
+        await client.head()
+        assert await client.end() == b"4\r\nhalf\r\n"
+    assert [type(failure) for failure in failures] == [KeyError]
+
+
+# Draining.
+
+
+async def test_draining_closes_what_is_idle_and_finishes_what_runs():
+    async with serving(later(timedelta(seconds=5))) as server:
+        idle, busy = await connected(server), await connected(server)
+        busy.send(get())
+        await tasks.sleep(SECOND)
+        await server.drain(timedelta(seconds=30))
+        assert now_s() == pytest.approx(5, abs=0.1)
+        await tasks.sleep(SECOND)
+        assert await idle.end() == b""
+        reply = await busy.reply()
+        assert (reply.status, reply.closes) == (200, True)
+        await busy.end()
+        with pytest.raises(ConnectionRefusedError):
+            await connected(server)
+
+
+async def test_draining_tells_streams_to_end_and_they_can_say_a_last_word():
+    async def run(stream: Stream) -> None:
+        await stream.wait_closed()
+        assert stream.write(b"bye")
+
+    async with serving(lambda request: StreamResponse(200, run)) as server:
+        client = await connected(server)
+        client.send(get())
+        await tasks.sleep(SECOND)
+        await server.drain(timedelta(seconds=30))
+        assert (await client.reply()).body == b"bye"
+        assert now_s() < 3
+
+
+async def test_draining_takes_no_longer_than_its_grace():
+    async def run(stream: Stream) -> None:
+        await tasks.sleep(timedelta(days=1))
+
+    async with serving(lambda request: StreamResponse(200, run)) as server:
+        client = await connected(server)
+        client.send(get())
+        await client.head()
+        await server.drain(timedelta(seconds=30))
+        assert now_s() == pytest.approx(30, abs=0.1)
+        assert server.connections == 0
+        assert await client.end() == b""
+
+
+async def test_a_request_that_is_half_there_is_finished_while_draining():
+    async with serving(echo) as server:
+        client = await connected(server)
+        client.send(get("/x")[:10])
+        await tasks.sleep(SECOND)
+        draining = tasks.spawn(server.drain(timedelta(seconds=30)), name="drain")
+        await tasks.sleep(SECOND)
+        reply = await client.ask(get("/x")[10:])
+        assert (reply.body, reply.closes) == (b"GET /x ", True)
+        await draining
+
+
+async def test_a_status_says_what_was_wrong():
+    async with serving(echo) as server:
+        client = await connected(server)
+        client.send(b"hello\r\n\r\n")
+        reply = await client.reply()
+        assert json.loads(reply.body)["kind"] == "Status"

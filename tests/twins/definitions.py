@@ -1,0 +1,40 @@
+"""Bugs that following definitions could have."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from mainstay.server import definitions
+from mainstay.server.definitions import Definitions, Plan, View
+
+Twin = Callable[[pytest.MonkeyPatch], None]
+
+
+def writes_whenever_it_looks(patch: pytest.MonkeyPatch) -> None:
+    honest = definitions.decide
+    looks = itertools.count()
+
+    def decide(view: View) -> Plan:
+        plan = honest(view)
+        if plan.wanted is not None:
+            plan.wanted["status"] = {**plan.wanted["status"], "looks": next(looks)}
+        return plan
+
+    patch.setattr(definitions, "decide", decide)
+
+
+def gives_names_without_asking_who_else_does(patch: pytest.MonkeyPatch) -> None:
+    honest = definitions._names_key
+    patch.setattr(definitions, "_names_key", lambda key: f"{honest(key)}/{key}")
+
+
+def lets_go_before_the_objects_are_gone(patch: pytest.MonkeyPatch) -> None:
+    async def clear(self: Definitions, prefix: str, *, without: str = "") -> bool:
+        return False
+
+    patch.setattr(Definitions, "_clear", clear)
+    honest = definitions.decide
+    patch.setattr(
+        definitions, "decide", lambda view: honest(View(view.crd, view.others, view.builtin, False, view.now))
+    )
