@@ -1,9 +1,10 @@
-"""A tour of what is there: the store on a real disk, a killed process, and the same code in virtual time.
+"""A tour of what is there: the store on a real disk, a killed process, the API server, and virtual time.
 
 make demo
 """
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -33,11 +34,13 @@ def main() -> None:
         show_a_killed_writer(directory / "second")
     finally:
         shutil.rmtree(directory)
-    title("3. The same store under the simulator: its machine loses power, again and again")
+    title("3. The API server, with TLS, and the real kubectl")
+    show_the_server()
+    title("4. The same store under the simulator: its machine loses power, again and again")
     show_power_cuts()
-    title("4. Any asyncio program, unmodified: an aiohttp server and client, cut off from each other for an hour")
+    title("5. Any asyncio program, unmodified: an aiohttp server and client, cut off from each other for an hour")
     show_aiohttp()
-    title("5. A program that waits for ever is an error that says who waits where")
+    title("6. A program that waits for ever is an error that says who waits where")
     show_a_deadlock()
 
 
@@ -110,6 +113,42 @@ async def latest_revision(directory: Path) -> int:
     revision = await store.revision()
     await store.close()
     return revision
+
+
+COMMANDS = (
+    "create deployment risk-api --image=risk:42 --replicas=8",
+    "get deployments",
+    "scale deployment/risk-api --replicas=3",
+    "run web --image=nginx:1",
+    "get pods -o wide",
+    "label pod web tier=front",
+    "get pods -l tier=front -o name",
+    'patch pod web -p {"spec":{"containers":[{"name":"web","image":"nginx:2"}]}}',
+    "delete pod web",
+)
+
+
+def show_the_server() -> None:
+    if shutil.which("kubectl") is None:
+        say("kubectl is not on PATH (`make components` installs it), so there is nothing to show here")
+        return
+    directory = Path(tempfile.mkdtemp(prefix="mainstay-demo-server-"))
+    command = [sys.executable, "-m", "mainstay.cli.main", "server", "--data-dir", directory, "--listen", "127.0.0.1:0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        say("$ mainstay server --data-dir", directory)
+        say(server.stdout.readline().strip())
+        for line in COMMANDS:
+            say("$ kubectl", line)
+            environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
+            done = subprocess.run(["kubectl", *line.split(" ")], env=environment, capture_output=True, text=True)
+            for shown in (done.stdout + done.stderr).splitlines():
+                say("   ", shown)
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(directory)
 
 
 def show_power_cuts() -> None:
