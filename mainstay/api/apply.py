@@ -70,11 +70,12 @@ class Application:
         owners = self._owners(live)
         owner = Owner(self.manager, APPLY, self.kind.group_version, self.subresource)
         last = owners.pop(owner.identity, None)
-        claimed = managed_fields.stripped(fields_in(patch, shape), without_status=self._is_without_status)
+        said = fields_in(patch, shape)
+        claimed = managed_fields.stripped(said, without_status=self._is_without_status)
 
         new: Object = merged(before, patch, shape)
         if last is not None and last.fields:
-            kept = claimed
+            kept = said  # With the name, which is not owned: it keeps the metadata from going with its last label.
             for other in owners.values():
                 kept = union(kept, other.fields)
             new = _pruned(new, last.fields, kept, shape)
@@ -250,13 +251,12 @@ def _pruned(new: Object, last: FieldSet, kept: FieldSet, shape: Shape) -> Object
     """Without what the manager applied before, `last`, and nobody owns any more: `kept` is what somebody does."""
     last = _with_structs(last, shape)
     all_there = _with_structs(fields_in(new, shape), shape)
-    rest = _with_structs(fields_in(without(new, last, shape), shape), shape)
+    rest = _with_structs(fields_in(without(new, last, shape) or {}, shape), shape)
     # Put back what somebody owns, and with it what is around it.
     owned = without(new, difference(all_there, union(rest, _with_structs(kept, shape))), shape)
     # Put back what went away only because it was inside of what was taken out: nobody said that it should go.
-    lost = difference(all_there, _with_structs(fields_in(owned, shape), shape))
-    result: Object = without(new, intersection(lost, last), shape)
-    return result
+    lost = difference(all_there, _with_structs(fields_in(owned or {}, shape), shape))
+    return without(new, intersection(lost, last), shape, leaves_null=False) or {}
 
 
 def _with_structs(fields: FieldSet, shape: Shape) -> FieldSet:
@@ -272,8 +272,8 @@ def _with_structs(fields: FieldSet, shape: Shape) -> FieldSet:
     return result
 
 
-def without(value: Any, fields: FieldSet, shape: Shape) -> Any:
-    """A value without some of its fields. What becomes empty by that goes as well, but for the value itself."""
+def without(value: Any, fields: FieldSet, shape: Shape, *, leaves_null: bool = True) -> Any:
+    """A value without some of its fields. What becomes empty by that becomes null, or goes as well."""
     if shape.how in _OBJECTS and isinstance(value, dict):
         result: Object = {}
         for name, each in value.items():
@@ -281,10 +281,10 @@ def without(value: Any, fields: FieldSet, shape: Shape) -> Any:
             if step not in fields:
                 result[name] = each
             elif not has_self(fields[step]):
-                rest = without(each, fields[step], of_field)
-                if rest or not each:
+                rest = without(each, fields[step], of_field, leaves_null=leaves_null)
+                if rest is not None or leaves_null:
                     result[name] = rest
-        return result
+        return result or None
     if shape.how in (KEYED, SET) and isinstance(value, list):
         elements: list[Any] = []
         for element in value:
@@ -292,6 +292,6 @@ def without(value: Any, fields: FieldSet, shape: Shape) -> Any:
             if name not in fields:
                 elements.append(element)
             elif not has_self(fields[name]):
-                elements.append(without(element, fields[name], shape.items))
-        return elements
+                elements.append(without(element, fields[name], shape.items, leaves_null=leaves_null))
+        return elements or None
     return value

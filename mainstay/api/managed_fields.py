@@ -64,7 +64,9 @@ def stored_owners(obj: Object) -> Owners:
 
 def sent_owners(entries: Any) -> Owners | None:
     """The entries that a client sends. None if they are not what they should be."""
-    return _by_identity(_read(entry) for entry in entries) if all(_is_entry(entry) for entry in entries) else None
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        return None
+    return _by_identity(_read(entry) for entry in entries)
 
 
 def _by_identity(found: Iterable[Owned]) -> Owners:
@@ -148,7 +150,7 @@ def updated(
         own = after.get(owner.identity)
         had = difference(own.fields, gone) if own is not None else {}
         after[owner.identity] = Owned(owner, now, ordered(union(had, changed)))
-    return written_owners(_without_ancients(after, now))
+    return written_owners(_without_ancients(after))
 
 
 def owned_from_the_start(obj: Object, message: str, *, without_status: bool) -> FieldSet:
@@ -207,7 +209,7 @@ def is_forgetting(sent: Any) -> bool:
     return isinstance(sent, list) and sent in ([], [{}])
 
 
-def _without_ancients(owners: Owners, now: str) -> Owners:
+def _without_ancients(owners: Owners) -> Owners:
     """At most so many who update: the entries that are the oldest become one for each version."""
     updaters = [owned for owned in owners.values() if owned.owner.operation == UPDATE]
     if len(updaters) <= UPDATERS_MAX:

@@ -76,7 +76,7 @@ class Api:
         self._writes = Writes(store, env, admission_of(known))
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"))
         self.registry.on_removal(self._watching.end_all)
-        self._priorities = Priorities(known)
+        self._priorities = Priorities(store, feed, known)
         self._definitions = Definitions(store, feed, self.registry, env.clock)
 
     @classmethod
@@ -84,13 +84,14 @@ class Api:
         known = Known()
         feed = await Feed.start(store)
         api = cls(store, env, authenticator, feed, known)
-        await api._priorities.start(store, feed)
+        await api._priorities.start()
         await api._make_namespaces()
         await api._definitions.start()
         return api
 
     async def stop(self) -> None:
         await self._definitions.stop()
+        await self._priorities.stop()
         await self._watching.stop()
         await self.feed.stop()
 
@@ -282,7 +283,8 @@ class Api:
     ) -> Answer:
         """What a PATCH does that says what its manager wants."""
         now = times.format_time(self._clock.wall())
-        application = application_of(request.body, target, options, now)
+        replicas_at = self._scale_paths(target.kind).spec_replicas if target.subresource == "scale" else ()
+        application = application_of(request.body, target, options, now, replicas_at)
         where = (target.kind, target.namespace)
         lineage = _lineage(request)
         try:

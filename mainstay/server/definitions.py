@@ -44,7 +44,7 @@ from mainstay.server.feed import Feed
 from mainstay.server.keyspace import prefix_of
 from mainstay.server.registry import Registry
 from mainstay.server.stored import read, stored
-from mainstay.store.errors import Invalid, OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.errors import Compacted, Invalid, OutcomeUnknown, StorageFull, Unavailable
 from mainstay.store.interface import ABSENT, Change, Check, Committed, Delete, Entry, Put, Refused, Store, Write
 
 NAMES: Final = "apiextensions.k8s.io/acceptednames/"
@@ -159,6 +159,9 @@ class _Listener:
     def tell(self, data: bytes) -> None:
         self._definitions.have_changed(data.decode().splitlines())
 
+    def lost(self) -> None:
+        self._definitions.read_anew()
+
     def end(self, reason: bytes) -> None:
         """Nobody is to end us: what we do with a change is to write down its key."""
         raise RuntimeError(f"the feed has dropped the follower of definitions: {reason.decode(errors='replace')}")
@@ -187,19 +190,13 @@ class Definitions:
         self._awake = asyncio.Event()
         self._listener = _Listener(self)
         self._following: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Serve what is defined already. What else there is to do for it is done in the background."""
         self._feed.window(_PREFIX).join(self, _changed_key, self._listener)
-        after: str | None = None
-        at: int | None = None
-        while True:
-            page = await self._store.range(_PREFIX, at=at, limit=PAGE, after=after)
-            for entry in page.entries:
-                self._learn(entry)
-            if not page.remaining:
-                break
-            at, after = page.revision, page.entries[-1].key
+        for entry in await self._entries():
+            self._learn(entry)
         for key, known in self._known.items():
             if known.is_usable and is_established(known.crd) and not overlaps(known.crd, self._builtin):
                 self._serve(key, known.crd, Service.WITHOUT_CREATE if is_terminating(known.crd) else Service.ALL)
@@ -208,8 +205,30 @@ class Definitions:
 
     async def stop(self) -> None:
         self._feed.window(_PREFIX).leave(self, self._listener)
-        if self._following is not None:
-            await tasks.stop(self._following)
+        for task in (self._following, self._reading):
+            if task is not None:
+                await tasks.stop(task)
+
+    async def _entries(self) -> list[Entry]:
+        entries: list[Entry] = []
+        page = await self._store.range(_PREFIX, limit=PAGE)
+        while True:
+            entries += page.entries
+            if not page.remaining:
+                return entries
+            page = await self._store.range(_PREFIX, at=page.revision, limit=PAGE, after=entries[-1].key)
+
+    def read_anew(self) -> None:
+        """Changes may have been missed: everything that is, or was, defined has to be looked at again."""
+        self.have_changed(self._known)
+        self._reading = tasks.spawn(self._find_new(), name="definitions anew")
+
+    async def _find_new(self) -> None:
+        try:
+            self.have_changed(entry.key for entry in await self._entries())
+        except (Unavailable, Compacted):
+            await tasks.sleep(RETRY_AFTER)
+            self.read_anew()
 
     def version_of(self, kind: Kind) -> CustomVersion | None:
         """The schema and the scale paths behind a custom kind. None if nothing defines it any more."""

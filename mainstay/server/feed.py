@@ -10,14 +10,20 @@ and shared.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Final, Protocol
 
 from mainstay.env import tasks
+from mainstay.store.errors import Compacted, Unavailable
 from mainstay.store.interface import Change, Store
 
+_logger = logging.getLogger(__name__)
+
 LINEAGE: Final = "lineage"  # Keys about writes, not about objects: nobody can watch them.
+RETRY_AFTER: Final = timedelta(seconds=1)
 WINDOW_CHANGES_MAX: Final = 20_000  # Of each kind.
 
 
@@ -28,6 +34,9 @@ class Listener(Protocol):
 
     def end(self, reason: bytes) -> None:
         """No more: this is the last thing to say."""
+
+    def lost(self) -> None:
+        """Changes may have happened that nobody was told of. What is there now must be read anew."""
 
 
 Renderer = Callable[[Change], bytes]
@@ -63,6 +72,14 @@ class Window:
             self.complete_after = self.changes.popleft().revision
         for group in list(self.groups.values()):
             group.tell(changes)
+
+    def lose(self, revision: int) -> None:
+        """Forget everything up to a revision, and tell everybody so."""
+        self.changes.clear()
+        self.complete_after = revision
+        for group in list(self.groups.values()):
+            for listener in list(group.listeners):
+                listener.lost()
 
     def since(self, revision: int) -> list[Change] | None:
         """Every change after a revision, or None if some are no longer there."""
@@ -119,6 +136,29 @@ class Feed:
             await tasks.stop(self._following)
 
     async def _follow(self) -> None:
+        """Follow the store for as long as there is one, whatever happens to the way there."""
+        while True:
+            try:
+                await self._follow_once()
+            except Compacted as error:
+                # Only when we could not reach the store for longer than it keeps its history.
+                _logger.warning("changes were missed, all watches begin anew: %s", error)
+                await self._begin_anew()
+            except Unavailable as error:
+                _logger.warning("the store cannot be watched, trying again: %s", error)
+                await tasks.sleep(RETRY_AFTER)
+
+    async def _begin_anew(self) -> None:
+        try:
+            revision = await self._store.revision()
+        except Unavailable:
+            return  # The next attempt to watch will find the same, and lead here again.
+        self._began = self.revision = revision
+        for window in self._windows.values():
+            window.lose(revision)
+        self._wake()
+
+    async def _follow_once(self) -> None:
         with self._store.watch("", after=self.revision) as watch:
             async for batch in watch:
                 by_kind: dict[str, list[Change]] = {}

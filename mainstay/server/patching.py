@@ -1,6 +1,6 @@
 """Patches as clients send them: by content type, to a function from what is there to what should be."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mainstay.api import json_body
@@ -28,8 +28,11 @@ def _media(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
-def application_of(body: bytes, target: Target, options: Options, now: str) -> Application:
-    """What is applied by a request. Raises `ApiError` if it does not say by whom, or makes no sense."""
+def application_of(body: bytes, target: Target, options: Options, now: str, replicas_at: Sequence[str]) -> Application:
+    """What is applied by a request. Raises `ApiError` if it does not say by whom, or makes no sense.
+
+    `replicas_at` is where an object of the kind has what a Scale says.
+    """
     manager = options.get("fieldManager")
     if not manager:
         causes = [required("fieldManager", "is required for apply patch")]
@@ -38,7 +41,7 @@ def application_of(body: bytes, target: Target, options: Options, now: str) -> A
     if not isinstance(patch, dict):
         raise bad_request("error decoding YAML: an object is needed")
     if target.subresource == "scale":
-        patch = _of_scaled(patch, target.kind)
+        patch = _of_scaled(patch, target.kind, replicas_at)
     return Application(
         kind=target.kind,
         namespace=target.namespace,
@@ -63,7 +66,7 @@ def _read_yaml(body: bytes) -> Any:
         raise bad_request(f"error decoding YAML: {error.message}") from None
 
 
-def _of_scaled(scale: Object, kind: Kind) -> Object:
+def _of_scaled(scale: Object, kind: Kind, replicas_at: Sequence[str]) -> Object:
     """What an applied Scale says about the object itself."""
     version, name = scale.get("apiVersion") or "", scale.get("kind") or ""
     if (version, name) != ("autoscaling/v1", "Scale"):
@@ -72,7 +75,10 @@ def _of_scaled(scale: Object, kind: Kind) -> Object:
     spec = scale.get("spec")
     patch: Object = {"apiVersion": kind.group_version, "kind": kind.kind, "metadata": scale.get("metadata") or {}}
     if isinstance(spec, dict) and "replicas" in spec:
-        patch["spec"] = {"replicas": spec["replicas"]}
+        said: Any = spec["replicas"]
+        for name in reversed(replicas_at):
+            said = {name: said}
+        patch |= said
     return patch
 
 

@@ -1,25 +1,45 @@
 """Keeps what admission knows of priority classes up to date, from the server's own feed."""
 
+import asyncio
+from datetime import timedelta
+from typing import Final
+
 import msgspec
 
+from mainstay.env import tasks
 from mainstay.server.admission import Known
 from mainstay.server.feed import Feed
+from mainstay.store.errors import Unavailable
 from mainstay.store.interface import Change, Entry, Store
 
-PREFIX = "scheduling.k8s.io/priorityclasses/"
+PREFIX: Final = "scheduling.k8s.io/priorityclasses/"
+RETRY_AFTER: Final = timedelta(seconds=1)
 
 
 class Priorities:
-    """Implements `Listener` (feed.py), though it is told through what it renders."""
+    """Implements `Listener` (feed.py). It learns from each change while that is rendered: nothing is left to tell."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, store: Store, feed: Feed, known: Known) -> None:
+        self._store = store
+        self._feed = feed
         self._known = known
+        self._reading: asyncio.Task[None] | None = None
 
-    async def start(self, store: Store, feed: Feed) -> None:
-        page = await store.range(PREFIX)
+    async def start(self) -> None:
+        self._feed.window(PREFIX).join(self, self._take, self)
+        await self._read()
+
+    async def stop(self) -> None:
+        self._feed.window(PREFIX).leave(self, self)
+        if self._reading is not None:
+            await tasks.stop(self._reading)
+
+    async def _read(self) -> None:
+        page = await self._store.range(PREFIX)
+        self._known.priorities.clear()
+        self._known.default_priority = ""
         for entry in page.entries:
             self._learn(entry)
-        feed.window(PREFIX).join(self, self._take, self)
 
     def _take(self, change: Change) -> bytes:
         if change.entry is not None:
@@ -40,8 +60,20 @@ class Priorities:
         elif self._known.default_priority == name:
             self._known.default_priority = ""
 
+    def lost(self) -> None:
+        self._reading = tasks.spawn(self._read_again(), name="priorities anew")
+
+    async def _read_again(self) -> None:
+        while True:
+            try:
+                await self._read()
+            except Unavailable:
+                await tasks.sleep(RETRY_AFTER)
+            else:
+                return
+
     def tell(self, data: bytes) -> None:
         """Nothing is ever rendered for us."""
 
     def end(self, reason: bytes) -> None:
-        """Never asked for."""
+        """Never asked for: priority classes are always served."""

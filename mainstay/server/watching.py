@@ -159,6 +159,9 @@ class _Session:
             # Too slow, or gone. It is cut off, and finds out what it has missed when it comes back.
             self._stream.end_soon()
 
+    def lost(self) -> None:
+        self.end(_expired(self._told or 0, self._feed.revision))
+
     def end(self, reason: bytes) -> None:
         self.tell(reason)
         if self._stream is not None:

@@ -14,9 +14,9 @@ def _some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[s
     return st.fixed_dictionaries({}, optional=fields)
 
 
-def _named(fields: dict[str, st.SearchStrategy[Any]], key: str = "name") -> st.SearchStrategy[list[dict[str, Any]]]:
-    element = st.fixed_dictionaries({key: _words}, optional=fields)
-    return st.lists(element, min_size=1, max_size=3, unique_by=lambda each: str(each[key]))
+def _named(fields: dict[str, st.SearchStrategy[Any]], **always: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    element = st.fixed_dictionaries({"name": _words, **always}, optional=fields)
+    return st.lists(element, min_size=1, max_size=3, unique_by=lambda each: str(each["name"]))
 
 
 _maps = st.dictionaries(_words, _values, min_size=1, max_size=3)
@@ -35,9 +35,9 @@ _containers = _named(
         "command": st.lists(_values, min_size=1, max_size=2),
         "env": _named({"value": _values}),
         "ports": _ports,
-        "resources": _some({"requests": _maps}),
         "securityContext": _some({"privileged": st.just(True)}),
-    }
+    },
+    resources=_some({"requests": _maps}),  # Filled in by defaults.
 )
 specs = _some(
     {
@@ -59,7 +59,7 @@ def pods() -> st.SearchStrategy[dict[str, Any]]:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "p", **metadata},
+            "metadata": {"name": "x", **metadata},
             **({"spec": spec} if spec else {}),
         }
 

@@ -22,7 +22,7 @@ from tests.api.owned_objects import POD, pods
 SHAPE = shape_of(POD)
 
 _steps = st.sampled_from(["f:a", "f:b", 'k:{"name":"a"}', 'v:"a"'])
-_trees = st.recursive(
+_trees: st.SearchStrategy[Any] = st.recursive(
     st.just({}),
     lambda below: st.builds(
         lambda steps, is_self: {**steps, **({".": {}} if is_self and steps else {})},
@@ -195,5 +195,6 @@ def test_what_is_no_set_is_told() -> None:
     nested: Any = {}
     for _ in range(200):
         nested = {"f:a": nested}
-    for wrong in (None, [], "f:a", {".": {}}, {"a": {}}, {"f:a": None}, {"f:a": {".": {"f:b": {}}}}, nested):
+    others: list[Any] = [None, [], "f:a", {".": {}}, {"a": {}}, {"f:a": None}, {"f:a": {".": {"f:b": {}}}}]
+    for wrong in (*others, nested):
         assert not is_field_set(wrong)

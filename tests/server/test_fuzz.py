@@ -29,7 +29,9 @@ NASTY = {
 
 
 @pytest.mark.parametrize("what", NASTY)
-@pytest.mark.parametrize("content_type", ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"])
+@pytest.mark.parametrize(
+    "content_type", ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"]
+)
 async def test_a_nasty_body_is_refused_and_nothing_is_stored(sim, what, content_type):
     async with a_server(sim) as client:
         before = (await client.get(CONFIGMAPS))["metadata"]["resourceVersion"]

@@ -6,8 +6,10 @@ import pytest
 
 from mainstay.env import Chance
 from mainstay.server import feed
+from mainstay.server.stored import stored
 from mainstay.sim.etcd import FakeEtcd
 from mainstay.store.etcd import EtcdStore
+from mainstay.store.interface import Put
 from tests.server.world import CONFIGMAPS, PODS, Client, a_configmap, a_pod, a_server
 
 
@@ -259,3 +261,34 @@ async def test_two_servers_on_one_etcd_tell_their_watchers_the_same(sim):
         assert names(await one.get(CONFIGMAPS)) == names(await two.get(CONFIGMAPS))
     for store in stores:
         await store.close()
+
+
+async def test_a_server_that_missed_compacted_changes_tells_its_watchers_to_list_again(sim):
+    etcd = FakeEtcd()
+    ours, theirs = (EtcdStore(etcd.client(), chance=Chance(bytes([n]))) for n in range(2))
+    async with a_server(sim, store=ours) as client:
+        version = (await client.get(CONFIGMAPS))["metadata"]["resourceVersion"]
+        path = f"{CONFIGMAPS}?watch=1&resourceVersion={version}"
+        async with client.watch(path) as events:
+            etcd.cut_watches()
+            for number in range(3):
+                await theirs.commit([], [Put(f"core/configmaps/default/c{number}", stored(a_stored(f"c{number}")))])
+            await theirs.compact(await theirs.revision())
+
+            error = await events.next()
+            assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
+            assert await events.next() is None
+
+        listed = await client.get(CONFIGMAPS)
+        assert names(listed) == ["c0", "c1", "c2"]
+        async with client.watch(
+            f"{CONFIGMAPS}?watch=1&resourceVersion={listed['metadata']['resourceVersion']}"
+        ) as events:
+            await client.create(CONFIGMAPS, a_configmap("after"))
+            assert (await events.next())["object"]["metadata"]["name"] == "after"
+    for store in (ours, theirs):
+        await store.close()
+
+
+def a_stored(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "default", "uid": "0" * 36}, "data": {}}
