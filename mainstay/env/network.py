@@ -7,7 +7,9 @@ network, with the same transports and protocols on top.
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+TLS_GOODBYE_S_MAX: Final = 1.0
 
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
@@ -23,4 +25,8 @@ async def listen(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, tls: ssl.SSLContext | None = None
 ) -> asyncio.Server:
     """Accept connections until the server is closed. Port 0 takes any free one."""
-    return await asyncio.get_running_loop().create_server(protocol, host, port, ssl=tls)
+    loop = asyncio.get_running_loop()
+    if tls is None:
+        return await loop.create_server(protocol, host, port)
+    # A client that is gone, or does not read, cannot be waited for when the connection ends.
+    return await loop.create_server(protocol, host, port, ssl=tls, ssl_shutdown_timeout=TLS_GOODBYE_S_MAX)

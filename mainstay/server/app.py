@@ -15,7 +15,7 @@ import yaml
 from mainstay.api import times
 from mainstay.api.conform import conform
 from mainstay.api.custom import ScalePaths
-from mainstay.api.decode import decode_body
+from mainstay.api.decode import Decoded, decode_body
 from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, invalid, invalid_value, not_found
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds import BUILTIN, REVIEWS
@@ -23,7 +23,13 @@ from mainstay.env import Env
 from mainstay.server import access, forms, reviews, subresources
 from mainstay.server.admission import Known, admission_of
 from mainstay.server.definitions import Definitions
-from mainstay.server.discovery import AGGREGATED_TYPE, Discovery
+from mainstay.server.discovery import (
+    AGGREGATED_TYPE,
+    OPEN_API_V2,
+    OPEN_API_V2_ASKED,
+    OPEN_API_V2_TYPE,
+    Discovery,
+)
 from mainstay.server.eviction import evict
 from mainstay.server.feed import Feed
 from mainstay.server.forms import Form, form_of
@@ -135,6 +141,8 @@ class Api:
                 if request.headers.get("if-none-match") == tag:
                     return Response(304, b"", AGGREGATED_TYPE, headers)
                 return Response(200, body, AGGREGATED_TYPE, headers)
+        if path == "/openapi/v2" and OPEN_API_V2_ASKED in accept:
+            return Response(200, OPEN_API_V2, OPEN_API_V2_TYPE, (_NO_CACHE,))
         answer = self._discovery.answer(path)
         if answer is None:
             return _no_page()
@@ -328,7 +336,7 @@ class Api:
             new = patch(obj)
             if not isinstance(new.get("metadata"), dict):
                 raise bad_request("the patch does not leave an object with metadata")
-            unknown = conform(new, kind.message) if kind.message else []
+            unknown = conform(new, kind.message) if kind.message else self._pruned(kind, new)
             problems = [f'unknown field "{path}"' for path in unknown]
             if problems and wanted.validation == "Strict":
                 text = f"strict decoding error: {', '.join(problems)}"
@@ -367,8 +375,20 @@ class Api:
         body = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), "Metadata")
         return self._answer(200, body, form, options)
 
-    def _decode(self, request: Request, kind: Kind, validation: str) -> Any:
-        return decode_body(request.headers.get("content-type"), request.body, kind, validation=validation)
+    def _decode(self, request: Request, kind: Kind, validation: str) -> Decoded:
+        decoded = decode_body(request.headers.get("content-type"), request.body, kind, validation=validation)
+        problems = [f'unknown field "{path}"' for path in self._pruned(kind, decoded.object)]
+        if problems and validation == "Strict":
+            text = (
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: '
+            )
+            raise bad_request(text + ", ".join(problems))
+        return Decoded(decoded.object, [*decoded.warnings, *(problems if validation == "Warn" else ())])
+
+    def _pruned(self, kind: Kind, obj: Object) -> list[str]:
+        """Take what its schema does not know out of an object of a custom kind. Returns what that was."""
+        custom = self._definitions.version_of(kind) if kind.is_custom else None
+        return [] if custom is None else custom.schema.prune(obj)
 
     def _decode_part(self, request: Request, target: Target) -> Object:
         """The body of a request to a subresource that is a kind of its own."""

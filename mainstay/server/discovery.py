@@ -15,6 +15,12 @@ from mainstay.server.registry import Registry
 
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+# kubectl asks for the old form of OpenAPI, in protobuf only, when it meets a kind that the new form does not have, such
+# as a List. It is content with a document that says nothing: version 2.0, a title, and no paths.
+OPEN_API_V2_ASKED: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+OPEN_API_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OPEN_API_V2: Final = b"\x0a\x032.0" + b"\x12\x0e\x0a\x08Mainstay\x12\x02v1" + b"\x42\x00"
+
 _encode = msgspec.json.Encoder().encode
 
 

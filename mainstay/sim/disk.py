@@ -14,6 +14,7 @@ durable at once.
 leaves an executor call that ends this way without an answer, for ever.
 """
 
+import errno
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -58,6 +59,8 @@ class SimDisk:
         """How much fits on it; None for as much as one likes."""
         self.lost_sync_probability = 0.0
         """How often a sync returns without having done anything. No store survives that: it tests the checkers."""
+        self.error_probability = 0.0
+        """How often an append or a sync fails with an error, having done some of its work or none."""
 
     @property
     def has_power(self) -> bool:
@@ -77,6 +80,7 @@ class SimDisk:
         disk = SimDisk(self._choices, self._label)
         disk.capacity_bytes = self.capacity_bytes
         disk.lost_sync_probability = self.lost_sync_probability
+        disk.error_probability = self.error_probability
         for name in sorted(self._files):
             survived = self._survived(name, self._files[name])
             disk._files[name] = _File(survived, bytearray(survived))
@@ -112,6 +116,9 @@ class SimDisk:
     def append(self, name: str, data: bytes) -> None:
         self._operate()
         file = self._files.setdefault(name, _File())
+        if self._fails("append"):
+            file.current += data[: self._choose(f"{name}/written-before-error", len(data) + 1)]
+            raise OSError(errno.EIO, f"input/output error on the disk of {self._label}")
         room = len(data) if self.capacity_bytes is None else max(self.capacity_bytes - self._used_bytes(), 0)
         file.current += data[:room]
         if room < len(data):
@@ -123,6 +130,8 @@ class SimDisk:
 
     def sync(self, name: str) -> None:
         self._operate()
+        if self._fails("sync"):
+            raise OSError(errno.EIO, f"input/output error on the disk of {self._label}")
         if not self._choices.occurs(f"disk/{self._label}/lost-sync", self.lost_sync_probability):
             file = self._existing(name)
             file.synced = bytes(file.current)
@@ -153,6 +162,11 @@ class SimDisk:
                 self._has_power = False
         if not self._has_power:
             raise PowerLost(f"the machine of disk {self._label} has no power")
+
+    def _fails(self, what: str) -> bool:
+        if self.error_probability == 0:
+            return False
+        return self._choices.occurs(f"disk/{self._label}/{what}-error", self.error_probability)
 
     def _existing(self, name: str) -> _File:
         if name not in self._files:

@@ -13,6 +13,10 @@ class Livelock(SimulationError):
     """Step after step ran without virtual time going on. Says who ran."""
 
 
+class TooLong(SimulationError):
+    """The run went on for longer than it may, in virtual time. Says who waits where."""
+
+
 class Unhandled(SimulationError):
     """A callback or a spawned task failed and nobody looked. The failure is the cause of this error."""
 

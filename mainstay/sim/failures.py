@@ -5,6 +5,7 @@ asyncio logs them and goes on. In a simulation that would hide exactly what it i
 own is asked first, as in asyncio, and then answers for what it does with it.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ _logger = logging.getLogger(__name__)
 class Failures:
     def __init__(self, loop: "SimLoop") -> None:
         self.handler: Handler | None = None
+        self.is_ending = False  # Everything that is left is being cancelled.
         self._loop = loop
         self._reports: list[Report] = []
 
@@ -39,6 +41,10 @@ class Failures:
             self.remember({"message": "Unhandled error in exception handler", "exception": error, "context": report})
 
     def remember(self, report: Report) -> None:
+        if self.is_ending and isinstance(report.get("exception"), asyncio.CancelledError):
+            # Somebody has asked a task for its exception, which we have cancelled. Python 3.11 does so itself when the
+            # handler of a stream server ends.
+            return
         if self._loop.is_closed():
             # Found by the garbage collector when the run was over. There is none left to fail.
             _logger.error("after the end of the run: %s", _describe(report), exc_info=report.get("exception"))

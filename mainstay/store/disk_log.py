@@ -6,6 +6,7 @@ only the last one, and a damaged frame with something after it is not a crash bu
 when it is opened, if more than half of it is outdated.
 """
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ NEW_FILE: Final = "log.new"
 LOCK: Final = "log.lock"
 _MAGIC: Final = b"MAINSTAY LOG 1\n"
 _HEADER: Final = Struct(">II")  # Length and checksum of the content that follows.
+_HEADER_CHECKSUM: Final = Struct(">I")  # Of the header: a damaged length must not look like the end of the file.
+_HEAD_BYTES: Final = _HEADER.size + _HEADER_CHECKSUM.size
 
 
 class _Frame(msgspec.Struct, array_like=True):
@@ -45,6 +48,8 @@ class DiskLog:
         self._worker = Worker("disk log")
         self._size = 0
         """Of the file, up to the end of its last whole frame."""
+        self._is_broken = False
+        """A write has failed, and nobody knows what is in the file now."""
 
     async def open(self) -> Recovered:
         return await self._worker.run(self._open)
@@ -96,7 +101,9 @@ class DiskLog:
         revisions = sorted(rows)
         require_complete(compacted, revisions)
         if sum(map(len, rows.values())) < self._size // 2:
-            self._write_anew(compacted, rows)
+            # It only saves room: a disk without any must not keep the log from being opened.
+            with contextlib.suppress(StorageFull):
+                self._write_anew(compacted, rows)
         return Recovered(compacted, [decode_row(revision, rows[revision]) for revision in revisions])
 
     def _write_anew(self, compacted: int, rows: dict[int, bytes]) -> None:
@@ -106,22 +113,33 @@ class DiskLog:
         try:
             self._disk.append(NEW_FILE, data)
         except DiskFull as error:
+            self._disk.remove(NEW_FILE)
             raise StorageFull(str(error)) from error
         self._disk.sync(NEW_FILE)
         self._disk.rename(NEW_FILE, FILE)
         self._size = len(data)
 
     def _append(self, frame: bytes) -> None:
+        if self._is_broken:
+            raise OutcomeUnknown("the log is not written any more, since an earlier write failed")
         try:
             self._disk.append(FILE, frame)
             self._disk.sync(FILE)
         except DiskFull as error:
-            # Part of the frame may be there. The next one must not come after it.
-            self._disk.truncate(FILE, self._size)
+            self._cut_back()
             raise StorageFull(str(error)) from error
         except OSError as error:
+            self._is_broken = True
             raise OutcomeUnknown(f"the log could not be written: {error}") from error
         self._size += len(frame)
+
+    def _cut_back(self) -> None:
+        """Part of a frame may be there. The next one must not come after it."""
+        try:
+            self._disk.truncate(FILE, self._size)
+        except OSError as error:
+            self._is_broken = True
+            raise OutcomeUnknown(f"the log could not be cut back: {error}") from error
 
 
 def _frame(compacted: int, rows: Sequence[Row]) -> bytes:
@@ -130,21 +148,27 @@ def _frame(compacted: int, rows: Sequence[Row]) -> bytes:
 
 def _encode(frame: _Frame) -> bytes:
     content = _encoder.encode(frame)
-    return _HEADER.pack(len(content), zlib.crc32(content)) + content
+    header = _HEADER.pack(len(content), zlib.crc32(content))
+    return header + _HEADER_CHECKSUM.pack(zlib.crc32(header)) + content
 
 
 def _frames(data: bytes) -> Iterator[tuple[_Frame, int]]:
     """The whole frames of a log, each with where it ends. Raises `Corrupt` if more than the last is damaged."""
     start = len(_MAGIC)
-    while start + _HEADER.size <= len(data):
-        length, expected = _HEADER.unpack_from(data, start)
-        content_start = start + _HEADER.size
+    while start + _HEAD_BYTES <= len(data):
+        header = data[start : start + _HEADER.size]
+        length, expected = _HEADER.unpack(header)
+        content_start = start + _HEAD_BYTES
         end = content_start + length
+        if _HEADER_CHECKSUM.unpack_from(data, start + _HEADER.size) != (zlib.crc32(header),):
+            if any(data[content_start:]):
+                raise Corrupt(f"the head of the frame at byte {start} is damaged, and there is more after it")
+            return  # The last write before a crash, whose blocks were never filled.
         content = data[content_start:end]
-        if len(content) < length or length == 0 or zlib.crc32(content) != expected:
-            if end < len(data) and any(data[start:]):
+        if len(content) < length or zlib.crc32(content) != expected:
+            if end < len(data):
                 raise Corrupt(f"the frame at byte {start} is damaged, and there is more after it")
-            return  # The last write before a crash: cut short, or its blocks were never filled.
+            return  # The last write before a crash, cut short.
         try:
             yield _decoder.decode(content), end
         except msgspec.MsgspecError as error:

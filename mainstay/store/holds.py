@@ -1,5 +1,7 @@
 """Holds: who still needs which history. A store asks here before it compacts."""
 
+from mainstay.store.limits import require_revision
+
 
 class RevisionHold:
     """Keeps the history after its revision until released."""
@@ -9,6 +11,7 @@ class RevisionHold:
         self.revision = revision
 
     def advance(self, revision: int) -> None:
+        require_revision(revision, least=0)
         # Going back could promise history that is gone by now.
         self.revision = max(self.revision, revision)
 

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 import msgspec
 
-from mainstay.store.errors import Compacted, FutureRevision
+from mainstay.store.errors import Compacted, Corrupt, FutureRevision
 from mainstay.store.interface import FIRST_REVISION, Change, Entry, Page
 from mainstay.store.keys import SortedKeys
 from mainstay.store.log import Gone, Row
@@ -109,14 +109,14 @@ class Index:
         """From now on, nothing before this revision can be read. Call `compact_step` until it returns None."""
         self.compacted = revision
 
-    def compact_step(self, transactions_max: int) -> list[Row] | None:
+    def compact_step(self, changes_max: int) -> list[Row] | None:
         """Forget some of what is no longer readable. Returns what the log must now hold for the rows concerned.
 
         The rows are in ascending order, and the log must replace them in that order: a deletion must never be dropped
         before the version it deleted, or a crash in between would bring that one back. A row without writes is gone.
         None means that nothing is left to do.
         """
-        outdated = self._take_outdated(transactions_max)
+        outdated = self._take_outdated(changes_max)
         if not outdated:
             return None
         dropped: dict[str, int] = {}
@@ -130,12 +130,16 @@ class Index:
         )
         return [self._row(revision) for revision in revisions]
 
-    def _take_outdated(self, transactions_max: int) -> list[Transaction]:
-        """Cut the oldest transactions off the history, as far as they are compacted."""
-        start = self._history_start
+    def _take_outdated(self, changes_max: int) -> list[Transaction]:
+        """Cut the oldest transactions off the history, as far as they are compacted and have so many changes."""
+        start = stop = self._history_start
         end = bisect_right(self._history, self.compacted, lo=start, key=_by_revision)
-        outdated = self._history[start : min(end, start + transactions_max)]
-        self._history_start += len(outdated)
+        changes = 0
+        while stop < end and changes < changes_max:
+            changes += len(self._history[stop].changes)
+            stop += 1
+        outdated = self._history[start:stop]
+        self._history_start = stop
         if self._history_start > len(self._history) // 2:
             del self._history[: self._history_start]
             self._history_start = 0
@@ -179,15 +183,26 @@ class Index:
         return version if isinstance(version, Entry) else None
 
 
-def replay(compacted: int, rows: Iterable[Row]) -> Index:
-    """An index as the rows of a log tell it. The rows are ascending; those after `compacted` are complete."""
+def replay(compacted: int, rows: Iterable[Row]) -> tuple[Index, list[Row]]:
+    """An index as the rows of a log tell it, and what the log should hold instead of some of them.
+
+    The rows are ascending; those after `compacted` are complete. A compaction that was cut short may have removed
+    what a deletion deleted, but not yet the deletion: that is left over. Raises `Corrupt` where that cannot be.
+    """
     index = Index()
+    left_over = []
     for row in rows:
+        kept = tuple(write for write in row.writes if isinstance(write, Entry) or write.key in index.live)
+        if len(kept) < len(row.writes):
+            if row.revision > compacted:
+                raise Corrupt(f"revision {row.revision} deletes what was not there")
+            left_over.append(Row(row.revision, kept))
         changes = tuple(
             Change(row.revision, write.key, write if isinstance(write, Entry) else None, index.live.get(write.key))
-            for write in row.writes
+            for write in kept
         )
-        index.apply(Transaction(row.revision, changes))
+        if changes:
+            index.apply(Transaction(row.revision, changes))
     index.revision = max(index.revision, compacted)
     index.begin_compaction(compacted)
-    return index
+    return index, left_over

@@ -164,7 +164,8 @@ class Store(Protocol):
     async def compact(self, revision: int) -> int:
         """Forget history before a revision; what was current at it stays. Never goes past a hold.
 
-        Returns the revision the store is now compacted to. Raises `FutureRevision`.
+        Returns the revision the store is now compacted to. Raises `FutureRevision`, and what `commit` raises, for
+        forgetting is a write too. Whatever was forgotten stays so; call again to go on.
         """
 
     def hold(self, revision: int) -> Hold:

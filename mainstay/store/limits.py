@@ -1,6 +1,7 @@
 """Is a request well-formed? The same answers, in the same words, whatever store is behind it."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from mainstay.store.errors import Invalid
 from mainstay.store.interface import (
@@ -8,6 +9,7 @@ from mainstay.store.interface import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_OPERATIONS_MAX,
     Check,
+    Delete,
     Put,
     Write,
 )
@@ -29,8 +31,11 @@ def require_prefix(prefix: str) -> None:
         require_key(prefix)
 
 
+REVISION_MAX: Final = 2**63 - 1  # What etcd, and sqlite, can hold.
+
+
 def require_revision(revision: int, *, least: int) -> None:
-    if type(revision) is not int or revision < least:
+    if type(revision) is not int or not least <= revision <= REVISION_MAX:
         raise Invalid(f"a revision here is a whole number from {least} up, not {revision!r}")
 
 
@@ -54,9 +59,14 @@ def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> Non
         )
     size = 0
     for check in checks:
+        if type(check) is not Check:
+            raise Invalid(f"a check is a Check, not {check!r}")
         size += 2 * require_key(check.key)  # etcd is sent it twice: to compare, and to tell what is there instead.
         require_revision(check.revision, least=0)
     for write in writes:
+        # Whatever is no Put would be taken for a Delete further on.
+        if type(write) is not Put and type(write) is not Delete:
+            raise Invalid(f"a write is a Put or a Delete, not {write!r}")
         size += require_key(write.key)
         if isinstance(write, Put):
             if type(write.value) is not bytes:

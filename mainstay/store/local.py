@@ -17,6 +17,7 @@ takes no more writes until it is opened again, which reads the truth from the lo
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Final, Self
@@ -55,7 +56,7 @@ _logger = logging.getLogger(__name__)
 
 GROUP_TRANSACTIONS_MAX: Final = 256  # More than this in one append would only lengthen the wait of the first one.
 GROUP_BYTES_MAX: Final = 4_000_000
-COMPACTION_STEP_TRANSACTIONS: Final = 500  # Small enough that a commit behind one step waits a few milliseconds.
+COMPACTION_STEP_CHANGES: Final = 500  # Small enough that a commit behind one step waits a few milliseconds.
 
 
 class _Staged(msgspec.Struct):
@@ -85,14 +86,24 @@ class LocalStore:
         self._broken: str | None = None
         """Why the log can no longer be trusted, once an append has failed."""
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, log: Log) -> Self:
         """Take over a log and read it. Raises `InUse`, `Corrupt`."""
-        recovered = await log.open()
-        store = cls(log, replay(recovered.compacted, recovered.rows))
-        # A crash may have cut a compaction short; the rest of it is done now.
-        await store._finish_compaction()
+        try:
+            recovered = await log.open()
+            index, left_over = replay(recovered.compacted, recovered.rows)
+            store = cls(log, index)
+            store._rows_to_replace.update((row.revision, row) for row in left_over)
+            # A crash may have cut a compaction short; the rest of it is done now. If there is no room for that, the
+            # store can be used all the same, and the next compaction makes up for it.
+            with contextlib.suppress(StorageFull):
+                await store._finish_compaction()
+        except BaseException:
+            # Also if we were cancelled: what was begun must not go on holding the directory.
+            await log.close()
+            raise
         return store
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
@@ -122,8 +133,7 @@ class LocalStore:
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
         self._require_open()
         require_transaction(checks, writes)
-        if self._broken is not None:
-            raise Unavailable(f"the store takes no more writes until it is opened again: {self._broken}")
+        self._require_whole()
 
         found = {check.key: entry for check in checks if _revision(entry := self._newest(check.key)) != check.revision}
         transaction = None if found else self._transaction(writes)
@@ -174,6 +184,9 @@ class LocalStore:
                 try:
                     if rows:
                         await self._log.append(rows)
+                    if self._broken is not None:
+                        raise OutcomeUnknown(self._broken)
+                    self._publish(group)
                 except StorageFull as error:
                     self._take_back(group, error)
                 except OutcomeUnknown as error:
@@ -182,8 +195,6 @@ class LocalStore:
                 except BaseException as error:  # A bug, or we are being stopped: also then nobody must wait for ever.
                     self._break(group, error)
                     raise
-                else:
-                    self._publish(group)
         finally:
             self._flushing = None
 
@@ -226,27 +237,33 @@ class LocalStore:
     async def compact(self, revision: int) -> int:
         self._require_open()
         require_revision(revision, least=FIRST_REVISION)
+        self._require_whole()
         if revision > self._index.revision:
             raise FutureRevision(revision, self._index.revision)
         async with self._compacting:
             target = self._holds.limit(revision)
             if target > self._index.compacted:
                 self._index.begin_compaction(target)
-                await self._finish_compaction()
+            # Also if there is nothing new to forget: an earlier attempt may have found no room, or was given up.
+            await self._finish_compaction()
             return self._index.compacted
 
     async def _finish_compaction(self) -> None:
         """Forget what may be forgotten, step by step, each behind the commits that came before it."""
-        while (rows := self._index.compact_step(COMPACTION_STEP_TRANSACTIONS)) is not None:
-            # A step the log had no room for is repeated with the next one: rows must be replaced in ascending order.
-            self._rows_to_replace.update((row.revision, row) for row in rows)
-            replaced = [self._rows_to_replace[revision] for revision in sorted(self._rows_to_replace)]
+        while True:
+            rows = self._index.compact_step(COMPACTION_STEP_CHANGES)
+            if rows is None and not self._rows_to_replace:
+                return
+            # What the log had no room for comes first when it has: rows must be replaced in ascending order.
+            self._rows_to_replace.update((row.revision, row) for row in rows or ())
+            next_ones = sorted(self._rows_to_replace)[:COMPACTION_STEP_CHANGES]
             try:
-                await self._log.compact(self._index.compacted, replaced)
+                await self._log.compact(self._index.compacted, [self._rows_to_replace[each] for each in next_ones])
             except OutcomeUnknown as error:
                 self._break((), error)
                 raise
-            self._rows_to_replace.clear()
+            for revision in next_ones:
+                del self._rows_to_replace[revision]
 
     def hold(self, revision: int) -> RevisionHold:
         self._require_open()
@@ -256,14 +273,22 @@ class LocalStore:
         return self._holds.take(revision)
 
     async def close(self) -> None:
-        if self._closed:
-            return
         self._closed = True
+        if self._closing is None:
+            self._closing = tasks.spawn(self._close(), name="store close")
+        # One task for all callers, so that one that is cancelled does not leave it half closed.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
         async with self._compacting:
             self._watches.close()
             await self._log.close()
+
+    def _require_whole(self) -> None:
+        if self._broken is not None:
+            raise Unavailable(f"the store takes no more writes until it is opened again: {self._broken}")
 
     def _require_open(self) -> None:
         if self._closed:

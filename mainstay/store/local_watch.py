@@ -30,20 +30,28 @@ class LocalWatch:
         self.waiter: asyncio.Future[Batch | None] | None = None
         """Somebody waits for the next batch. None for an answer: look again, something else has changed."""
         self._closed = False
+        self._is_read = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
-        if self.waiter is not None:
+        if self._is_read:
             raise RuntimeError("this watch is already being waited for by someone else")
+        self._is_read = True
+        try:
+            return await self._next()
+        finally:
+            self._is_read = False
+
+    async def _next(self) -> Batch:
         while not self._closed:
             batch = self._watches.read(self)
             if batch is None:
                 batch = await self._wait()
             else:
                 await tasks.sleep(timedelta(0))
-            if batch is not None:
+            if batch is not None and not self._closed:
                 self.reached = batch.revision
                 if batch.changes:
                     return batch
@@ -101,6 +109,7 @@ class Watches:
             raise Closed("the store was closed")
         index = self._index
         if watch.reached < index.compacted:
+            self.forget(watch)  # It will never be told anything again.
             raise Compacted(index.compacted)
         if watch.reached > index.revision:
             raise FutureRevision(watch.reached, index.revision)

@@ -17,7 +17,7 @@ from typing import Final
 
 from mainstay.env.disk import Locked, SystemDisk
 from mainstay.env.tasks import Worker
-from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull
+from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull, StoreError, Unavailable
 from mainstay.store.log import Recovered, Row, checksum, decode_row, encode_row, require_complete
 
 DATABASE: Final = "store.db"
@@ -63,11 +63,29 @@ class SqliteLog:
             ) from None
         try:
             return self._read()
-        except (sqlite3.DatabaseError, Corrupt) as error:
+        except sqlite3.Error as error:
             self._close()
-            raise Corrupt(
-                f"{self._path}: {error}. Restore {self._disk.root} from a backup, or move it away to start empty"
-            ) from error
+            raise self._cannot_open(error) from error
+        except Corrupt as error:
+            self._close()
+            raise self._damaged(str(error)) from error
+        except BaseException:
+            self._close()
+            raise
+
+    def _cannot_open(self, error: sqlite3.Error) -> StoreError:
+        """What an error of SQLite on opening means. Only damage calls for a backup."""
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF
+        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return InUse(f"{self._path} is being used by a program other than Mainstay: {error}. End that one")
+        if primary in _PASSING:
+            return Unavailable(f"{self._path} cannot be opened now: {error}")
+        return self._damaged(str(error))
+
+    def _damaged(self, problem: str) -> Corrupt:
+        cure = f"Restore {self._disk.root} from a backup, or move it away to start empty"
+        return Corrupt(f"{self._path}: {problem}. {cure}")
 
     def _read(self) -> Recovered:
         # One thread uses it at a time, but a worker does not promise that it is always the same one.
@@ -78,12 +96,14 @@ class SqliteLog:
         if _is_empty(connection):
             self._create(connection)
         _require_ours(connection)
+        if NOTE not in self._disk.names():
+            self._write_note()
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         connection.execute(f"PRAGMA max_page_count = {self._size_bytes_max // page_bytes}")
 
-        (compacted,) = connection.execute("SELECT compacted FROM mark").fetchone()
+        compacted = _read_mark(connection)
         rows = []
         for revision, found, writes in connection.execute(
             "SELECT revision, checksum, writes FROM rows ORDER BY revision"
@@ -102,6 +122,9 @@ class SqliteLog:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(_SCHEMA)
+        self._write_note()
+
+    def _write_note(self) -> None:
         self._disk.append(NOTE, f"A Mainstay store, format {FORMAT}. Copy or move the directory as a whole.\n".encode())
         self._disk.sync(NOTE)
 
@@ -115,14 +138,14 @@ class SqliteLog:
     def _compact(self, compacted: int, rows: Sequence[Row]) -> None:
         self._execute("BEGIN")
         try:
-            self._execute("UPDATE mark SET compacted = ?", [compacted])
-            gone = [row.revision for row in rows if not row.writes]
-            self._execute(f"DELETE FROM rows WHERE revision IN ({','.join('?' * len(gone))})", gone)
+            self._execute("UPDATE mark SET compacted = ?, checksum = ?", (compacted, checksum(compacted, _MARK)))
             for row in rows:
                 if row.writes:
                     writes = encode_row(row)
                     values = (checksum(row.revision, writes), writes, row.revision)
                     self._execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = ?", values)
+                else:
+                    self._execute("DELETE FROM rows WHERE revision = ?", (row.revision,))
             self._execute("COMMIT")
         except StorageFull:
             # SQLite may or may not have rolled back by itself.
@@ -132,12 +155,15 @@ class SqliteLog:
 
     def _execute(self, statement: str, parameters: Sequence[int | bytes] = ()) -> None:
         if self._connection is None:
-            raise OutcomeUnknown(f"{self._path} is closed")
+            raise OutcomeUnknown(f"{self._path} is not written any more, since an earlier write failed")
         try:
             self._connection.execute(statement, parameters)
         except sqlite3.Error as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
                 raise StorageFull(f"{self._path}: {error}; compact, or free some space") from error
+            # Nothing may come after it: a write that waits for its turn must not end up in what this one left open.
+            self._connection.close()
+            self._connection = None
             raise OutcomeUnknown(f"{self._path}: {error}") from error
 
     def _close(self) -> None:
@@ -150,12 +176,26 @@ class SqliteLog:
 _SCHEMA = f"""
 BEGIN;
 CREATE TABLE rows (revision INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, writes BLOB NOT NULL);
-CREATE TABLE mark (compacted INTEGER NOT NULL);
-INSERT INTO mark VALUES (0);
+CREATE TABLE mark (compacted INTEGER NOT NULL, checksum INTEGER NOT NULL);
+INSERT INTO mark VALUES (0, {checksum(0, b"compacted")});
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
+
+
+_MARK: Final = b"compacted"  # In the checksum of the mark, so that it cannot be taken for that of a row.
+_PASSING: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM,
+                   sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH)  # fmt: skip
+
+
+def _read_mark(connection: sqlite3.Connection) -> int:
+    marks = connection.execute("SELECT compacted, checksum FROM mark").fetchall()
+    if len(marks) == 1:
+        compacted, found = marks[0]
+        if type(compacted) is int and compacted >= 0 and found == checksum(compacted, _MARK):
+            return compacted
+    raise Corrupt("the mark of how far it was compacted does not match its checksum")
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

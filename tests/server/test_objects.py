@@ -268,3 +268,28 @@ async def test_others_than_masters_may_nothing_and_anonymous_ones_look_at_health
         for path in ("/healthz", "/livez", "/readyz", "/version"):
             assert (await client.ask("GET", path, Authorization="")).status == 200
         assert (await client.ask("GET", "/apis", Authorization="")).status == 403
+
+
+async def test_fields_that_a_custom_kind_does_not_have_are_reported_as_asked(sim):
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "Gear", "plural": "gears"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    gears = "/apis/example.com/v1/namespaces/default/gears"
+    async with a_server(sim) as client:
+        crd = {"metadata": {"name": "gears.example.com"}, "spec": spec}
+        await client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        await asyncio.sleep(1)
+        body = {
+            "apiVersion": "example.com/v1",
+            "kind": "Gear",
+            "metadata": {"name": "g"},
+            "spec": {"size": 1, "sise": 2},
+        }
+
+        strict = await client.ask("POST", f"{gears}?fieldValidation=Strict", body)
+        warned = await client.ask("POST", f"{gears}?fieldValidation=Warn", body)
+
+        assert (strict.status, 'unknown field "spec.sise"' in strict.body["message"]) == (400, True)
+        assert (warned.status, warned.body["spec"]) == (201, {"size": 1})
+        assert warned.headers["Warning"] == '299 - "unknown field \\"spec.sise\\""'

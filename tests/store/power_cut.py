@@ -12,7 +12,7 @@ from mainstay.env import tasks
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.store.disk_log import DiskLog
-from mainstay.store.errors import Corrupt
+from mainstay.store.errors import Corrupt, OutcomeUnknown, Unavailable
 from mainstay.store.interface import FIRST_REVISION, Change, Check, Committed, Delete, Entry, Put, Refused, Store, Write
 from mainstay.store.local import LocalStore
 
@@ -45,14 +45,14 @@ class Told:
         return max([0, *acknowledged, *(revision for seen, revision in self.entries if seen == key)])
 
 
-def run(seed: int, *, lost_sync_probability: float = 0.0) -> str:
+def run(seed: int, *, lost_sync_probability: float = 0.0, error_probability: float = 0.0) -> str:
     """One run. Raises `Broken` if a promise of the store was broken. Returns the digest of all that happened."""
     with Simulation(seed) as simulation:
-        simulation.run(_run(simulation, lost_sync_probability))
+        simulation.run(_run(simulation, lost_sync_probability, error_probability))
         return simulation.digest
 
 
-async def _run(simulation: Simulation, lost_sync_probability: float) -> None:
+async def _run(simulation: Simulation, lost_sync_probability: float, error_probability: float) -> None:
     told = Told()
     disk = SimDisk(simulation.choices, "machine")
     disk.lost_sync_probability = lost_sync_probability
@@ -61,17 +61,21 @@ async def _run(simulation: Simulation, lost_sync_probability: float) -> None:
         await store.commit([], list(_pair(f"k{number % KEYS}", f"before-{number}")))
     for start in range(STARTS):
         disk.cut_power_before(1 + simulation.choices.choose("power", OPERATIONS_MAX))
-        workers = [
-            *(asyncio.ensure_future(_write(store, simulation, told, f"{start}.{who}")) for who in range(WRITERS)),
+        disk.error_probability = error_probability
+        writers = [asyncio.ensure_future(_write(store, simulation, told, f"{start}.{who}")) for who in range(WRITERS)]
+        others = [
             asyncio.ensure_future(_watch(store, told)),
             asyncio.ensure_future(_compact(store, simulation, told)),
         ]
-        while disk.has_power:
+        # Writers end when the store says that it takes no more: then nothing would ever touch the disk again.
+        while disk.has_power and not all(writer.done() for writer in writers):
             await asyncio.sleep(0.001)
+        disk.cut_power()
         # The machine is dead: nothing on it goes on, and nothing is written by whatever is being torn down.
-        for worker in workers:
+        for worker in (*writers, *others):
             await tasks.stop(worker)
         disk = disk.after_power_cut()
+        disk.error_probability = 0
         try:
             store = await LocalStore.open(DiskLog(disk))
         except Corrupt as error:
@@ -94,7 +98,10 @@ async def _write(store: Store, simulation: Simulation, told: Told, who: str) -> 
         writes: tuple[Write, ...] = _pair(key, f"{who}.{number}")
         if entry is not None and simulation.choices.choose("delete", 4) == 3:
             writes = tuple(Delete(write.key) for write in writes)
-        answer = await store.commit([Check(f"left/{key}", revision)], writes)
+        try:
+            answer = await store.commit([Check(f"left/{key}", revision)], writes)
+        except (OutcomeUnknown, Unavailable):
+            return
         if isinstance(answer, Committed):
             told.committed[answer.revision] = writes
         else:
@@ -120,7 +127,10 @@ async def _compact(store: Store, simulation: Simulation, told: Told) -> None:
     while True:
         await asyncio.sleep(simulation.choices.choose("compaction", 20) / 1000)
         told.compaction_asked = await store.revision() - 5
-        await store.compact(told.compaction_asked)
+        try:
+            await store.compact(told.compaction_asked)
+        except (OutcomeUnknown, Unavailable):
+            return
 
 
 async def _compare(store: Store, told: Told) -> None:

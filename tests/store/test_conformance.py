@@ -6,6 +6,7 @@ several tests share one real etcd.
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -565,7 +566,7 @@ async def test_the_future_cannot_be_read_or_compacted(backend):
             assert caught.value.latest == latest
 
 
-BAD_COMMITS = {
+BAD_COMMITS: dict[str, tuple[list[Any], list[Any]]] = {
     "nothing to write": ([Check("a", 0)], []),
     "an empty key": ([], [Put("", b"")]),
     "an empty key to delete": ([], [Delete("")]),
@@ -579,6 +580,10 @@ BAD_COMMITS = {
         [Put("a", bytes(TRANSACTION_BYTES_MAX // 2)), Put("b", bytes(TRANSACTION_BYTES_MAX // 2))],
     ),
     "a negative revision": ([Check("a", -1)], [Put("a", b"")]),
+    "a revision that no store can have": ([Check("a", 2**63)], [Put("a", b"")]),
+    "a revision that is no number": ([Check("a", True)], [Put("a", b"")]),
+    "a check in place of a write": ([], [Check("a", 1)]),
+    "a value that is no bytes": ([], [Put("a", "text")]),  # type: ignore[arg-type]
     "too many checks": (
         [Check(f"{number}", 0) for number in range(TRANSACTION_OPERATIONS_MAX)],
         [Put("a", b"")],

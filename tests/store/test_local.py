@@ -9,10 +9,10 @@ from mainstay.env import tasks
 from mainstay.sim.choices import Choices
 from mainstay.sim.disk import SimDisk
 from mainstay.store.disk_log import DiskLog
-from mainstay.store.errors import OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.errors import Invalid, OutcomeUnknown, StorageFull, Unavailable
 from mainstay.store.interface import ABSENT, Batch, Check, Committed, Delete, Put, Refused, Watch
-from mainstay.store.local import COMPACTION_STEP_TRANSACTIONS, LocalStore
-from mainstay.store.log import MemoryLog, Row
+from mainstay.store.local import COMPACTION_STEP_CHANGES, LocalStore
+from mainstay.store.log import MemoryLog, Recovered, Row
 
 
 class SlowLog(MemoryLog):
@@ -155,7 +155,7 @@ async def test_a_writer_waits_for_one_step_of_a_compaction_at_most(sim):
     """Each call of this log takes a second. The compaction has ten steps; no commit may wait for all of them."""
     log = SlowLog()
     store = await LocalStore.open(log)
-    for start in range(0, 10 * COMPACTION_STEP_TRANSACTIONS, 250):
+    for start in range(0, 10 * COMPACTION_STEP_CHANGES, 250):
         await asyncio.gather(*(store.commit([], [Put(f"{start + n}", b"")]) for n in range(250)))
     compacting = asyncio.ensure_future(store.compact(await store.revision()))
     waits = []
@@ -227,3 +227,122 @@ async def test_a_watch_may_be_read_by_one_reader_at_a_time():
 
 async def _next(watch: Watch) -> Batch:
     return await anext(watch)
+
+
+async def test_an_append_behind_a_failed_compaction_is_neither_shown_nor_left_waiting():
+    log = SlowLog()
+    store = await LocalStore.open(log)
+    for _ in range(3):
+        await store.commit([], [Put("a", b"")])
+    compacting = asyncio.ensure_future(store.compact(3))
+    await asyncio.sleep(0.5)
+    log.fail_with = OutcomeUnknown("the disk is on fire")
+    committing = asyncio.ensure_future(store.commit([], [Put("b", b"")]))
+
+    with pytest.raises(OutcomeUnknown):
+        await compacting
+    with pytest.raises(OutcomeUnknown):
+        await committing
+    assert await store.get("b") is None
+    with pytest.raises(Unavailable):
+        await store.compact(4)
+
+
+async def test_a_compaction_that_found_no_room_is_finished_when_it_is_asked_for_again():
+    log = SlowLog()
+    store = await LocalStore.open(log)
+    for _ in range(4):
+        await store.commit([], [Put("a", b"")])
+    log.fail_with = StorageFull("no room")
+    with pytest.raises(StorageFull):
+        await store.compact(4)
+    log.fail_with = None
+
+    assert await store.compact(4) == 4
+
+    assert [row.revision for rows in log.compactions for row in rows] == [2, 3]
+
+
+async def test_one_step_of_compaction_is_bounded_however_large_transactions_are():
+    log = SlowLog()
+    store = await LocalStore.open(log)
+    for number in range(40):
+        await store.commit([], [Put(f"{key}", str(number).encode()) for key in range(100)])
+
+    await store.compact(await store.revision())
+
+    assert max(len(row.writes) or 1 for rows in log.compactions for row in rows) <= 100
+    assert max(len(rows) for rows in log.compactions) <= COMPACTION_STEP_CHANGES // 100 + 1
+
+
+class ClosingLog(SlowLog):
+    """Notes whether it was closed, and what had been written by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed_after: int | None = None
+
+    async def close(self) -> None:
+        await asyncio.sleep(1)
+        assert self.closed_after is None, "closed twice"
+        self.closed_after = len(self.groups) + len(self.compactions)
+
+
+async def test_the_log_is_closed_once_and_after_everything_that_was_begun():
+    log = ClosingLog()
+    store = await LocalStore.open(log)
+    await store.commit([], [Put("a", b"")])
+    await store.commit([], [Put("a", b"")])
+    committing = asyncio.ensure_future(store.commit([], [Put("b", b"")]))
+    compacting = asyncio.ensure_future(store.compact(3))
+    await asyncio.sleep(0.1)
+    impatient = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0.1)
+    impatient.cancel()
+
+    await store.close()
+
+    assert log.closed_after == 4
+    assert await committing == Committed(4)
+    assert await compacting == 3
+
+
+async def test_a_store_whose_opening_was_given_up_lets_go_of_its_log():
+    class SlowToOpen(ClosingLog):
+        async def open(self) -> Recovered:
+            await asyncio.sleep(5)
+            return Recovered(0, [])
+
+    log = SlowToOpen()
+    opening = asyncio.ensure_future(LocalStore.open(log))
+    await asyncio.sleep(1)
+    opening.cancel()
+    await asyncio.wait([opening])
+
+    assert log.closed_after == 0
+
+
+async def test_a_hold_never_goes_back():
+    store = await LocalStore.open(MemoryLog())
+    for _ in range(4):
+        await store.commit([], [Put("a", b"")])
+    hold = store.hold(3)
+    hold.advance(2)
+
+    assert hold.revision == 3
+    assert await store.compact(5) == 3
+    with pytest.raises(Invalid):
+        hold.advance(-1)
+
+
+async def test_an_idle_watch_is_not_outdated_by_compaction():
+    store = await LocalStore.open(MemoryLog())
+    with store.watch("mine/", after=1) as watch:
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        for _ in range(10):
+            await store.commit([], [Put("other/a", b"")])
+        await store.compact(await store.revision())
+        await store.commit([], [Put("mine/a", b"")])
+
+        assert [change.key for change in (await waiting).changes] == ["mine/a"]

@@ -13,6 +13,19 @@ def test_nothing_that_anybody_was_told_is_lost_in_a_power_cut():
         power_cut.run(seed)
 
 
+def test_nothing_is_lost_either_when_the_disk_fails_now_and_then():
+    for seed in SEEDS:
+        power_cut.run(seed, error_probability=0.05)
+
+
+def test_a_store_that_goes_on_writing_after_an_error_is_caught(monkeypatch):
+    twins.goes_on_after_an_error(monkeypatch)
+
+    with pytest.raises(power_cut.Broken):
+        for seed in SEEDS:
+            power_cut.run(seed, error_probability=0.05)
+
+
 @pytest.mark.parametrize("twin", twins.TWINS, ids=lambda twin: twin.__name__)
 def test_a_store_with_a_planted_bug_is_caught(twin, monkeypatch):
     twin(monkeypatch)

@@ -13,8 +13,9 @@ import pytest
 from mainstay.env import SystemDisk, tasks
 from mainstay.store import open_sqlite
 from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull, Unavailable
-from mainstay.store.interface import Committed, Delete, Put, Store
+from mainstay.store.interface import Committed, Delete, Entry, Put, Store
 from mainstay.store.local import LocalStore
+from mainstay.store.log import Gone, Row, checksum, decode_row, encode_row
 from mainstay.store.sqlite_log import DATABASE, SqliteLog
 
 
@@ -261,3 +262,72 @@ def test_an_error_of_the_disk_leaves_the_outcome_unknown_and_the_store_readable(
         return revision
 
     assert tasks.run(read()) in (acknowledged, acknowledged + 1)
+
+
+def test_every_commit_is_synced_before_it_is_answered(tmp_path):
+    program = (
+        "import asyncio, sys, pathlib\n"
+        "from mainstay.env import tasks\n"
+        "from mainstay.store import open_sqlite\n"
+        "from mainstay.store.interface import Put\n"
+        "async def main():\n"
+        "    store = await open_sqlite(pathlib.Path(sys.argv[1]))\n"
+        "    connection = store._log._connection\n"
+        "    print(connection.execute('PRAGMA synchronous').fetchone()[0])\n"
+        "    print(connection.execute('PRAGMA journal_mode').fetchone()[0])\n"
+        "    await store.close()\n"
+        "tasks.run(main())\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+
+    assert result.stdout.split() == ["2", "wal"]  # 2 is FULL: the write-ahead file is synced by each commit.
+
+
+@pytest.mark.parametrize("mark", ["UPDATE mark SET compacted = compacted + 1", "DELETE FROM mark",
+                                  "UPDATE mark SET compacted = 'x'", "INSERT INTO mark VALUES (3, 3)"])  # fmt: skip
+async def test_a_damaged_mark_of_compaction_is_found_and_the_directory_is_free_again(tmp_path, mark):
+    await make(tmp_path)
+    with sqlite3.connect(tmp_path / DATABASE) as database:
+        database.execute(mark)
+    database.close()
+
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="the mark of how far it was compacted"):
+            await open_sqlite(tmp_path)
+
+
+async def test_somebody_who_looks_into_the_database_is_told_apart_from_damage(tmp_path):
+    await make(tmp_path)
+    database = sqlite3.connect(tmp_path / DATABASE)
+    database.execute("BEGIN EXCLUSIVE")
+
+    with pytest.raises(InUse, match="a program other than Mainstay"):
+        await open_sqlite(tmp_path)
+
+    database.close()
+    await (await open_sqlite(tmp_path)).close()
+
+
+async def test_a_compaction_that_was_cut_short_is_finished_on_opening(tmp_path):
+    """A deletion whose key is already gone from the log is left over, and goes too."""
+    store = await open_sqlite(tmp_path)
+    await store.commit([], [Put("a", b""), Put("b", b"")])
+    await store.commit([], [Delete("a"), Put("b", b"2")])
+    await store.commit([], [Put("c", b"")])
+    await store.compact(3)
+    before = await store.range("")
+    await store.close()
+    with sqlite3.connect(tmp_path / DATABASE) as database:
+        writes = encode_row(Row(3, (Gone("a", 3), Entry("b", b"2", 2, 3, 2))))
+        values = (checksum(3, writes), writes)
+        database.execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = 3", values)
+    database.close()
+
+    store = await open_sqlite(tmp_path)
+    assert await store.range("") == before
+    await store.close()
+
+    database = sqlite3.connect(tmp_path / DATABASE)
+    (writes,) = database.execute("SELECT writes FROM rows WHERE revision = 3").fetchone()
+    database.close()
+    assert decode_row(3, writes) == Row(3, (Entry("b", b"2", 2, 3, 2),))

@@ -8,6 +8,7 @@ import pytest
 from mainstay.sim.disk import SimDisk
 from mainstay.store import disk_log, local
 from mainstay.store.disk_log import DiskLog
+from mainstay.store.errors import StorageFull
 from mainstay.store.holds import Holds
 from mainstay.store.index import Index
 from mainstay.store.interface import Committed, Refused
@@ -85,7 +86,7 @@ def forgets_a_deletion_before_what_it_deleted(patch: pytest.MonkeyPatch) -> None
 
     async def finish_compaction(self: LocalStore) -> None:
         rows: list[Row] = []
-        while (step := self._index.compact_step(local.COMPACTION_STEP_TRANSACTIONS)) is not None:
+        while (step := self._index.compact_step(local.COMPACTION_STEP_CHANGES)) is not None:
             rows += step
         for row in reversed(rows):
             await self._log.compact(self._index.compacted, [row])
@@ -96,11 +97,31 @@ def forgets_a_deletion_before_what_it_deleted(patch: pytest.MonkeyPatch) -> None
 def forgets_what_is_still_there(patch: pytest.MonkeyPatch) -> None:
     honest = Index.compact_step
 
-    def compact_step(self: Index, transactions_max: int) -> list[Row] | None:
-        rows = honest(self, transactions_max)
+    def compact_step(self: Index, changes_max: int) -> list[Row] | None:
+        rows = honest(self, changes_max)
         return None if rows is None else [Row(row.revision + 1, ()) for row in rows]
 
     patch.setattr(Index, "compact_step", compact_step)
+
+
+def renames_before_it_has_synced(patch: pytest.MonkeyPatch) -> None:
+    """A rewritten log takes the place of the old one before it is there itself."""
+    honest = SimDisk.sync
+    patch.setattr(SimDisk, "sync", lambda self, name: None if name == disk_log.NEW_FILE else honest(self, name))
+
+
+def goes_on_after_an_error(patch: pytest.MonkeyPatch) -> None:
+    """Takes a failed write for one that did not happen, and writes on behind whatever it has left."""
+
+    def append(self: DiskLog, frame: bytes) -> None:
+        try:
+            self._disk.append(disk_log.FILE, frame)
+            self._disk.sync(disk_log.FILE)
+        except OSError as error:
+            raise StorageFull(str(error)) from error
+        self._size += len(frame)
+
+    patch.setattr(DiskLog, "_append", append)
 
 
 TWINS: list[Twin] = [

@@ -15,6 +15,7 @@ like; whoever relies on a hold must have the only compacting process. And one wo
 back. Keep at least one revision.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -77,6 +78,7 @@ class EtcdStore:
         self._given_up = 0
         """How far we have asked etcd to compact."""
         self._watches: list[EtcdWatch] = []
+        self._closing: asyncio.Task[None] | None = None
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
         self._require_open()
@@ -210,9 +212,13 @@ class EtcdStore:
         return self._holds.take(revision)
 
     async def close(self) -> None:
-        if self._reads.closed:
-            return
         self._reads.closed = True
+        if self._closing is None:
+            self._closing = tasks.spawn(self._close(), name="store close")
+        # One task for all callers, so that one that is cancelled does not leave it half closed.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         for watch in self._watches:
             watch.end(Closed("the store was closed"))
         for watch in self._watches:
