@@ -133,7 +133,16 @@ def show_the_server() -> None:
         say("kubectl is not on PATH (`make components` installs it), so there is nothing to show here")
         return
     directory = Path(tempfile.mkdtemp(prefix="mainstay-demo-server-"))
-    command = [sys.executable, "-m", "mainstay.cli.main", "server", "--data-dir", directory, "--listen", "127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "mainstay.cli.main",
+        "server",
+        "--data-dir",
+        str(directory),
+        "--listen",
+        "127.0.0.1:0",
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None

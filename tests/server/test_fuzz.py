@@ -48,7 +48,7 @@ async def test_mutated_bodies_are_accepted_or_refused_but_never_break_the_server
     chance = random.Random(82219)
     bodies = {
         "application/json": json.dumps(a_pod("web", nodeName="n1", restartPolicy="Never")).encode(),
-        "application/yaml": b"metadata:\n  name: web\nspec:\n  containers:\n  - {name: c, image: x, env: [{name: A}]}\n",
+        "application/yaml": b"metadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: x, env: [{name: A}]}\n",
         "application/vnd.kubernetes.protobuf": envelope("v1", "Pod", encode("k8s.io.api.core.v1.Pod", a_pod("web"))),
     }
     async with a_server(sim) as client:
