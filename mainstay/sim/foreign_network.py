@@ -1,7 +1,7 @@
 """The part of `socket` that foreign code uses besides the loop: sockets to hand to it, and the machine's own name.
 
 Names are those of the simulated hosts (hosts.py), so that a program's idea of "this machine" does not depend on where
-the run takes place. Sockets are described in sockets.py.
+the run takes place. Sockets are described in sockets.py. On other threads they are real.
 """
 
 import select
@@ -10,13 +10,13 @@ from typing import Any
 
 from mainstay.sim.names import AddressInfo
 from mainstay.sim.sockets import SimPoll, SimSocket
-from mainstay.sim.surroundings import Replacement, Surroundings
+from mainstay.sim.surroundings import Replacement, Surroundings, current
 
 
 def replacements() -> dict[tuple[str, str], Any]:
     """By module and name, what stands there during a run."""
     return {
-        ("socket", "socket"): SimSocket,
+        ("socket", "socket"): SocketDuringRun,
         ("socket", "getaddrinfo"): Replacement(socket.getaddrinfo, _getaddrinfo),
         ("socket", "getnameinfo"): Replacement(socket.getnameinfo, _getnameinfo),
         ("socket", "gethostbyname"): Replacement(socket.gethostbyname, _gethostbyname),
@@ -24,6 +24,32 @@ def replacements() -> dict[tuple[str, str], Any]:
         ("socket", "getfqdn"): Replacement(socket.getfqdn, _getfqdn),
         ("select", "poll"): Replacement(select.poll, _poll),
     }
+
+
+_RealSocket = socket.socket
+
+
+class _SocketClass(type):
+    """What makes a class answer as another one to threads that no run is on."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not SocketDuringRun:
+            return super().__call__(*args, **kwargs)  # A subclass that was made during the run, and belongs to it.
+        return _RealSocket(*args, **kwargs) if current() is None else SimSocket(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if cls is not SocketDuringRun:
+            return super().__instancecheck__(instance)
+        return isinstance(instance, SimSocket) or (current() is None and isinstance(instance, _RealSocket))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is not SocketDuringRun:
+            return super().__subclasscheck__(subclass)
+        return issubclass(subclass, SimSocket) or (current() is None and issubclass(subclass, _RealSocket))
+
+
+class SocketDuringRun(SimSocket, metaclass=_SocketClass):
+    """What `socket.socket` is during a run: a class, since programs ask whether something is a socket."""
 
 
 def _getaddrinfo(

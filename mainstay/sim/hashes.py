@@ -8,9 +8,10 @@ An object must keep its hash for life, or is not found again in the set that it 
 than runs. So the method stays where the first run of the process has put it. Whatever no run has numbered has the hash
 that it always had.
 
-Not covered: an object that was put into a set before the first run of the process, and is asked for its hash in a run.
-It is not found in that set any more. A library that is only imported in the course of a run has its own classes covered
-from the next one on. And the objects of the program's own classes: their order in a set is the program's to avoid.
+Not covered: an object that was put into a set before the first run of the process (before any run, if it has no room
+for a number), and is asked for its hash in a run. It is not found in that set any more. A library that is only imported
+in the course of a run has its own classes covered from the next one on. And the objects of the program's own classes:
+their order in a set is the program's to avoid.
 """
 
 import asyncio
@@ -33,8 +34,9 @@ _CLASSES: Final[tuple[type, ...]] = (
 _FOREIGN_CLASSES: Final = (("aiohttp.connector", "_TransportPlaceholder"),)
 
 # Some classes leave no room for a number (`__slots__`, as aiohttp's server side). All objects of such a class that a
-# run has met have one hash: their order in a set is then that in which they were put there. Here are their addresses.
-# A new object at such an address has that hash too, which does no harm: it has had no other.
+# run has met have one hash: their order in a set is then a matter of the order in which they were put there. Sets of
+# thousands of them are slow. Here are their addresses: a new object at such an address has that hash too, which does no
+# harm, since it has had no other.
 _SHARED_HASH: Final = 1
 _sharing: set[int] = set()
 

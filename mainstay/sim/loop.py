@@ -10,7 +10,8 @@ Three things differ from asyncio on purpose. A failure that reaches the loop's e
 `Deadlock`. And a run in which steps follow each other without end while time stands still stops with `Livelock`.
 
 Time is kept in whole nanoseconds: sums of floats would depend on how they were added up. Timers due at the same moment
-run in the order in which they were set.
+run in the order in which they were set. As in asyncio, the loop goes in rounds: what a step makes ready runs in the
+next round, and timers that are due by then run after it.
 
 Not promised: debug mode (`set_debug` is remembered and changes nothing), and calls from other threads.
 """
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from mainstay.sim import waiting
 from mainstay.sim.choices import Choices
-from mainstay.sim.errors import Deadlock, Livelock
+from mainstay.sim.errors import Deadlock, Livelock, TooLong
 from mainstay.sim.executor import InlineExecutors
 from mainstay.sim.failures import Failures
 from mainstay.sim.fences import FencedLoop, refuse_tls
@@ -78,7 +79,9 @@ class SimLoop(FencedLoop):
         self._generators = AsyncGenerators(self)
         self._now_ns = 0
         self._ready: deque[SimHandle] = deque()
-        self._timers: list[tuple[int, int, SimTimer]] = []
+        self._timers: list[tuple[int, int, SimTimer]] = []  # A heap of what is later than now.
+        self._due: list[tuple[int, int, SimTimer]] = []  # What was set for now, or earlier, since the round began.
+        self.limit_ns = FOREVER_NS  # Where the clock must not go.
         self._timers_max = 1024  # Above this the cancelled ones are thrown out.
         self._timer_numbers = itertools.count()
         self._numbers = itertools.count()
@@ -154,9 +157,9 @@ class SimLoop(FencedLoop):
             raise RuntimeError("Event loop is closed")
         timer = SimTimer(when_ns, callback, args, self, context)
         if when_ns <= self._now_ns:
-            # The heap only holds what is later than now: so steps never have to look there, and a timer for now cannot
-            # be kept waiting by steps that keep each other going.
-            self._ready.append(timer)
+            # Not in the heap, so that steps never have to look there. It waits for the end of this round and not for
+            # time to go on: steps that keep each other going cannot keep it waiting.
+            self._due.append((when_ns, next(self._timer_numbers), timer))
         elif when_ns < FOREVER_NS:
             heapq.heappush(self._timers, (when_ns, next(self._timer_numbers), timer))
             if len(self._timers) > self._timers_max:
@@ -291,8 +294,16 @@ class SimLoop(FencedLoop):
         id_of = self.trace.ids.get
         batches_of_this_instant = 0
         batches_max = max(1, self._steps_per_instant_max // BATCH)
+        due = self._due
         while True:
-            while ready:
+            if due:
+                due.sort()
+                ready.extend([entry[2] for entry in due])
+                due.clear()
+            elif not ready:
+                self._go_to_next_timer()
+                batches_of_this_instant = 0
+            for _ in range(len(ready)):
                 if len(buffer) >= BATCH:
                     batches_of_this_instant += 1
                     if batches_of_this_instant > batches_max:
@@ -318,8 +329,6 @@ class SimLoop(FencedLoop):
                     self.call_exception_handler(
                         {"message": f"Exception in callback {name_of(callback)}", "exception": error, "handle": handle}
                     )
-            self._go_to_next_timer()
-            batches_of_this_instant = 0
 
     def _go_to_next_timer(self) -> None:
         """Nothing is ready: set the clock to the next timer, and make everything ready that is due then."""
@@ -328,7 +337,10 @@ class SimLoop(FencedLoop):
             heapq.heappop(timers)  # Cancelled: it must not move the clock.
         if not timers:
             self._raise_deadlock()
-        self._now_ns = when_ns = timers[0][0]
+        when_ns = timers[0][0]
+        if when_ns > self.limit_ns:
+            self._raise_too_long()
+        self._now_ns = when_ns
         self.trace.buffer.append(~when_ns)
         while timers and timers[0][0] == when_ns:
             self._ready.append(heapq.heappop(timers)[2])
@@ -360,6 +372,13 @@ class SimLoop(FencedLoop):
             + (f" These tasks wait:\n{waiting.describe(tasks)}" if tasks else " There are no tasks.")
         )
 
+    def _raise_too_long(self) -> NoReturn:
+        self.failures.raise_first()
+        raise TooLong(
+            f"at {self.time()} s of virtual time the run is not over, and the limit is {self.limit_ns / 1e9} s."
+            f" These tasks wait:\n{waiting.describe(self.tasks())}"
+        )
+
     # Ending
 
     def is_running(self) -> bool:
@@ -376,6 +395,7 @@ class SimLoop(FencedLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._closed = True
         self._ready.clear()
+        self._due.clear()
         self._timers.clear()
         self._tasks.clear()
 

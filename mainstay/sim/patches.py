@@ -3,7 +3,8 @@
 A function, or a class, is replaced wherever it can be reached by name: in its own module, and in each module that took
 it with `from time import time`. Finding those means going through all modules; what was found is remembered, so that
 the next run only looks at modules that are new. `datetime` is a class, built in, that others hold on to in many ways
-(annotations, subclasses, tables by type), so it is not replaced: two of its methods are, in place.
+(annotations, subclasses, tables by type), so it is not replaced: two of its methods are, in place. Only the hashes of
+some classes stay for good, since the objects of a run may outlive it (hashes.py).
 
 Beyond reach: a function that was kept elsewhere before the run, in an attribute of a class or as a default argument.
 Such code reads the real clock. It is found by running twice (tests/sim/test_determinism.py shows how).
@@ -14,7 +15,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import random
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -22,21 +22,21 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, Final
 
-from mainstay.sim import fences, foreign_chance, foreign_network, foreign_time, surroundings
+from mainstay.sim import fences, foreign_chance, foreign_network, foreign_time, hashes, surroundings
 from mainstay.sim.surroundings import Replacement, Surroundings
 
 Namespace = dict[str, Any]
 Site = tuple[Namespace, str, object, object]  # Where something can be found by name: the real thing, its stand-in.
 
-_MISSING: Final = object()
-
 
 @contextlib.contextmanager
 def installed(run: Surroundings) -> Iterator[None]:
     """Let foreign code on this thread find `run` around it, until the block is left."""
+    hashes.install()
     surroundings.enter(run)
     try:
-        with _collector_off(), _utc(), _shared_random(run), _methods(), _datetime(), _names():
+        # The names before the generator that some of them lead to: no other thread may draw from the run's.
+        with _collector_off(), _utc(), _methods(), _datetime(), _names(), foreign_chance.shared_generator(run):
             yield
     finally:
         surroundings.leave()
@@ -70,17 +70,6 @@ def _utc() -> Iterator[None]:
         time.tzset()
 
 
-@contextlib.contextmanager
-def _shared_random(run: Surroundings) -> Iterator[None]:
-    state = random.getstate()
-    random.setstate(run.random_state)
-    try:
-        yield
-    finally:
-        run.random_state = random.getstate()
-        random.setstate(state)
-
-
 # Methods
 
 _real_all_tasks = asyncio.all_tasks
@@ -93,36 +82,22 @@ def _all_tasks(run: Surroundings, loop: asyncio.AbstractEventLoop | None = None)
     return set(run.loop.tasks()) if loop is run.loop else _real_all_tasks(loop)
 
 
-def _number_of_gathering(future: Any) -> int:
-    """A hash for the future that `gather` returns: the one kind that asyncio makes without asking the loop."""
-    try:
-        return future._mainstay_number  # type: ignore[no-any-return]
-    except AttributeError:
-        run = surroundings.current()
-        future._mainstay_number = object.__hash__(future) if run is None else run.loop.next_number()
-        return future._mainstay_number  # type: ignore[no-any-return]
-
-
 _METHODS: Final[Mapping[tuple[type, str], Any]] = {
     **foreign_chance.methods(),
     **fences.methods(),
-    (asyncio.tasks._GatheringFuture, "__hash__"): _number_of_gathering,  # type: ignore[attr-defined]
 }
 
 
 @contextlib.contextmanager
 def _methods() -> Iterator[None]:
-    real = [(owner, name, owner.__dict__.get(name, _MISSING)) for owner, name in _METHODS]
-    for (owner, name), method in _METHODS.items():
-        setattr(owner, name, method)
+    real = [(owner, name, owner.__dict__[name]) for owner, name in _METHODS]
     try:
+        for (owner, name), method in _METHODS.items():
+            setattr(owner, name, method)
         yield
     finally:
         for owner, name, method in real:
-            if method is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, method)
+            setattr(owner, name, method)
 
 
 # The class datetime
@@ -135,8 +110,8 @@ _DATETIME_NAMESPACE: Final[Namespace] = gc.get_referents(datetime.__dict__)[0]
 
 @contextlib.contextmanager
 def _datetime() -> Iterator[None]:
-    _set_datetime_methods(_DATETIME_METHODS)
     try:
+        _set_datetime_methods(_DATETIME_METHODS)
         yield
     finally:
         _set_datetime_methods(_DATETIME_REAL)
@@ -169,10 +144,10 @@ _sites: list[Site] = []
 @contextlib.contextmanager
 def _names() -> Iterator[None]:
     _sites.extend(_search_new_modules(_BY_REAL))
-    for namespace, name, real, stand_in in _sites:
-        if namespace.get(name) is real:
-            namespace[name] = stand_in
     try:
+        for namespace, name, real, stand_in in _sites:
+            if namespace.get(name) is real:
+                namespace[name] = stand_in
         yield
     finally:
         # What was imported during the run has taken the stand-ins for the real thing.

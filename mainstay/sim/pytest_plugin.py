@@ -5,6 +5,9 @@ fixture, or when `mainstay_async_tests = "sim"` is set for the project. Marked `
 production loop, with a time limit. All other tests are left to whoever else runs them, so the plugin gets along with
 pytest-asyncio.
 
+A coroutine test may take 30 days of virtual time, or what it is given as `@pytest.mark.sim(limit=...)`, a `timedelta`
+or None: a test that waits for ever while some other task sets timers would otherwise go on without end.
+
 Each example of a Hypothesis test is a run of its own. A failing test says which seed it ran with; `--sim-seed` gives
 that seed to all tests that do not name one themselves.
 """
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from mainstay.sim.simulation import Simulation
 
 REAL_LOOP_LIMIT: Final = timedelta(seconds=60)
+# Long for a test, and passed in half a minute of real time by a task that wakes up once a second.
+SIM_LIMIT: Final = timedelta(days=30)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sim(seed=0): run a coroutine test in the simulator")
+    config.addinivalue_line("markers", "sim(seed=0, limit=timedelta(days=30)): run a coroutine test in the simulator")
     config.addinivalue_line("markers", "real_loop: run a coroutine test on the production loop")
     if config.getini("mainstay_async_tests") not in ("", "sim"):
         raise pytest.UsageError('mainstay_async_tests can only be "sim", or absent')
@@ -90,6 +95,14 @@ def _seed(item: pytest.Item) -> int:
     return int(item.config.getoption("--sim-seed"))
 
 
+def _limit(item: pytest.Item) -> timedelta | None:
+    for mark in _marks(item):
+        if mark.name == "sim" and "limit" in mark.kwargs:
+            limit: timedelta | None = mark.kwargs["limit"]
+            return limit
+    return SIM_LIMIT
+
+
 def _in_simulator(
     test: Callable[..., Coroutine[Any, Any, None]], item: pytest.Function, *, each_its_own: bool
 ) -> Callable[..., None]:
@@ -104,7 +117,7 @@ def _in_simulator(
                 kwargs["sim"] = simulation
         # Closed here and not by the fixture: what fails in the end belongs to the test.
         with simulation:
-            simulation.run(test(*args, **kwargs))
+            simulation.run(test(*args, **kwargs), limit=_limit(item))
 
     return run
 

@@ -16,21 +16,26 @@ program can see (a module's own counter, a cache).
 import asyncio
 import gc
 import hashlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mainstay.env import Chance, Env
 from mainstay.sim import patches
 from mainstay.sim.choices import Choices, Tape
 from mainstay.sim.clock import SimClock
 from mainstay.sim.disk import SimDisk
-from mainstay.sim.loop import SimLoop
+from mainstay.sim.loop import FOREVER_NS, SimLoop
 from mainstay.sim.network import Network
 from mainstay.sim.surroundings import Surroundings
 from mainstay.sim.trace import Trace
 
 T = TypeVar("T")
+
+# How long tasks may take to end when they are cancelled. Without a limit, one that goes on beating would never let go.
+CLOSING_MAX: Final = timedelta(days=1)
 
 
 class Simulation:
@@ -61,14 +66,17 @@ class Simulation:
         """The hash of all that has happened so far."""
         return self.trace.digest
 
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
+    def run(self, main: Coroutine[Any, Any, T], limit: timedelta | None = None) -> T:
         """Run a coroutine to its end and return its result.
 
         Raises what it raises; `Unhandled` if something else failed meanwhile and nobody looked; `Deadlock` or
         `Livelock` if it cannot end. An error carries a note with the seed.
+
+        With a `limit`, `TooLong` if it has not ended after that much virtual time. As long as any task sets timers, a
+        heartbeat for instance, nothing else tells that the coroutine waits for ever.
         """
         try:
-            with patches.installed(self._surroundings):
+            with patches.installed(self._surroundings), self._limited(limit):
                 task = self.loop.create_task(main, name="main")
                 result: T = self.loop.run_until_complete(task)
                 del task
@@ -107,8 +115,9 @@ class Simulation:
         if self.loop.is_closed():
             return
         self.loop.stops_at_failure = False  # What fails now is raised when everything else has ended.
+        self.loop.failures.is_ending = True
         try:
-            with patches.installed(self._surroundings):
+            with patches.installed(self._surroundings), self._limited(CLOSING_MAX):
                 try:
                     self.loop.run_until_complete(self._end_tasks())
                     self.loop.run_until_complete(self.loop.shutdown_asyncgens())
@@ -120,6 +129,16 @@ class Simulation:
             raise
         finally:
             self.loop.close()
+
+    @contextmanager
+    def _limited(self, limit: timedelta | None) -> Iterator[None]:
+        before_ns = self.loop.limit_ns
+        if limit is not None:
+            self.loop.limit_ns = min(self.loop.time_ns() + limit // timedelta(microseconds=1) * 1000, FOREVER_NS)
+        try:
+            yield
+        finally:
+            self.loop.limit_ns = before_ns
 
     async def _end_tasks(self) -> None:
         left = [task for task in self.loop.tasks() if task is not asyncio.current_task()]

@@ -5,7 +5,9 @@ Mainstay's own code is given a clock and a source of chance. Foreign code helps 
 foreign_chance.py, foreign_network.py) or refused (fences.py); patches.py puts the answers in their place.
 
 An answer only differs from the real thing on the thread that runs the simulation. Other threads of the process, those
-of a test runner for instance, get what they always got.
+of a test runner for instance, get what they always got. Three things are the whole process's, and change for them too:
+the garbage collector is off, the time zone is UTC, and a function of `random` that another thread has kept, where it
+cannot be replaced by name, draws from the run's numbers: the run is then not equal to another.
 """
 
 import functools

@@ -339,14 +339,34 @@ def digest_of_an_aiohttp_program(seed: int) -> str:
         return simulation.digest
 
 
-def digest_in_another_process(seed: int, hash_seed: str) -> str:
-    program = f"from {__name__} import *; print(digest_of_an_aiohttp_program({seed}))"
+def digest_of_a_session_closed_with_requests_in_flight(seed: int) -> str:
+    """aiohttp closes its connections in the order of a set."""
+
+    async def main(network: Network) -> None:
+        async def ask(session: aiohttp.ClientSession) -> None:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get("/")
+
+        async with serving(network, never):
+            session = aiohttp.ClientSession(URL, connector=aiohttp.TCPConnector(limit=200))
+            asking = [asyncio.create_task(ask(session)) for _ in range(100)]
+            await asyncio.sleep(60)
+            await session.close()
+            await asyncio.gather(*asking)
+
+    with Simulation(seed) as simulation:
+        simulation.run(main(simulation.network))
+        return simulation.digest
+
+
+def digest_in_another_process(program: Callable[[int], str], seed: int, hash_seed: str) -> str:
+    source = f"from {__name__} import *; print({program.__name__}({seed}))"
     root = Path(__file__).parents[2]
     environment = os.environ | {
         "PYTHONHASHSEED": hash_seed,
         "PYTHONPATH": os.pathsep.join([str(root), str(Path(__file__).parent)]),
     }
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", source]
     return subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -354,5 +374,16 @@ def test_equal_seeds_give_equal_digests_in_any_process():
     here = digest_of_an_aiohttp_program(1)
     assert digest_of_an_aiohttp_program(1) == here
     assert digest_of_an_aiohttp_program(2) != here
-    assert digest_in_another_process(1, hash_seed="0") == here
-    assert digest_in_another_process(1, hash_seed="4711") == here
+    assert digest_in_another_process(digest_of_an_aiohttp_program, 1, hash_seed="0") == here
+    assert digest_in_another_process(digest_of_an_aiohttp_program, 1, hash_seed="4711") == here
+
+
+def test_closing_a_session_with_many_requests_in_flight_is_the_same_in_any_process():
+    program = digest_of_a_session_closed_with_requests_in_flight
+    here = program(1)
+    clutter = [asyncio.Protocol() for _ in range(1000)]  # So that what comes has other addresses.
+    assert program(1) == here
+    del clutter[::3]
+    assert program(1) == here
+    assert digest_in_another_process(program, 1, hash_seed="0") == here
+    assert digest_in_another_process(program, 1, hash_seed="4711") == here

@@ -31,6 +31,33 @@ async def test_timers_due_at_one_moment_run_in_the_order_they_were_set(sim):
     assert ran == ["a", "b", "c", "d", "later"]
 
 
+async def set_timers_for_now() -> list[str]:
+    loop = asyncio.get_running_loop()
+    ran: list[str] = []
+
+    def step(name: str, depth: int) -> None:
+        ran.append(name)
+        if depth:
+            loop.call_later(0, step, f"{name}.timer", depth - 1)
+            loop.call_soon(step, f"{name}.soon", depth - 1)
+            loop.call_at(loop.time() - 1, step, f"{name}.late", depth - 1)
+            loop.call_at(loop.time() - 2, step, f"{name}.later", depth - 1)
+            loop.call_later(0, step, f"{name}.cancelled", depth - 1).cancel()
+            loop.call_soon(step, f"{name}.soon too", depth - 1)
+
+    loop.call_later(0, step, "timer", 2)
+    loop.call_soon(step, "soon", 2)
+    loop.call_later(0, step, "timer too", 2)
+    await asyncio.sleep(0)
+    ran.append("main")
+    await asyncio.sleep(0.1)
+    return ran
+
+
+def test_timers_for_now_take_their_turn_as_in_asyncio(sim):
+    assert sim.run(set_timers_for_now()) == asyncio.run(set_timers_for_now())
+
+
 async def test_sums_of_small_delays_are_exact(sim):
     for _ in range(10):
         await asyncio.sleep(0.1)

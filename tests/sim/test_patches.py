@@ -1,31 +1,40 @@
 """What foreign code finds during a run, and that nothing of it is left after."""
 
 import asyncio
+import contextlib
 import datetime as datetime_module
 import gc
 import importlib
 import os
 import random
 import secrets
+import select
+import socket
 import sys
 import threading
 import time
 import types
 import uuid
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from os import urandom
 from pathlib import Path
 from random import randint
 from time import monotonic
 from time import time as wall
+from typing import TypeVar
 from uuid import uuid1, uuid4
 
 import pytest
 
 from mainstay.env import SystemClock
+from mainstay.sim import patches
 from mainstay.sim.clock import EPOCH
+from mainstay.sim.errors import Deadlock, TooLong, Unhandled
 from mainstay.sim.simulation import Simulation
+from mainstay.sim.sockets import SimSocket
 
+T = TypeVar("T")
 T0 = EPOCH.timestamp()
 
 
@@ -99,6 +108,7 @@ def draw() -> list[object]:
         uuid.uuid1(clock_seq=5),
         os.urandom(16),
         urandom(16),
+        os.getrandom(16) if hasattr(os, "getrandom") else urandom(16),
         random.sample(range(1000), 10),
     ]
     random.seed()
@@ -116,7 +126,7 @@ def test_all_chance_comes_from_the_seed():
         differs = [a != b for a, b in zip(drawn, other.run(draw_in_run()), strict=True)]
 
     # The second uuid1 is made from time, a node and a sequence that was given: there is no chance in it.
-    assert differs == [True] * 9 + [False] + [True] * 4
+    assert differs == [True] * 9 + [False] + [True] * 5
 
 
 def test_chance_goes_on_from_one_run_to_the_next():
@@ -148,7 +158,7 @@ async def test_a_seeded_generator_is_left_as_it_is(sim):
 def snapshot() -> dict[str, object]:
     """Everything a run may touch."""
     modules = [name for name in sys.modules if not name.startswith("mainstay.sim.")]
-    watched = (time, os, random, secrets, uuid, threading, asyncio, sys.modules[__name__])
+    watched = (time, os, random, secrets, uuid, threading, socket, select, asyncio, sys.modules[__name__])
     return {
         **{f"{module.__name__}.{name}": value for module in watched for name, value in vars(module).items()},
         "modules": modules,
@@ -173,16 +183,77 @@ def test_nothing_is_left_behind_by_a_run(sim):
     assert snapshot() == before
 
 
-def test_nothing_is_left_behind_by_a_run_that_fails(sim):
+async def fail_after_a_while() -> None:
+    await asyncio.sleep(1)
+    draw()
+    raise ValueError
+
+
+async def fail_in_a_callback() -> None:
+    asyncio.get_running_loop().call_later(1, int, "no number")
+    await asyncio.sleep(60)
+
+
+async def be_interrupted() -> None:
+    asyncio.get_running_loop().call_later(1, interrupt)
+    await asyncio.sleep(60)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def wait_too_long() -> None:
+    await asyncio.sleep(3601)
+
+
+@pytest.mark.parametrize(
+    ("main", "error"),
+    [
+        (fail_after_a_while, ValueError),
+        (fail_in_a_callback, Unhandled),
+        (be_interrupted, KeyboardInterrupt),
+        (wait_for_ever, Deadlock),
+        (wait_too_long, TooLong),
+    ],
+)
+def test_nothing_is_left_behind_by_a_run_that_fails(main, error):
     before = snapshot()
 
-    async def main() -> None:
-        raise ValueError
-
-    with pytest.raises(ValueError):  # noqa: PT011 - any
-        sim.run(main())
+    sim = Simulation()
+    with pytest.raises(error):
+        sim.run(main(), limit=timedelta(hours=1))
 
     assert snapshot() == before
+    with contextlib.suppress(Unhandled):
+        sim.close()
+    assert snapshot() == before
+
+
+def test_nothing_is_left_behind_by_a_run_that_could_not_begin(sim, monkeypatch):
+    class Locked(type):
+        def __setattr__(cls, name: str, value: object) -> None:
+            if value is not vars(cls)[name]:
+                raise TypeError("locked")
+
+    class Owner(metaclass=Locked):
+        def method(self) -> None: ...
+
+    monkeypatch.setitem(patches._METHODS, (Owner, "method"), print)
+    before = snapshot()
+
+    work = asyncio.sleep(0)
+    with pytest.raises(TypeError, match="locked"):
+        sim.run(work)
+    work.close()
+
+    assert snapshot() == before
+    monkeypatch.undo()
+    sim.run(asyncio.sleep(0))
 
 
 def test_real_time_and_chance_are_back_between_runs(sim):
@@ -198,31 +269,83 @@ def test_real_time_and_chance_are_back_between_runs(sim):
     assert sim.loop.time() == 2
 
 
-def test_other_threads_keep_the_real_world():
-    """Those of a test runner, for instance, that were started before the run."""
-    seen: list[float] = []
+def meanwhile(elsewhere: Callable[[], T], inside: Callable[[], object] = lambda: None) -> tuple[T, list[object]]:
+    """What a thread that was started before a run gets during it, and what the run gets before and after that."""
     asked, answered = threading.Event(), threading.Event()
+    results: list[T] = []
 
     def look() -> None:
         asked.wait()
-        seen.extend([time.time(), datetime.now(UTC).timestamp()])
-        answered.set()
+        try:
+            results.append(elsewhere())
+        finally:
+            answered.set()
 
     thread = threading.Thread(target=look)
     thread.start()
 
-    async def main() -> float:
+    async def main() -> list[object]:
+        before = inside()
         asked.set()
         while not answered.is_set():
             await asyncio.sleep(0)
-        return time.time()
+        return [before, inside()]
 
-    with Simulation() as sim:
-        inside = sim.run(main())
+    with Simulation(1) as sim:
+        seen = sim.run(main())
     thread.join()
+    return results[0], seen
 
-    assert inside == T0
+
+def test_other_threads_keep_the_real_world():
+    """Those of a test runner, for instance, that were started before the run."""
+    seen, inside = meanwhile(lambda: [time.time(), datetime.now(UTC).timestamp()], lambda: time.time())
+
+    assert inside == [T0, T0]
     assert all(abs(moment - time.time()) < 60 for moment in seen)
+
+
+def test_other_threads_keep_real_sockets():
+    def talk() -> tuple[bool, bytes]:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname()) as client,
+            server.accept()[0] as accepted,
+        ):
+            client.sendall(b"hello")
+            return isinstance(accepted, socket.socket), accepted.recv(5)
+
+    def look() -> list[bool]:
+        with socket.socket() as inside:
+            return [
+                isinstance(inside, SimSocket),
+                isinstance(inside, socket.socket),
+                issubclass(type(inside), socket.socket),
+            ]
+
+    talked, inside = meanwhile(talk, look)
+
+    assert talked == (True, b"hello")
+    assert inside == [[True, True, True]] * 2
+
+
+def test_other_threads_neither_see_nor_move_the_chance_of_a_run():
+    real = random.Random(42)
+    random.seed(42)
+
+    drawn, inside = meanwhile(lambda: [random.random(), randint(0, 1000)], lambda: [random.random(), randint(0, 1000)])
+
+    assert drawn == [real.random(), real.randint(0, 1000)]
+    assert random.random() == real.random()  # And it goes on from there.
+    assert inside == meanwhile(lambda: None, lambda: [random.random(), randint(0, 1000)])[1]
+
+
+def test_a_kept_function_of_random_is_the_runs_as_well(sim):
+    async def main(kept: Callable[[], float]) -> list[float]:
+        return [kept(), random.random()]
+
+    with Simulation(sim.seed) as same:
+        assert sim.run(main(random.random)) == same.run(main(lambda: random.random()))
 
 
 def test_a_module_that_is_imported_during_a_run_is_put_right_after_it(sim, tmp_path: Path, monkeypatch):

@@ -178,6 +178,39 @@ def test_a_deadlock_fails_the_test_at_once(project: pytest.Pytester):
     result.stdout.fnmatch_lines(["*Deadlock: at 0.0 s*", "*main: *test_waits*"])
 
 
+def test_a_test_that_waits_for_ever_beside_a_heartbeat_fails_at_its_limit(project: pytest.Pytester):
+    project.makepyfile(
+        """
+        import asyncio, pytest
+        from datetime import timedelta
+
+        async def beat(period):
+            while True:
+                await asyncio.sleep(period)
+
+        @pytest.mark.sim(limit=timedelta(minutes=1))
+        async def test_own_limit():
+            heart = asyncio.create_task(beat(1))
+            await asyncio.Event().wait()
+
+        @pytest.mark.sim
+        async def test_default_limit():
+            heart = asyncio.create_task(beat(3600))
+            await asyncio.Event().wait()
+
+        @pytest.mark.sim(limit=None)
+        async def test_no_limit():
+            await asyncio.sleep(10_000_000)
+        """
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["*TooLong: at 60.0 s*", "*main: *test_own_limit*"])
+    result.stdout.fnmatch_lines(["*TooLong: at 2592000.0 s*", "*main: *test_default_limit*"])
+
+
 def test_skipping_and_expected_failures_work_inside(project: pytest.Pytester):
     assert outcomes(
         project,

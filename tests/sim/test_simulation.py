@@ -7,7 +7,7 @@ import pytest
 
 from mainstay.sim.clock import EPOCH
 from mainstay.sim.disk import PowerLost
-from mainstay.sim.errors import Deadlock, Unhandled
+from mainstay.sim.errors import Deadlock, TooLong, Unhandled
 from mainstay.sim.simulation import Simulation
 
 
@@ -119,6 +119,92 @@ def test_the_first_error_is_the_one_that_leaves_the_block():
         sim.run(main())
 
     assert any("closing the simulation failed as well" in note for note in caught.value.__notes__)
+
+
+def test_a_stream_server_may_still_have_a_connection_when_the_simulation_ends():
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def main() -> object:
+        server = await asyncio.start_server(answer, "127.0.0.1", 80)
+        streams = await asyncio.open_connection("127.0.0.1", 80)
+        await asyncio.sleep(1)
+        return server, streams
+
+    with Simulation() as sim:
+        still_open = sim.run(main())
+    del still_open
+
+
+def test_a_report_of_a_cancelled_task_during_the_run_is_a_failure():
+    async def main() -> None:
+        task = asyncio.create_task(asyncio.sleep(10))
+        task.add_done_callback(asyncio.Task.exception)
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.sleep(1)
+
+    with pytest.raises(Unhandled) as caught, Simulation() as sim:
+        sim.run(main())
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+
+
+async def beat() -> None:
+    while True:
+        await asyncio.sleep(1)
+
+
+def test_a_limit_finds_who_waits_for_ever_beside_a_task_that_never_rests():
+    async def main() -> None:
+        heart = asyncio.create_task(beat(), name="heart")
+        await asyncio.Event().wait()
+        heart.cancel()
+
+    with pytest.raises(TooLong) as caught, Simulation(5) as sim:
+        sim.run(main(), limit=timedelta(minutes=1))
+
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "at 60.0 s of virtual time the run is not over, and the limit is 60.0 s. These tasks wait:"
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["main", "heart"]
+    assert "locks.py" in lines[1]
+    assert "seed 5" in caught.value.__notes__[0]
+
+
+def test_a_limit_counts_from_the_beginning_of_its_run_and_only_for_that():
+    with Simulation() as sim:
+        sim.run(asyncio.sleep(100))
+        sim.run(asyncio.sleep(60), limit=timedelta(minutes=1))  # To the very end.
+        with pytest.raises(TooLong, match=r"at 160\.0 s .* limit is 220\.0 s"):
+            sim.run(asyncio.sleep(60.000001), limit=timedelta(minutes=1))
+        sim.run(asyncio.sleep(1_000_000))
+
+
+def test_a_failure_that_nobody_saw_comes_before_a_limit():
+    async def main(sim: Simulation) -> None:
+        sim.loop.stops_at_failure = False
+        sim.loop.call_later(1, int, "no number")
+        await beat()
+
+    with pytest.raises(Unhandled), Simulation() as sim:
+        sim.run(main(sim), limit=timedelta(minutes=1))
+
+
+def test_a_task_that_beats_on_when_cancelled_is_named_when_closing():
+    async def refuse() -> None:
+        while True:
+            try:
+                await beat()
+            except asyncio.CancelledError:
+                continue
+
+    async def main() -> None:
+        await asyncio.wait([asyncio.create_task(refuse(), name="stubborn")], timeout=1)
+
+    sim = Simulation()
+    sim.run(main())
+
+    with pytest.raises(TooLong, match="stubborn"):
+        sim.close()
 
 
 def test_a_simulation_that_was_never_run_can_be_closed():
