@@ -140,7 +140,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.holds: list[Hold] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.simulation.run(work) if self.runner is None else self.runner.run(work)
+        # On the loop itself: a store has no need of patched clocks, and they are put in place anew for each call.
+        return self.simulation.loop.run_until_complete(work) if self.runner is None else self.runner.run(work)
 
     async def _reopen(self) -> Store:
         return await self.backend.reopen()
@@ -259,7 +260,7 @@ class StoreMachine(RuleBasedStateMachine):
         if expected == []:
             return
         try:
-            found = self.run(_read(watch, None if expected is None else len(expected)))
+            found, reached = self.run(_read(watch, None if expected is None else len(expected)))
         except Compacted:
             # A watch that was slow may, but need not, be told: it may have had the changes in hand already.
             assert reached < self.model.compacted
@@ -268,7 +269,7 @@ class StoreMachine(RuleBasedStateMachine):
         if expected is not None:
             assert sorted(found, key=lambda change: (change.revision, change.key)) == expected
             assert [change.revision for change in found] == sorted(change.revision for change in found)
-        self.watches[index] = (watch, prefix, found[-1].revision)
+        self.watches[index] = (watch, prefix, reached)
 
     @rule(fraction=FRACTIONS)
     def compact(self, fraction: int) -> None:
@@ -311,12 +312,14 @@ async def _next(watch: Watch) -> object:
     return await anext(watch)
 
 
-async def _read(watch: Watch, count: int | None) -> list[Change]:
-    """So many changes, or the next batch if it is not known how many there must be."""
-    changes = list((await anext(watch)).changes)
+async def _read(watch: Watch, count: int | None) -> tuple[list[Change], int]:
+    """So many changes, or the next batch if it is not known how many there must be; and how far that reaches."""
+    batch = await anext(watch)
+    changes = list(batch.changes)
     while count is not None and len(changes) < count:
-        changes += (await anext(watch)).changes
-    return changes
+        batch = await anext(watch)
+        changes += batch.changes
+    return changes, batch.revision
 
 
 @pytest.mark.parametrize(
