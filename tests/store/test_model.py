@@ -256,17 +256,18 @@ class StoreMachine(RuleBasedStateMachine):
     def read_a_watch(self, which: int) -> None:
         index = which % len(self.watches)
         watch, prefix, reached = self.watches[index]
-        expected = self.model.changes(prefix, reached) if reached >= self.model.compacted else None
-        if expected == []:
-            return
+        expected = self.model.changes(prefix, reached)
+        if not expected:
+            return  # It would wait; or be told of a compaction, though it has missed nothing: either is fine.
+        is_outdated = reached < self.model.compacted
         try:
-            found, reached = self.run(_read(watch, None if expected is None else len(expected)))
+            found, reached = self.run(_read(watch, None if is_outdated else len(expected)))
         except Compacted:
             # A watch that was slow may, but need not, be told: it may have had the changes in hand already.
             assert reached < self.model.compacted
             self.watches.pop(index)
             return
-        if expected is not None:
+        if not is_outdated:
             assert sorted(found, key=lambda change: (change.revision, change.key)) == expected
             assert [change.revision for change in found] == sorted(change.revision for change in found)
         self.watches[index] = (watch, prefix, reached)
