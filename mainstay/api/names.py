@@ -7,6 +7,7 @@ Where a message goes, and for which field, is for the caller to say: see the cau
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 LABEL_LENGTH_MAX: Final = 63
@@ -117,6 +118,11 @@ def path_segment(text: str, *, is_prefix: bool = False) -> list[str]:
 
 def qualified_name(key: str) -> list[str]:
     """The key of a label: `app`, or `example.com/app`."""
+    return list(_problems_of_key(key))
+
+
+@lru_cache(maxsize=4096)  # The same few keys are on all objects.
+def _problems_of_key(key: str) -> list[str]:
     parts = key.split("/")
     if len(parts) > 2:
         with_prefix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"

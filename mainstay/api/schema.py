@@ -18,7 +18,7 @@ that the fields of the type are flattened into this message.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -110,6 +110,7 @@ _TYPED_WITHOUT_METADATA: Final = frozenset(
 _TYPE_META: Final = (Field("kind", 0, "string", False, False), Field("apiVersion", 0, "string", False, False))
 
 
+@lru_cache(maxsize=1024)  # Names come from requests too.
 def is_message(message: str) -> bool:
     """Whether the tables have it, be it without fields."""
     package, _, name = message.rpartition(".")

@@ -72,12 +72,24 @@ def _in_utc(moment: datetime) -> datetime:
 
 def canonical_time(text: str) -> str:
     """What the server stores where a client sent this as `Time`."""
-    return format_time(parse_time(text))
+    return text if _is_canonical(text, 20) else format_time(parse_time(text))
 
 
 def canonical_micro_time(text: str) -> str:
     """What the server stores where a client sent this as `MicroTime`."""
-    return format_micro_time(parse_time(text))
+    return text if _is_canonical(text, 27) else format_micro_time(parse_time(text))
+
+
+def _is_canonical(text: str, length: int) -> bool:
+    """Whether a time is written already as it would be stored. Almost all are, and need not be taken apart."""
+    # `fromisoformat` is quick but takes other forms too; in these places they differ.
+    if len(text) != length or text[4:17:3] != "--T::" or text[-1] != "Z" or (length == 27 and text[19] != "."):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def age(now: datetime, since: datetime | None) -> str:

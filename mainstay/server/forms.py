@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,7 @@ class Form:
 PLAIN: Final = Form(Shape.OBJECT)
 
 
+@lru_cache(maxsize=256)  # There are few, and a client sends the same with each request.
 def form_of(accept: str | None) -> Form:
     """The form to answer in. Raises `ApiError` (406) if none of those asked for can be had."""
     if not accept or accept in ("application/json", "*/*"):

@@ -8,6 +8,8 @@ from mainstay.api.kind import Kind
 class Registry:
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        """How many kinds each group and version has: asked for with every request."""
         self.generation = 0
         """Grows with every change, for whoever keeps something that was made from it."""
         self._on_removal: list[Callable[[Kind], None]] = []
@@ -16,11 +18,14 @@ class Registry:
 
     def add(self, kind: Kind) -> None:
         """Serve a kind, in place of the one that had its address."""
+        if (kind.group, kind.version, kind.plural) not in self._kinds:
+            self._counts[kind.group, kind.version] = self._counts.get((kind.group, kind.version), 0) + 1
         self._kinds[kind.group, kind.version, kind.plural] = kind
         self.generation += 1
 
     def remove(self, kind: Kind) -> None:
-        self._kinds.pop((kind.group, kind.version, kind.plural), None)
+        if self._kinds.pop((kind.group, kind.version, kind.plural), None) is not None:
+            self._counts[kind.group, kind.version] -= 1
         self.generation += 1
         for told in self._on_removal:
             told(kind)
@@ -33,7 +38,7 @@ class Registry:
         return self._kinds.get((group, version, plural))
 
     def serves(self, group: str, version: str) -> bool:
-        return any(key[:2] == (group, version) for key in self._kinds)
+        return self._counts.get((group, version), 0) > 0
 
     def __iter__(self) -> Iterator[Kind]:
         """In the order of group, version and plural."""

@@ -51,8 +51,9 @@ class Options:
 
     def __init__(self, query: str) -> None:
         self._values: dict[str, list[str]] = {}
-        for name, value in parse_qsl(query, keep_blank_values=True):
-            self._values.setdefault(name, []).append(value)
+        if query:
+            for name, value in parse_qsl(query, keep_blank_values=True):
+                self._values.setdefault(name, []).append(value)
 
     def get(self, name: str, default: str = "") -> str:
         values = self._values.get(name)

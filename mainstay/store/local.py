@@ -113,6 +113,12 @@ class LocalStore:
             require_revision(at, least=FIRST_REVISION)
         return self._index.get(key, at)
 
+    def look(self, key: str) -> Entry | None:
+        """As `get` of the latest, at once: everything is in memory."""
+        self._require_open()
+        require_key(key)
+        return self._index.live.get(key)
+
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
     ) -> Page:
