@@ -264,7 +264,7 @@ def test_an_error_of_the_disk_leaves_the_outcome_unknown_and_the_store_readable(
     assert tasks.run(read()) in (acknowledged, acknowledged + 1)
 
 
-def test_every_commit_is_synced_before_it_is_answered(tmp_path):
+def test_sqlite_is_told_to_sync_with_every_commit(tmp_path):
     program = (
         "import asyncio, sys, pathlib\n"
         "from mainstay.env import tasks\n"
