@@ -86,6 +86,14 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     return left if is_all else result
 
 
+def covers(left: FieldSet, right: FieldSet) -> bool:
+    """Whether the left has all fields of the right."""
+    for step, below in right.items():
+        if step not in left or (step != SELF and not covers(_spelt_out(left[step]), _spelt_out(below))):
+            return False
+    return True
+
+
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     """The fields in both."""
     result: FieldSet = {}
@@ -305,7 +313,7 @@ def _compare(old: Any, new: Any, shape: Shape, changed: FieldSet, gone: FieldSet
     """Compare what is in two objects, or two lists, that are both there and differ."""
     if shape.how in _LISTS:
         before, after = elements_of(old, shape), elements_of(new, shape)
-        for step in sorted({**before, **after}):
+        for step in {**before, **after}:
             if step not in before:
                 changed[step] = whole(after[step], shape.items) if shape.how == KEYED else {}
             elif step not in after:
@@ -313,18 +321,26 @@ def _compare(old: Any, new: Any, shape: Shape, changed: FieldSet, gone: FieldSet
             elif shape.how == KEYED and before[step] != after[step]:
                 _compare_one(step, before[step], after[step], shape.items, changed, gone)
         return
-    for name in sorted({**old, **new}):
+    for name, value in new.items():
+        if name in old and (old[name] is value or _is_same(old[name], value)):
+            continue  # By far the most.
         step, below, is_always_there = field_of(shape, name)
-        if name in old and name in new:
-            if not _is_same(old[name], new[name]):
-                _compare_one(step, old[name], new[name], below, changed, gone)
-        elif is_always_there:
-            empty: Any = [] if below.how in _LISTS else {}
-            _compare_one(step, old.get(name, empty), new.get(name, empty), below, changed, gone)
-        elif name in new:
-            changed[step] = whole(new[name], below)
+        if name in old or is_always_there:
+            _compare_one(step, old[name] if name in old else _nothing(below), value, below, changed, gone)
+        else:
+            changed[step] = whole(value, below)
+    if new.keys() >= old.keys():
+        return
+    for name in [name for name in old if name not in new]:
+        step, below, is_always_there = field_of(shape, name)
+        if is_always_there:
+            _compare_one(step, old[name], _nothing(below), below, changed, gone)
         else:
             gone[step] = whole(old[name], below)
+
+
+def _nothing(shape: Shape) -> Any:
+    return [] if shape.how in _LISTS else {}
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mainstay.api.field_sets import FieldSet, begun, difference, difference_of, is_field_set, ordered, union
+from mainstay.api.field_sets import FieldSet, begun, covers, difference, difference_of, is_field_set, ordered, union
 from mainstay.api.field_shapes import shape_of
 from mainstay.api.kind import Object
 
@@ -149,7 +149,9 @@ def updated(
     if changed:
         own = after.get(owner.identity)
         had = difference(own.fields, gone) if own is not None else {}
-        after[owner.identity] = Owned(owner, now, ordered(union(had, changed)))
+        # Mostly somebody writes again what they wrote before.
+        fields = had if covers(had, changed) else ordered(union(had, changed))
+        after[owner.identity] = Owned(owner, now, fields)
     return written_owners(_without_ancients(after))
 
 

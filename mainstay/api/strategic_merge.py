@@ -15,6 +15,7 @@ the patch, the order in the object.
 """
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from mainstay.api.errors import ApiError, Reason, bad_request
@@ -55,7 +56,9 @@ def _merged(original: Object, patch: Object, message: str, values: str, depth: i
             pass
         case unknown:
             raise bad_request(f"unknown patch type: {unknown} in map: {_as_go(patch)}")
-    result = {name: copied(value, depth + 1) for name, value in _retained(original, patch).items()}
+    # What the patch speaks of is copied where it is merged.
+    retained = _retained(original, patch)
+    result = {name: each if name in patch else copied(each, depth + 1) for name, each in retained.items()}
     for name, value in patch.items():
         if name.startswith("$") and _is_directive(name):
             continue
@@ -168,7 +171,7 @@ def _merged_objects(
     if is_replaced:
         return [_without_directives(each, depth + 1) for each in changes]
 
-    remaining = [copied(each, depth + 1) for each in original if identity(each) not in deleted]
+    remaining = [each for each in original if identity(each) not in deleted]
     merged = list(remaining)
     position: dict[Identity, int] = {}
     for index, element in enumerate(merged):
@@ -179,6 +182,9 @@ def _merged_objects(
             merged[index] = _merged(merged[index], change, message, "", depth + 1)
         else:
             merged.append(_without_directives(change, depth + 1))
+    for index, element in enumerate(remaining):
+        if merged[index] is element:
+            merged[index] = copied(element, depth + 1)
     return _interleaved(merged, changes, remaining, identity)
 
 
@@ -190,9 +196,14 @@ def _interleaved(
     With original a, b, c and order c, x: both c and x come as ordered, a and b before c as before. So: a, b, c, x.
     """
     wanted = _positions(order, identity)
+    known = [(identity(each), each) for each in merged]
+    placed = [(wanted[name], each) for name, each in known if name in wanted]
+    placed.sort(key=itemgetter(0))
+    ordered = [each for _, each in placed]
+    if len(ordered) == len(known):
+        return ordered
     before = _positions(original, identity)
-    ordered = sorted((each for each in merged if identity(each) in wanted), key=lambda each: wanted[identity(each)])
-    others = [each for each in merged if identity(each) not in wanted]
+    others = [each for name, each in known if name not in wanted]
     others.sort(key=lambda each: before.get(identity(each), len(before)))
 
     result: list[Any] = []

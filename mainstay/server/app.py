@@ -66,6 +66,9 @@ _VERSION: Final = {
     "platform": "linux/amd64",
 }
 
+_OWNERS: Final = "managedFields"
+_WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
+
 Look = Callable[[str], Entry | None]
 """What a store that has everything in memory can do besides: say at once what is at a key."""
 
@@ -348,9 +351,13 @@ class Api:
         decoded = self._decode(request, target.kind, wanted.validation)
         if target.subresource == "finalize":
             return subresources.finalized(decoded.object), decoded.warnings
-        # A copy for each attempt: admission changes what it is given.
-        body = _encode(decoded.object)
-        return (lambda old: msgspec.json.decode(body)), decoded.warnings
+        unused = [decoded.object]
+
+        def replaced(old: Object) -> Object:
+            # Another one for each further attempt: admission changes what it is given.
+            return unused.pop() if unused else self._decode(request, target.kind, wanted.validation).object
+
+        return replaced, decoded.warnings
 
     def _patched(self, request: Request, target: Target, wanted: WriteOptions, warnings: list[str]) -> Any:
         """What a PATCH does."""
@@ -358,10 +365,18 @@ class Api:
         patch = patch_of(request.headers.get("content-type"), request.body, kind)
         if target.subresource == "scale":
             paths = self._scale_paths(kind)
-            return lambda obj: subresources.scaled(patch(subresources.scale_of(obj, paths)), paths)(obj)
+            return lambda obj: subresources.scaled(patch.apply(subresources.scale_of(obj, paths)), paths)(obj)
+        # What cannot change is most of an object, and need not be copied, merged and looked at.
+        is_part = target.subresource == "status" and patch.is_within(_WITH_STATUS)
+        leaves_owners = patch.leaves_owners()
 
         def mutate(obj: Object) -> Object:
-            new = patch(obj)
+            owners = obj["metadata"].get(_OWNERS) if leaves_owners else None
+            if is_part:
+                obj = {name: obj[name] for name in _WITH_STATUS if name in obj}
+            if owners is not None:
+                obj = {**obj, "metadata": {name: each for name, each in obj["metadata"].items() if name != _OWNERS}}
+            new = patch.apply(obj)
             if not isinstance(new.get("metadata"), dict):
                 raise bad_request("the patch does not leave an object with metadata")
             unknown = conform(new, kind.message) if kind.message else self._pruned(kind, new)
@@ -370,6 +385,8 @@ class Api:
                 text = f"strict decoding error: {', '.join(problems)}"
                 raise invalid(kind.kind, kind.group, target.name, [invalid_value("patch", "", text)])
             warnings[:] = problems if wanted.validation == "Warn" else []
+            if owners is not None:
+                new["metadata"][_OWNERS] = owners
             return new
 
         return mutate

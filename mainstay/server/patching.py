@@ -1,6 +1,7 @@
 """Patches as clients send them: by content type, to a function from what is there to what should be."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mainstay.api import json_body
@@ -82,7 +83,28 @@ def _of_scaled(scale: Object, kind: Kind, replicas_at: Sequence[str]) -> Object:
     return patch
 
 
-def patch_of(content_type: str | None, body: bytes, kind: Kind) -> Callable[[Object], Object]:
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What a patch does to an object."""
+
+    apply: Callable[[Object], Object]
+    """The result shares nothing with the argument, which stays as it is."""
+    body: Object | None = None
+    """The patch, if it looks like the object: then what it does not speak of stays as it is."""
+
+    def is_within(self, fields: Collection[str]) -> bool:
+        """Whether it speaks of nothing but these fields."""
+        return self.body is not None and all(name in fields for name in self.body)
+
+    def leaves_owners(self) -> bool:
+        """Whether it certainly does not speak of `metadata.managedFields`."""
+        if self.body is None or any(name[:1] == "$" for name in self.body):
+            return False
+        metadata = self.body.get("metadata", {})
+        return isinstance(metadata, dict) and not any(name[:1] == "$" or name == "managedFields" for name in metadata)
+
+
+def patch_of(content_type: str | None, body: bytes, kind: Kind) -> Patch:
     """What a patch does to an object. Raises `ApiError` for a type that the kind does not take, or nonsense."""
     media = _media(content_type)
     accepted = (JSON_PATCH, MERGE_PATCH) if kind.is_custom or not kind.message else (JSON_PATCH, MERGE_PATCH, STRATEGIC)
@@ -92,9 +114,9 @@ def patch_of(content_type: str | None, body: bytes, kind: Kind) -> Callable[[Obj
         raise ApiError(415, Reason.UNSUPPORTED_MEDIA_TYPE, text, {})
     patch: Any = json_body.parse(body).value
     if media == JSON_PATCH:
-        return lambda obj: json_patch(obj, patch)
+        return Patch(lambda obj: json_patch(obj, patch))
     if not isinstance(patch, dict):
         raise bad_request("a patch of this type must be an object")
     if media == MERGE_PATCH:
-        return lambda obj: merge_patch(obj, patch)
-    return lambda obj: strategic_merge(obj, patch, kind.message)
+        return Patch(lambda obj: merge_patch(obj, patch), patch)
+    return Patch(lambda obj: strategic_merge(obj, patch, kind.message), patch)

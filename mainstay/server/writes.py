@@ -170,7 +170,8 @@ class Writes:
             if entry is None:
                 raise not_found(kind.plural, kind.group, name)
             old = read(kind, entry)
-            new = mutate(read(kind, entry))
+            # Who replaces, patches or applies leaves alone what is given; other subresources change it in place.
+            new = mutate(old if subresource in ("", "status") else read(kind, entry))
             self._require_same(kind, namespace, name, new, old, entry, is_put=is_put)
             owners = new["metadata"].get("managedFields")
             if subresource == "status":
