@@ -6,7 +6,8 @@ This module only leads the way; each step is a module of its own. Errors are rai
 answers in the HTTP layer.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -30,13 +31,15 @@ from mainstay.server.discovery import (
     OPEN_API_V2_TYPE,
     Discovery,
 )
+from mainstay.server.escort import Escort, escort_of
 from mainstay.server.eviction import evict
 from mainstay.server.feed import Feed
 from mainstay.server.forms import Form, form_of
-from mainstay.server.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.server.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server.identity import Authenticator
 from mainstay.server.keyspace import key_of
 from mainstay.server.observing import Seen
+from mainstay.server.operations import REPEATED, Sweeper
 from mainstay.server.options import DeleteOptions, WriteOptions
 from mainstay.server.patching import application_of, is_apply, patch_of
 from mainstay.server.priorities import Priorities
@@ -47,7 +50,8 @@ from mainstay.server.selection import selection_of
 from mainstay.server.stored import read
 from mainstay.server.watching import Watching
 from mainstay.server.websocket_watch import over_websocket
-from mainstay.server.writes import Lineage, Writes, Written
+from mainstay.server.writes import Writes
+from mainstay.server.written import Written
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 from mainstay.store.interface import Entry, Store
 
@@ -94,6 +98,7 @@ class Api:
         self.registry.on_removal(self._watching.end_all)
         self._priorities = Priorities(store, feed, known)
         self._definitions = Definitions(store, feed, self.registry, env.clock)
+        self._sweeper: Sweeper | None = None
 
     @classmethod
     async def start(cls, store: Store, env: Env, authenticator: Authenticator) -> "Api":
@@ -103,9 +108,12 @@ class Api:
         await api._priorities.start()
         await api._make_namespaces()
         await api._definitions.start()
+        api._sweeper = Sweeper(store, env.clock)
         return api
 
     async def stop(self) -> None:
+        if self._sweeper is not None:
+            await self._sweeper.stop()
         await self._definitions.stop()
         await self._priorities.stop()
         await self._watching.stop()
@@ -209,22 +217,30 @@ class Api:
             case Verb.LIST:
                 listed = await self._reads.list(selection_of(target, options), options)
                 include = options.get("includeObject", "Metadata")
-                body = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), include)
-                return self._answer(200, body, form, options)
+                pieces = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), include)
+                return self._answer_long(pieces, form, options)
             case Verb.WATCH:
                 run = self._watching.open(selection_of(target, options), form, options)
                 if (request.headers.get("upgrade") or "").lower() == "websocket":
                     offered = (request.headers.get("sec-websocket-protocol") or "").split(",")[0].strip()
                     return UpgradeResponse(over_websocket(run), offered or None)
                 return StreamResponse(200, run, headers=(_NO_CACHE,))
+            case _:
+                return await self._write(request, user, target, options, form)
+
+    async def _write(self, request: Request, user: access.User, target: Target, options: Options, form: Form) -> Answer:
+        escort = escort_of(request, user, self._clock)
+        match target.verb:
             case Verb.CREATE:
-                return await self._create(request, target, options, form)
+                return await self._create(request, target, options, form, escort)
             case Verb.UPDATE | Verb.PATCH:
-                return await self._change(request, target, options, form)
+                return await self._change(request, target, options, form, escort)
             case Verb.DELETE:
-                return await self._delete(request, target, options, form)
+                return await self._delete(request, target, options, form, escort)
             case Verb.DELETE_COLLECTION:
-                return await self._delete_collection(request, target, options, form)
+                return await self._delete_collection(request, target, options, form, escort)
+            case other:
+                raise AssertionError(f"{other} writes nothing")
 
     async def _get(self, target: Target, options: Options, form: Form) -> Answer:
         entry = await self._reads.get(target.kind, target.namespace, target.name, options)
@@ -241,15 +257,17 @@ class Api:
         body = forms.one(form, target.kind, entry.value, entry.revision, self._clock.wall(), include)
         return self._answer(200, body, form, options)
 
-    async def _create(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+    async def _create(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
         wanted = WriteOptions.of(options, "CreateOptions", request.headers.get("user-agent") or "")
         if target.subresource or target.kind.kind == "Binding":
-            return await self._create_part(request, target, options, wanted)
+            return await self._create_part(request, target, options, wanted, escort)
         decoded = self._decode(request, target.kind, wanted.validation)
-        written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, _lineage(request))
+        written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, escort)
         return self._written(201, target, written, form, options, decoded.warnings, wanted)
 
-    async def _create_part(self, request: Request, target: Target, options: Options, wanted: WriteOptions) -> Answer:
+    async def _create_part(
+        self, request: Request, target: Target, options: Options, wanted: WriteOptions, escort: Escort
+    ) -> Answer:
         if target.subresource not in ("", "binding", "eviction"):
             raise await self._no_agent(target)
         body = self._decode_part(request, target)
@@ -262,14 +280,14 @@ class Api:
             case "binding" | "bindings":
                 mutate = subresources.bound(pods, name, body, now)
                 await self._writes.update(
-                    pods, target.namespace, name, mutate, wanted, subresource="binding", lineage=_lineage(request)
+                    pods, target.namespace, name, mutate, wanted, subresource="binding", escort=escort
                 )
             case "eviction":
                 budgets = self.registry.find("policy", "v1", "poddisruptionbudgets")
                 if budgets is None:
                     raise AssertionError("there is no kind for disruption budgets")
                 how = DeleteOptions.of(options, body.get("deleteOptions") or {}, pods)
-                await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now)
+                await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, escort)
             case other:
                 raise AssertionError(f"{other} is served elsewhere")
         return _json(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -284,13 +302,13 @@ class Api:
             return bad_request(f"pod {target.name} does not have a host assigned")
         return not_found("nodes", "", node)
 
-    async def _change(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+    async def _change(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
         kind = target.kind
         is_put = target.verb is Verb.UPDATE
         agent = request.headers.get("user-agent") or ""
         wanted = WriteOptions.of(options, "UpdateOptions" if is_put else "PatchOptions", agent)
         if not is_put and is_apply(request.headers.get("content-type")):
-            return await self._apply(request, target, options, form, wanted)
+            return await self._apply(request, target, options, form, wanted, escort)
         if options.flag("force") and not is_put:
             text = "may not be specified for non-apply patch"
             raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
@@ -308,24 +326,23 @@ class Api:
                 wanted,
                 subresource=target.subresource,
                 is_put=is_put,
-                lineage=_lineage(request),
+                escort=escort,
             )
         except ApiError as error:
             if error.code != 404 or not is_put or not kind.put_creates or target.subresource:
                 raise
-            created = await self._writes.create(kind, target.namespace, mutate({}), wanted, _lineage(request))
+            created = await self._writes.create(kind, target.namespace, mutate({}), wanted, escort)
             return self._written(201, target, created, form, options, warnings, wanted)
         return self._written(200, target, written, form, options, warnings, wanted)
 
     async def _apply(
-        self, request: Request, target: Target, options: Options, form: Form, wanted: WriteOptions
+        self, request: Request, target: Target, options: Options, form: Form, wanted: WriteOptions, escort: Escort
     ) -> Answer:
         """What a PATCH does that says what its manager wants."""
         now = times.format_time(self._clock.wall())
         replicas_at = self._scale_paths(target.kind).spec_replicas if target.subresource == "scale" else ()
         application = application_of(request.body, target, options, now, replicas_at)
         where = (target.kind, target.namespace)
-        lineage = _lineage(request)
         try:
             written = await self._writes.update(
                 *where,
@@ -334,13 +351,13 @@ class Api:
                 wanted,
                 subresource=target.subresource,
                 is_applied=True,
-                lineage=lineage,
+                escort=escort,
             )
         except ApiError as error:
             if error.code != 404 or target.subresource:
                 raise
             new = application.applied(None)
-            created = await self._writes.create(*where, new, wanted, lineage, is_applied=True)
+            created = await self._writes.create(*where, new, wanted, escort, is_applied=True)
             return self._written(201, target, created, form, options, [], wanted)
         return self._written(200, target, written, form, options, [], wanted)
 
@@ -391,10 +408,10 @@ class Api:
 
         return mutate
 
-    async def _delete(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+    async def _delete(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
         kind = target.kind
         how = DeleteOptions.of(options, self._delete_body(request), kind)
-        written = await self._writes.delete(kind, target.namespace, target.name, how, _lineage(request))
+        written = await self._writes.delete(kind, target.namespace, target.name, how, escort)
         if written.was_removed and not kind.delete_returns_object:
             details: Object = {"name": target.name}
             if kind.group:
@@ -402,23 +419,27 @@ class Api:
             uid = msgspec.json.decode(written.value)["metadata"]["uid"]
             details |= {"kind": kind.plural, "uid": uid}
             status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-            return _json(200, status)
+            return _marked(_json(200, status), written)
         body = forms.one(form, kind, written.value, written.revision, self._clock.wall())
-        return self._answer(200, body, form, options)
+        return _marked(self._answer(200, body, form, options), written)
 
-    async def _delete_collection(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+    async def _delete_collection(
+        self, request: Request, target: Target, options: Options, form: Form, escort: Escort
+    ) -> Answer:
+        if escort.operation is not None:
+            raise bad_request("a collection is not deleted by one write, so this cannot be an operation with an id")
         how = DeleteOptions.of(options, self._delete_body(request), target.kind)
         listed = await self._reads.list(selection_of(target, options), options)
         for entry in listed.entries:
             place, _, name = entry.key.rpartition("/")
             namespace = place.rpartition("/")[2] if target.kind.namespaced else ""
             try:
-                await self._writes.delete(target.kind, namespace, name, how, _lineage(request))
+                await self._writes.delete(target.kind, namespace, name, how, escort)
             except ApiError as error:
                 if error.code != 404:
                     raise
-        body = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), "Metadata")
-        return self._answer(200, body, form, options)
+        pieces = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), "Metadata")
+        return self._answer_long(pieces, form, options)
 
     def _decode(self, request: Request, kind: Kind, validation: str) -> Decoded:
         decoded = decode_body(request.headers.get("content-type"), request.body, kind, validation=validation)
@@ -485,7 +506,15 @@ class Api:
             body = _encode({"kind": target.kind.kind, "apiVersion": target.kind.group_version, **shown})
         else:
             body = forms.one(form, target.kind, written.value, written.revision, self._clock.wall())
-        return self._answer(status, body, form, options, warnings)
+        return _marked(self._answer(status, body, form, options, warnings), written)
+
+    def _answer_long(self, pieces: Iterator[bytes], form: Form, options: Options) -> Answer:
+        """Most lists are one piece, and answered like anything else."""
+        first = next(pieces)
+        second = next(pieces, None)
+        if second is None or form.is_yaml or options.flag("pretty"):
+            return self._answer(200, b"".join((first, second or b"", *pieces)), form, options)
+        return LongResponse(200, chain((first, second), pieces), headers=(_NO_CACHE,))
 
     def _answer(
         self, status: int, body: bytes, form: Form, options: Options, warnings: list[str] | None = None
@@ -508,9 +537,10 @@ _DELETE_OPTIONS: Final = Kind(
 )  # fmt: skip
 
 
-def _lineage(request: Request) -> Lineage:
-    decision, cause = request.headers.get("mainstay-decision"), request.headers.get("mainstay-cause")
-    return Lineage(decision or "", cause or "")
+def _marked(response: Response, written: Written) -> Response:
+    if written.is_repeated:
+        response.headers = (*response.headers, REPEATED)
+    return response
 
 
 def _json(status: int, body: object) -> Response:

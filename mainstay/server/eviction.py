@@ -3,6 +3,7 @@
 from mainstay.api import labels
 from mainstay.api.errors import ApiError, Reason, not_found
 from mainstay.api.kind import Kind, Object, Propagation
+from mainstay.server.escort import Escort
 from mainstay.server.keyspace import key_of, prefix_of
 from mainstay.server.options import DeleteOptions
 from mainstay.server.stored import read, stored
@@ -13,9 +14,19 @@ ATTEMPTS_MAX = 20
 
 
 async def evict(
-    store: Store, writes: Writes, pods: Kind, budgets: Kind, namespace: str, name: str, options: DeleteOptions, now: str
+    store: Store,
+    writes: Writes,
+    pods: Kind,
+    budgets: Kind,
+    namespace: str,
+    name: str,
+    options: DeleteOptions,
+    now: str,
+    escort: Escort,
 ) -> None:
     """Delete a pod if its budget allows. Raises `ApiError`: 404, 429 if it does not, 500 for several budgets."""
+    if await writes.repeated(escort) is not None:
+        return
     for _ in range(ATTEMPTS_MAX):
         entry = await store.get(key_of(pods, namespace, name))
         if entry is None:
@@ -32,7 +43,7 @@ async def evict(
         wanted = DeleteOptions(
             options.dry_run, options.grace_period_s, Propagation.BACKGROUND, pod["metadata"]["uid"], ""
         )
-        await writes.delete(pods, namespace, name, wanted)
+        await writes.delete(pods, namespace, name, wanted, escort)
         return
     raise ApiError(503, Reason.SERVICE_UNAVAILABLE, f'pods "{name}" is being changed all the time', retry_after_s=1)
 

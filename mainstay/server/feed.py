@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final, Protocol
 
+from mainstay.api.kind import Kind
 from mainstay.env import tasks
+from mainstay.server.keyspace import ASIDE
 from mainstay.store.errors import Compacted, Unavailable
 from mainstay.store.interface import Change, Store
 
 _logger = logging.getLogger(__name__)
 
-LINEAGE: Final = "lineage"  # Keys about writes, not about objects: nobody can watch them.
 RETRY_AFTER: Final = timedelta(seconds=1)
 WINDOW_CHANGES_MAX: Final = 20_000  # Of each kind.
 
@@ -43,16 +44,28 @@ Renderer = Callable[[Change], bytes]
 """What a group is told of a change; nothing, if it does not concern them."""
 
 
+class Tally:
+    """How many events went out to the watchers of a kind, in one of its versions."""
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events = 0
+
+
 class Group:
     """Listeners that want the same."""
 
-    def __init__(self, render: Renderer) -> None:
+    def __init__(self, render: Renderer, tally: Tally) -> None:
         self.render = render
+        self.tally = tally
         self.listeners: dict[Listener, None] = {}
 
     def tell(self, changes: Sequence[Change]) -> None:
-        data = b"".join([self.render(change) for change in changes])
+        events = [self.render(change) for change in changes]
+        data = b"".join(events)
         if data:
+            self.tally.events += (len(events) - events.count(b"")) * len(self.listeners)
             for listener in list(self.listeners):
                 listener.tell(data)
 
@@ -87,9 +100,12 @@ class Window:
             return None
         return [change for change in self.changes if change.revision > revision]
 
-    def join(self, key: object, render: Renderer, listener: Listener) -> None:
-        """Tell a listener of everything from now on, together with those who want the same."""
-        self.groups.setdefault(key, Group(render)).listeners[listener] = None
+    def join(self, key: object, render: Renderer, listener: Listener, tally: Tally | None = None) -> None:
+        """Tell a listener of everything from now on, together with those who want the same, and count that."""
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(render, tally or Tally())
+        group.listeners[listener] = None
 
     def leave(self, key: object, listener: Listener) -> None:
         group = self.groups.get(key)
@@ -107,6 +123,8 @@ class Feed:
         self.revision = revision
         """Everything up to this revision has been passed on."""
         self._began = revision
+        self.tallies: dict[tuple[str, str, str], Tally] = {}
+        """What was sent, by group, version and plural name of the kind."""
         self._windows: dict[str, Window] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
@@ -123,6 +141,10 @@ class Feed:
         if window is None:
             window = self._windows[prefix] = Window(self._began)
         return window
+
+    def tally(self, kind: Kind) -> Tally:
+        """Where to count what is sent to watchers of a kind."""
+        return self.tallies.setdefault((kind.group, kind.version, kind.plural), Tally())
 
     async def reach(self, revision: int) -> None:
         """Wait until everything up to a revision has been passed on."""
@@ -163,9 +185,9 @@ class Feed:
             async for batch in watch:
                 by_kind: dict[str, list[Change]] = {}
                 for change in batch.changes:
-                    group, plural, _ = change.key.split("/", 2)
-                    if group == LINEAGE:
+                    if change.key.startswith(ASIDE):
                         continue
+                    group, plural, _ = change.key.split("/", 2)
                     by_kind.setdefault(f"{group}/{plural}/", []).append(change)
                 for prefix, changes in by_kind.items():
                     self.window(prefix).add(changes)

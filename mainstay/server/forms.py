@@ -4,7 +4,7 @@ Clients list what they can read, best first; the first that we can write is take
 client that asks for it also reads JSON.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.api.kind import Kind
-from mainstay.server.stored import read, rendered, rendered_list, versioned
+from mainstay.server.stored import in_pieces, read, rendered, rendered_list, versioned
 from mainstay.store.interface import Entry
 
 META: Final = "meta.k8s.io/v1"
@@ -96,20 +96,19 @@ def one(form: Form, kind: Kind, value: bytes, revision: int, now: datetime, incl
             return partial(value, revision)
         case Shape.TABLE:
             entry = Entry("", value, revision, revision, 1)
-            return table(kind, [entry], {"resourceVersion": str(revision)}, now, include)
+            return b"".join(table(kind, [entry], {"resourceVersion": str(revision)}, now, include))
 
 
 def many(
     form: Form, kind: Kind, entries: Sequence[Entry], metadata: dict[str, Any], now: datetime, include: str
-) -> bytes:
-    """A list of objects."""
+) -> Iterator[bytes]:
+    """A list of objects, in pieces."""
     match form.shape:
         case Shape.OBJECT:
             return rendered_list(kind, entries, metadata)
         case Shape.PARTIAL:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%b,"items":['
-            items = [partial(entry.value, entry.revision) for entry in entries]
-            return head % _encode(metadata) + b",".join(items) + b"]}"
+            return in_pieces(head % _encode(metadata), (partial(entry.value, entry.revision) for entry in entries))
         case Shape.TABLE:
             return table(kind, entries, metadata, now, include)
 
@@ -122,7 +121,7 @@ def table(
     include: str,
     *,
     with_columns: bool = True,
-) -> bytes:
+) -> Iterator[bytes]:
     """A table with one row for each object, which holds as much of it as `include` says: Metadata, Object or None."""
     columns = [
         {
@@ -134,21 +133,20 @@ def table(
         }
         for column in kind.columns
     ]
-    rows = []
-    for entry in entries:
-        cells = kind.cells(read(kind, entry), now) if kind.cells is not None else []
-        row: dict[str, Any] = {"cells": cells}
-        if include == "Object":
-            row["object"] = msgspec.Raw(rendered(kind, entry.value, entry.revision))
-        elif include != "None":
-            row["object"] = msgspec.Raw(partial(entry.value, entry.revision))
-        rows.append(row)
-    return _encode(
-        {
-            "kind": "Table",
-            "apiVersion": META,
-            "metadata": metadata,
-            "columnDefinitions": columns if with_columns else None,
-            "rows": rows,
-        }
-    )
+    about = {
+        "kind": "Table",
+        "apiVersion": META,
+        "metadata": metadata,
+        "columnDefinitions": columns if with_columns else None,
+    }
+    head = b'%b,"rows":[' % _encode(about)[:-1]
+    return in_pieces(head, (_row(kind, entry, now, include) for entry in entries))
+
+
+def _row(kind: Kind, entry: Entry, now: datetime, include: str) -> bytes:
+    row: dict[str, Any] = {"cells": kind.cells(read(kind, entry), now) if kind.cells is not None else []}
+    if include == "Object":
+        row["object"] = msgspec.Raw(rendered(kind, entry.value, entry.revision))
+    elif include != "None":
+        row["object"] = msgspec.Raw(partial(entry.value, entry.revision))
+    return _encode(row)

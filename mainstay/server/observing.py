@@ -14,7 +14,7 @@ from mainstay.env import Env
 from mainstay.server import audit as audits
 from mainstay.server.access import ANONYMOUS, User
 from mainstay.server.audit import Audit
-from mainstay.server.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.server.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import CONTENT_TYPE, Metrics
 from mainstay.server.requests import Target
@@ -62,7 +62,7 @@ class Observer:
         except Exception as error:
             observed.failed(error)
             raise
-        if isinstance(answer, Response | StreamResponse | UpgradeResponse):
+        if isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse):
             return observed.answered(answer)
         return observed.when_answered(answer)
 
@@ -103,7 +103,7 @@ class _Observed:
 
     def answered(self, answer: Answer) -> Answer:
         answer.headers = (*answer.headers, (AUDIT_ID, self._id))
-        if isinstance(answer, Response):
+        if isinstance(answer, Response | LongResponse):
             self._ended(answer.status)
             return answer
         self._observer._metrics.stream_begun(self._request.method, self._request.path, self.seen.target)

@@ -10,7 +10,7 @@ for a large one.
     in a list                                 {"metadata":{…,"uid":"…","resourceVersion":"5010", …}, "spec": … }
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ from mainstay.store.interface import Entry
 _NAMING: Final = ("name", "generateName", "namespace", "uid")
 # Before the uid there are only names, in which no quotation mark can be: the first one found is the right one.
 _UID: Final = b'"uid":"'
+PIECE_BYTES: Final = 256 * 1024  # Of a list. Large enough to cost little, small enough to hold nobody up.
 _UID_BYTES: Final = len(_UID) + 36 + 1
 
 _encode = msgspec.json.Encoder().encode
@@ -64,15 +65,29 @@ def rendered(kind: Kind, value: bytes, revision: int) -> bytes:
     return head + versioned(value, revision)[1:]
 
 
-def rendered_list(kind: Kind, entries: Iterable[Entry], metadata: dict[str, Any]) -> bytes:
-    """Objects as the body of a list. Items of built-in kinds do not say what they are, those of custom kinds do."""
+def rendered_list(kind: Kind, entries: Sequence[Entry], metadata: dict[str, Any]) -> Iterator[bytes]:
+    """Objects as the body of a list, in pieces. Items of custom kinds say what they are, those of built-in ones not."""
     head = b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[' % (
         kind.kind.encode(),
         kind.group_version.encode(),
         _encode(metadata),
     )
     if kind.is_custom or kind.from_stored is not None:
-        items = [rendered(kind, entry.value, entry.revision) for entry in entries]
+        items = (rendered(kind, entry.value, entry.revision) for entry in entries)
     else:
-        items = [versioned(entry.value, entry.revision) for entry in entries]
-    return head + b",".join(items) + b"]}"
+        items = (versioned(entry.value, entry.revision) for entry in entries)
+    return in_pieces(head, items)
+
+
+def in_pieces(head: bytes, items: Iterable[bytes]) -> Iterator[bytes]:
+    """A list that begins with `head`, its items made as they are needed."""
+    piece, between, size = [head], b"", 0
+    for item in items:
+        piece += (between, item)
+        between = b","
+        size += len(item)
+        if size >= PIECE_BYTES:
+            yield b"".join(piece)
+            piece, size = [], 0
+    piece.append(b"]}")
+    yield b"".join(piece)

@@ -106,6 +106,7 @@ class _Session:
         self._form = form
         self._include = options.get("includeObject", "Metadata")
         self._wants_end_of_state = options.flag("sendInitialEvents") and options.flag("allowWatchBookmarks")
+        self._tally = feed.tally(selection.kind)
         self._stream: Outgoing | None = None
         self._columns_sent = False
         self._told: int | None = None
@@ -128,8 +129,8 @@ class _Session:
             render = _later_than(start, self._render)
             key = self
         for change in missed:
-            self.tell(self._render(change))
-        window.join(key, render, self)
+            self._tell_alone(self._render(change))
+        window.join(key, render, self, self._tally)
         self._told = self._feed.revision
         try:
             with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
@@ -145,14 +146,20 @@ class _Session:
         parts = [self._event("ADDED", entry, entry.revision) for entry in page.entries if self._selection.covers(entry)]
         if self._wants_end_of_state:
             parts.append(_bookmark(self._selection.kind, page.revision, is_end_of_state=True))
-        self.tell(b"".join(parts))
+        self._tell_alone(b"".join(parts), events=len(parts))
         return page.revision
 
     def bookmark(self) -> None:
         """Say that everything up to here has been sent, if that is news."""
         if self._told is not None and self._feed.revision > self._told:
             self._told = self._feed.revision
-            self.tell(_bookmark(self._selection.kind, self._told))
+            self._tell_alone(_bookmark(self._selection.kind, self._told))
+
+    def _tell_alone(self, data: bytes, *, events: int = 1) -> None:
+        """Tell what nobody else is told at the same time. What a group is told, the group has counted."""
+        if data:
+            self._tally.events += events
+            self.tell(data)
 
     def tell(self, data: bytes) -> None:
         if data and self._stream is not None and not self._stream.write(data):
@@ -163,7 +170,7 @@ class _Session:
         self.end(_expired(self._told or 0, self._feed.revision))
 
     def end(self, reason: bytes) -> None:
-        self.tell(reason)
+        self._tell_alone(reason)
         if self._stream is not None:
             self._stream.end_soon()
 
@@ -186,7 +193,8 @@ class _Session:
         first, self._columns_sent = not self._columns_sent, True
         shown = Entry(entry.key, entry.value, entry.created, revision, entry.version)
         metadata = {"resourceVersion": str(revision)}
-        return forms.table(kind, [shown], metadata, self._clock.wall(), self._include, with_columns=first)
+        rows = forms.table(kind, [shown], metadata, self._clock.wall(), self._include, with_columns=first)
+        return b"".join(rows)
 
 
 _NEVER: Final = datetime.min  # Only tables tell the age of things.

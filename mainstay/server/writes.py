@@ -7,11 +7,8 @@ to rest.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-
-import msgspec
 
 from mainstay.api import managed_fields, times
 from mainstay.api.errors import (
@@ -28,11 +25,12 @@ from mainstay.api.errors import (
 )
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
-from mainstay.server import metadata
-from mainstay.server.feed import LINEAGE
+from mainstay.server import metadata, terms
+from mainstay.server.escort import ALONE, Escort
 from mainstay.server.keyspace import key_of, namespace_key
 from mainstay.server.options import DeleteOptions, WriteOptions
 from mainstay.server.stored import read, stored_of
+from mainstay.server.written import Written
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
 
 ATTEMPTS_MAX: Final = 20  # Of one write against others on the same object, before the client is told.
@@ -42,31 +40,6 @@ Mutate = Callable[[Object], Object]
 """From the object that is there to the one that should be. Its argument may be changed."""
 Admission = Callable[[Kind, Object, Object | None], None]
 """Looks at an object on its way in, and may change it. Raises `ApiError` to refuse it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a write has led to: the object as stored, and its revision. A dry run has none."""
-
-    value: bytes
-    revision: int
-    was_removed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """Which decision made a write, and why: kept beside it, at the same revision."""
-
-    decision: str = ""
-    cause: str = ""
-
-    def writes(self, key: str) -> list[Write]:
-        if not self.decision and not self.cause:
-            return []
-        return [Put(f"{LINEAGE}/{key}", msgspec.json.encode({"decision": self.decision, "cause": self.cause}))]
-
-
-NO_LINEAGE: Final = Lineage()
 
 
 class Writes:
@@ -85,11 +58,13 @@ class Writes:
         namespace: str,
         new: Object,
         options: WriteOptions,
-        lineage: Lineage = NO_LINEAGE,
+        escort: Escort = ALONE,
         *,
         is_applied: bool = False,
     ) -> Written:
         """Make an object. One that is applied says itself who owns it."""
+        if (before := await self.repeated(escort)) is not None:
+            return before
         given = new.setdefault("metadata", {})
         _require_namespace_of(kind, namespace, given)
         if given.get("resourceVersion"):
@@ -103,7 +78,7 @@ class Writes:
             kind.defaults(new)
             if attempt == 0 and not is_applied:
                 self._track(kind, new, None, options)
-            written = await self._create(kind, namespace, new, options, lineage)
+            written = await self._create(kind, namespace, new, options, escort)
             if written is not None:
                 return written
             if not generate:
@@ -111,7 +86,7 @@ class Writes:
         raise already_exists(kind.plural, kind.group, given["name"])
 
     async def _create(
-        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, lineage: Lineage
+        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, escort: Escort
     ) -> Written | None:
         """None if the name is taken."""
         self._admit(kind, new, None)
@@ -123,9 +98,10 @@ class Writes:
             value = stored_of(kind, new)
             if options.dry_run:
                 return None if await self._store.get(key) else Written(value, 0)
-            answer = await self._store.commit(checks, [Put(key, value), *lineage.writes(key)])
-            if isinstance(answer, Committed):
-                return Written(value, answer.revision)
+            beside = terms.term_writes(kind, new, None)
+            answer = await self._commit(escort, checks, [Put(key, value), *beside], Written(value, 0))
+            if isinstance(answer, Written):
+                return answer
             if key in answer.found:
                 return None
         raise _too_contended(kind, new["metadata"]["name"])
@@ -157,13 +133,15 @@ class Writes:
         subresource: str = "",
         is_put: bool = False,
         is_applied: bool = False,
-        lineage: Lineage = NO_LINEAGE,
+        escort: Escort = ALONE,
     ) -> Written:
         """Change an object by a function of what is there. The function is called again when others were faster.
 
         Subresources other than `status` say themselves what may change: then nothing is filled in or looked at here.
         What is applied says itself who owns it.
         """
+        if (before := await self.repeated(escort)) is not None:
+            return before
         key = key_of(kind, namespace, name)
         for _ in range(ATTEMPTS_MAX):
             entry = await self._store.get(key)
@@ -189,7 +167,7 @@ class Writes:
             if not subresource or subresource == "status":
                 self._admit(kind, new, old, is_status=bool(subresource))
             metadata.count_generation(kind, new, old)
-            written = await self._replace(kind, entry, new, old, options, lineage, is_claim=is_claim)
+            written = await self._replace(kind, entry, new, old, options, escort, is_claim=is_claim)
             if written is not None:
                 return written
         raise _too_contended(kind, name)
@@ -201,7 +179,7 @@ class Writes:
         new: Object,
         old: Object,
         options: WriteOptions,
-        lineage: Lineage,
+        escort: Escort,
         *,
         is_claim: bool = False,
     ) -> Written | None:
@@ -210,22 +188,57 @@ class Writes:
         before = {**old, "metadata": {k: v for k, v in old["metadata"].items() if k != "resourceVersion"}}
         after = {**new, "kind": kind.kind, "apiVersion": kind.group_version}
         if managed_fields.is_same_object(after, before, with_owners=is_claim):
-            return Written(entry.value, entry.revision)
+            return await self._unchanged(entry, options, escort)
         value = stored_of(kind, new)
         is_over = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
         is_over = is_over and not new["metadata"].get("deletionGracePeriodSeconds") and not _has_other_hold(kind, new)
         if options.dry_run:
             return Written(value, entry.revision)
         write: Write = Delete(entry.key) if is_over else Put(entry.key, value)
-        answer = await self._store.commit([Check(entry.key, entry.revision)], [write, *lineage.writes(entry.key)])
-        if isinstance(answer, Refused):
+        beside = terms.term_writes(kind, None if is_over else new, old)
+        outcome = Written(value, entry.revision if is_over else 0, was_removed=is_over)
+        answer = await self._commit(escort, [Check(entry.key, entry.revision)], [write, *beside], outcome)
+        return None if isinstance(answer, Refused) else answer
+
+    async def _unchanged(self, entry: Entry, options: WriteOptions, escort: Escort) -> Written | None:
+        """Nothing is to be done. That is an outcome too: an operation that was one does nothing later either."""
+        outcome = Written(entry.value, entry.revision)
+        if options.dry_run or escort.operation is None:
+            return outcome
+        answer = await self._commit(escort, [Check(entry.key, entry.revision)], [], outcome)
+        return None if isinstance(answer, Refused) else answer
+
+    async def repeated(self, escort: Escort) -> Written | None:
+        """What an operation has led to already. Raises `ApiError` if its id was used for something else."""
+        if escort.operation is None:
             return None
-        return Written(value, entry.revision if is_over else answer.revision, was_removed=is_over)
+        entry = await self._store.get(escort.operation.key)
+        if entry is None:
+            return None
+        return escort.operation.outcome_in(entry)
+
+    async def _commit(
+        self, escort: Escort, checks: list[Check], writes: list[Write], outcome: Written
+    ) -> Written | Refused:
+        """Commit a write with all that goes with it. An outcome of revision 0 gets that of the commit.
+
+        The first check is that of the object. Raises `ApiError` (409) if the writer's term is over.
+        """
+        if escort is not ALONE:
+            writes += escort.writes(checks[0].key, outcome)
+            checks += escort.checks
+        answer = await self._store.commit(checks, writes)
+        if isinstance(answer, Committed):
+            return outcome if outcome.revision else Written(outcome.value, answer.revision)
+        escort.require_term(answer.found)
+        return await self.repeated(escort) or answer
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, options: DeleteOptions, lineage: Lineage = NO_LINEAGE
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions, escort: Escort = ALONE
     ) -> Written:
         """Remove an object, or begin to, if something still has to happen first."""
+        if (before := await self.repeated(escort)) is not None:
+            return before
         key = key_of(kind, namespace, name)
         for _ in range(ATTEMPTS_MAX):
             entry = await self._store.get(key)
@@ -235,14 +248,16 @@ class Writes:
             _require_preconditions(kind, name, old, options)
             new = self._deleting(kind, old, options)
             if new is None:
+                outcome = Written(entry.value, entry.revision, was_removed=True)
                 if options.dry_run:
-                    return Written(entry.value, entry.revision, was_removed=True)
-                answer = await self._store.commit([Check(key, entry.revision)], [Delete(key), *lineage.writes(key)])
-                if isinstance(answer, Committed):
-                    return Written(entry.value, entry.revision, was_removed=True)
+                    return outcome
+                beside = terms.term_writes(kind, None, old)
+                answer = await self._commit(escort, [Check(key, entry.revision)], [Delete(key), *beside], outcome)
+                if isinstance(answer, Written):
+                    return answer
             else:
                 write_options = WriteOptions(options.dry_run, "Ignore", "")
-                written = await self._replace(kind, entry, new, old, write_options, lineage)
+                written = await self._replace(kind, entry, new, old, write_options, escort)
                 if written is not None:
                     return written
         raise _too_contended(kind, name)

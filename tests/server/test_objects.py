@@ -1,6 +1,7 @@
 """Objects through the API: made, changed, removed."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -228,9 +229,9 @@ async def test_a_write_can_say_which_decision_made_it_and_why(sim):
         answer = await client.ask("POST", CONFIGMAPS, a_configmap("one"), **headers)
         revision = int(answer.body["metadata"]["resourceVersion"])
 
-        entry = await store.get("lineage/core/configmaps/default/one")
-        assert entry is not None
-        assert (entry.revision, entry.value) == (revision, b'{"decision":"d-17","cause":"w-3"}')
+        (entry,) = (await store.range("~lineage/")).entries
+        said = {"key": "core/configmaps/default/one", "decision": "d-17", "cause": "w-3"}
+        assert (entry.revision, json.loads(entry.value)) == (revision, said)
 
 
 @pytest.mark.parametrize(

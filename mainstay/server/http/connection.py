@@ -25,7 +25,16 @@ from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.env import tasks
 from mainstay.server.http import writing
 from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Answer, Handler, Peer, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.server.http.messages import (
+    Answer,
+    Handler,
+    LongResponse,
+    Peer,
+    Request,
+    Response,
+    StreamResponse,
+    UpgradeResponse,
+)
 from mainstay.server.http.reader import Phase, RequestReader
 from mainstay.server.http.streams import Outlet, Stream
 from mainstay.server.http.websocket import WebSocket, accept_token
@@ -222,11 +231,13 @@ class Connection(asyncio.Protocol):
     async def _answer(self, request: Request, answer: Answer | Awaitable[Answer]) -> None:
         """Wait for the answer if need be, and write it, however long it is."""
         try:
-            if not isinstance(answer, Response | StreamResponse | UpgradeResponse):
+            if not isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse):
                 answer = await answer
             match answer:
                 case Response():
                     self._write(request, answer)
+                case LongResponse():
+                    await self._run_stream(request, self._streamed(request, answer))
                 case StreamResponse():
                     await self._run_stream(request, answer)
                 case UpgradeResponse():
@@ -290,6 +301,22 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         elif is_chunked:
             self._outlet.send(writing.LAST_CHUNK)
+
+    def _streamed(self, request: Request, response: LongResponse) -> StreamResponse:
+        limits, pieces, headers = self._service.limits, response.pieces, response.headers
+        if limits.gzip and writing.accepts_gzip(request):
+            pieces, headers = writing.compressed_pieces(pieces), (*headers, *writing.GZIP_HEADERS)
+
+        async def run(stream: Stream) -> None:
+            for piece in pieces:
+                if not stream.write(piece):
+                    return
+                # Others have their turn between two pieces, also when the client takes them as fast as they come.
+                await tasks.sleep(timedelta(0))
+                if self._outlet.is_paused and not await stream.drained_within(limits.piece_within):
+                    return
+
+        return StreamResponse(response.status, run, response.content_type, headers)
 
     async def _run_websocket(self, request: Request, response: UpgradeResponse) -> None:
         token = _accept_token_for(request)

@@ -32,12 +32,14 @@ class Limits:
     close_within: timedelta = timedelta(seconds=15)
     """How long a client may take to fetch what was written before the connection was closed."""
 
+    piece_within: timedelta = timedelta(seconds=60)
+    """How long a client may take for each piece of a long answer. Then it is cut off."""
     stream_bytes: int = 4 * MIB
     """What may wait for the client of a stream. With more waiting the stream takes no more, and is cut off."""
     message_bytes: int = 1 * MIB
     """The largest WebSocket message, and what may wait for its receiver before no more is read."""
 
     gzip: bool = True
-    """Compress answers above `gzip_above_bytes` for clients that ask for it. Streams never are."""
+    """Compress answers above `gzip_above_bytes` for clients that ask for it, and all long ones. Streams never are."""
     gzip_above_bytes: int = 128 * KIB
     """As Kubernetes."""

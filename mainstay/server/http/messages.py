@@ -1,7 +1,7 @@
 """What a handler is given, and what it may answer.
 
 A handler that knows its answer at once returns a `Response`, and no task is made for the request. Otherwise it returns
-an awaitable of any of the three answers. What it raises becomes an answer too: an `ApiError` its Status, anything else
+an awaitable of any of the four answers. What it raises becomes an answer too: an `ApiError` its Status, anything else
 a 500.
 """
 
@@ -91,6 +91,16 @@ class Response:
 
 
 @dataclass(slots=True)
+class LongResponse:
+    """An answer too long to be made at once: its body is made piece by piece, as the client takes it."""
+
+    status: int
+    pieces: Iterator[bytes]
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
 class StreamResponse:
     """An answer of unknown length. Its head is sent at once, then `run` writes until it returns.
 
@@ -112,5 +122,5 @@ class UpgradeResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Answer = Response | StreamResponse | UpgradeResponse
+Answer = Response | LongResponse | StreamResponse | UpgradeResponse
 Handler = Callable[[Request], Answer | Awaitable[Answer]]

@@ -6,7 +6,10 @@ many streams writes to each and gives up those that are too slow.
 """
 
 import asyncio
+from datetime import timedelta
 from typing import Final
+
+from mainstay.env import tasks
 
 # Below this, joining a chunk with its frame is cheaper than handing over three pieces.
 JOIN_BYTES_MAX: Final = 64 * 1024
@@ -114,6 +117,15 @@ class Stream:
     async def drain(self) -> None:
         """Wait until the transport takes more, or the client is gone."""
         await self._outlet.drain()
+
+    async def drained_within(self, limit: timedelta) -> bool:
+        """The same, but not for ever. False if the client has not taken enough by then: it is cut off."""
+        try:
+            async with tasks.timeout(limit):
+                await self._outlet.drain()
+        except TimeoutError:
+            self.is_too_slow = True
+        return not self.is_too_slow
 
     @property
     def closed(self) -> bool:

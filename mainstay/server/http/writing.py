@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from collections.abc import Iterator
 from email.utils import format_datetime
 from functools import lru_cache
 from http import HTTPStatus
@@ -19,6 +20,7 @@ CLOSE: Final = b"Connection: close\r\n"
 
 WITHOUT_BODY: Final = frozenset({204, 304})
 """Statuses of answers that have no body, and so no length either."""
+GZIP_HEADERS: Final = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 _GZIP_LEVEL: Final = 1  # It is done on the loop: a second of it would be a second without heartbeats.
 _GZIP_FRAMED: Final = 31  # zlib's way to say "with a gzip header".
 _NOT_AT_ALL: Final = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*", re.IGNORECASE)
@@ -113,10 +115,21 @@ def compressed(response: Response) -> Response:
     """The same, compressed. Left alone if the handler has chosen an encoding itself."""
     if any(name.lower() == "content-encoding" for name, _ in response.headers):
         return response
-    packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_FRAMED)
+    packer = _packer()
     body = packer.compress(response.body) + packer.flush()
-    headers = (*response.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
-    return Response(response.status, body, response.content_type, headers)
+    return Response(response.status, body, response.content_type, (*response.headers, *GZIP_HEADERS))
+
+
+def compressed_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same, compressed, at the same pace: empty where the compressor keeps what it was given for later."""
+    packer = _packer()
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
+
+
+def _packer() -> "zlib._Compress":
+    return zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_FRAMED)
 
 
 def response_of(error: ApiError) -> Response:

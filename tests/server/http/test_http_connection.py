@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import tasks
 from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Answer, Request, Response, StreamResponse
+from mainstay.server.http.messages import Answer, LongResponse, Request, Response, StreamResponse
 from mainstay.server.http.server import HttpServer
 from mainstay.server.http.streams import Stream
 from tests.server.http.clients import LOCALHOST, connected, echo, get, later, post, serving
@@ -228,6 +229,56 @@ async def test_compression_can_be_switched_off():
     async with serving(lambda request: Response(200, LARGE), Limits(gzip=False)) as server:
         client = await connected(server)
         assert (await client.ask(get("/", "Accept-Encoding: gzip"))).body == LARGE
+
+
+# Long answers.
+
+
+def in_pieces(count: int, made: list[int] | None = None) -> LongResponse:
+    def pieces() -> Iterator[bytes]:
+        for number in range(count):
+            if made is not None:
+                made.append(number)
+            yield LARGE
+
+    return LongResponse(200, pieces())
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+async def test_a_long_answer_comes_whole_and_the_connection_goes_on(accepted: str):
+    async with serving(lambda request: in_pieces(20)) as server:
+        client = await connected(server)
+        for _ in range(2):
+            reply = await client.ask(get("/", f"Accept-Encoding: {accepted}"))
+            assert reply.headers.get("content-encoding") == ("gzip" if accepted == "gzip" else None)
+            assert (gzip.decompress(reply.body) if accepted == "gzip" else reply.body) == LARGE * 20
+
+
+async def test_others_are_answered_between_the_pieces_of_a_long_answer():
+    def handler(request: Request) -> Answer:
+        return in_pieces(50, made) if request.path == "/long" else Response(200, str(len(made)).encode())
+
+    made: list[int] = []
+    async with serving(handler) as server:
+        slow, quick = await connected(server), await connected(server)
+        slow.send(get("/long"))
+        quick.send(get("/"))
+        assert int((await quick.reply()).body) < 50
+        assert (await slow.reply()).body == LARGE * 50
+
+
+async def test_a_long_answer_is_made_as_fast_as_it_is_taken_and_whoever_takes_nothing_is_cut_off():
+    made: list[int] = []
+    async with serving(lambda request: in_pieces(500, made), Limits(piece_within=SECOND)) as server:
+        client = await connected(server)
+        client.transport.pause_reading()
+        client.send(get())
+        await tasks.sleep(SECOND / 2)
+        assert 0 < len(made) < 100
+        await tasks.sleep(10 * SECOND)
+        client.transport.resume_reading()
+        assert len(await client.end()) < len(made) * len(LARGE)
+        assert len(made) < 100
 
 
 # Failures of the handler.

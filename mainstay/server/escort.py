@@ -1,0 +1,66 @@
+"""What goes with a write into its transaction: where it comes from, under which term, and as which operation."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from mainstay.env import Clock
+from mainstay.server.access import User
+from mainstay.server.http.messages import Request
+from mainstay.server.keyspace import ASIDE
+from mainstay.server.operations import Operation, operation_of
+from mainstay.server.terms import HEADER as TERM
+from mainstay.server.terms import fenced, term_of
+from mainstay.server.written import Written
+from mainstay.store.interface import Check, Entry, Put, Write
+
+# A lineage is about its revision, not about a key: whoever follows the history finds the two side by side. So its own
+# key says nothing, and a few are enough.
+LINEAGE_KEYS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Escort:
+    decision: str = ""
+    """The decision that made the write (`Mainstay-Decision`), and why (`Mainstay-Cause`): its lineage."""
+    cause: str = ""
+    term: Check | None = None
+    operation: Operation | None = None
+
+    @property
+    def checks(self) -> list[Check]:
+        checks = [] if self.term is None else [self.term]
+        if self.operation is not None:
+            checks.append(self.operation.check)
+        return checks
+
+    def writes(self, key: str, outcome: Written) -> list[Write]:
+        """What is written besides the object at this key."""
+        writes: list[Write] = []
+        if self.decision or self.cause:
+            lineage = msgspec.json.encode({"key": key, "decision": self.decision, "cause": self.cause})
+            writes.append(Put(f"{ASIDE}lineage/{zlib.crc32(key.encode()) % LINEAGE_KEYS:02x}", lineage))
+        if self.operation is not None:
+            writes.append(self.operation.put(outcome))
+        return writes
+
+    def require_term(self, found: Mapping[str, Entry | None]) -> None:
+        """Raise `ApiError` (409) if it is the term that a commit was refused for."""
+        if self.term is not None and self.term.key in found:
+            raise fenced(self.term)
+
+
+ALONE: Final = Escort()
+
+
+def escort_of(request: Request, user: User, clock: Clock) -> Escort:
+    """Raises `ApiError` (400) for headers that make no sense."""
+    headers = request.headers
+    decision, cause = headers.get("mainstay-decision"), headers.get("mainstay-cause")
+    term, operation = term_of(headers.get(TERM)), operation_of(request, user, clock)
+    if decision or cause or term or operation:
+        return Escort(decision or "", cause or "", term, operation)
+    return ALONE
