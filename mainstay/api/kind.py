@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from mainstay.api.errors import Cause
+from mainstay.api.kind_name import KindName
 
 Object = dict[str, Any]  # As JSON has it.
 
@@ -90,6 +91,8 @@ class Kind:
     columns: tuple[Column, ...] = ()
     cells: Callable[[Object, datetime], list[Any]] | None = None
     """The cells of an object's row, one for each column."""
+    row_conditions: Callable[[Object], Sequence[Object]] | None = None
+    """What a table says of a row besides its cells, such as that what it shows is over. None: nothing, of any row."""
     selectable: Mapping[str, Callable[[Object], str]] | None = None
     """Fields that a field selector may name, besides metadata.name and metadata.namespace."""
     has_generation: bool = True
@@ -108,6 +111,11 @@ class Kind:
     @property
     def group_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def reference(self) -> KindName:
+        """What those who only talk about the kind need of it."""
+        return KindName(self.group, self.version, self.kind, self.plural, self.namespaced)
 
     @property
     def has_status(self) -> bool:

@@ -21,7 +21,7 @@ MutatingAdmissionPolicySpec paramKind!:1:ParamKind matchConstraints!:2:MatchReso
 MutatingWebhook name!:1 clientConfig!:2:WebhookClientConfig rules:3:*RuleWithOperations failurePolicy!:4 matchPolicy!:9
  namespaceSelector!:5:meta.v1.LabelSelector objectSelector!:11:meta.v1.LabelSelector sideEffects!:6
  timeoutSeconds!:7:int32 admissionReviewVersions!:8:* reinvocationPolicy!:10 matchConditions:12:*MatchCondition
-MutatingWebhookConfiguration metadata:1:meta.v1.ObjectMeta Webhooks:2:*MutatingWebhook
+MutatingWebhookConfiguration metadata:1:meta.v1.ObjectMeta webhooks:2:*MutatingWebhook
 MutatingWebhookConfigurationList metadata:1:meta.v1.ListMeta items!:2:*MutatingWebhookConfiguration
 Mutation patchType!:2 applyConfiguration!:3:ApplyConfiguration jsonPatch!:4:JSONPatch
 NamedRuleWithOperations resourceNames:1:* ruleWithOperations^:2:RuleWithOperations
@@ -44,10 +44,10 @@ ValidatingAdmissionPolicyStatus observedGeneration:1:int64 typeChecking!:2:TypeC
 ValidatingWebhook name!:1 clientConfig!:2:WebhookClientConfig rules:3:*RuleWithOperations failurePolicy!:4
  matchPolicy!:9 namespaceSelector!:5:meta.v1.LabelSelector objectSelector!:10:meta.v1.LabelSelector sideEffects!:6
  timeoutSeconds!:7:int32 admissionReviewVersions!:8:* matchConditions:11:*MatchCondition
-ValidatingWebhookConfiguration metadata:1:meta.v1.ObjectMeta Webhooks:2:*ValidatingWebhook
+ValidatingWebhookConfiguration metadata:1:meta.v1.ObjectMeta webhooks:2:*ValidatingWebhook
 ValidatingWebhookConfigurationList metadata:1:meta.v1.ListMeta items!:2:*ValidatingWebhookConfiguration
-Validation Expression!:1 message:2 reason!:3 messageExpression:4
-Variable Name!:1 Expression!:2
+Validation expression!:1 message:2 reason!:3 messageExpression:4
+Variable name!:1 expression!:2
 WebhookClientConfig url!:3 service!:1:ServiceReference caBundle:2:bytes
 """,
     "apiextensions.v1": """

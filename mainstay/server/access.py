@@ -29,6 +29,8 @@ class User:
     name: str
     groups: tuple[str, ...]
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What else is known of them, by name, such as the pod that a service account's token is bound to."""
 
     @property
     def is_master(self) -> bool:
@@ -39,7 +41,10 @@ class User:
         shown: dict[str, Any] = {"username": self.name}
         if self.uid:
             shown["uid"] = self.uid
-        return {**shown, "groups": list(self.groups)}
+        shown["groups"] = list(self.groups)
+        if self.extra:
+            shown["extra"] = {name: list(values) for name, values in self.extra}
+        return shown
 
 
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from mainstay.api import times
+from mainstay.api import schema, times
 from mainstay.api.conform import conform
 from mainstay.api.custom import ScalePaths
 from mainstay.api.decode import Decoded, decode_body
@@ -210,6 +210,8 @@ class Api:
         if target.kind.group in _REVIEW_GROUPS and any(target.kind is each for each in REVIEWS):
             review = self._decode(request, target.kind, "Ignore").object
             now = times.format_time(self._clock.wall())
+            if target.kind.kind == "TokenReview":
+                await self._authenticator.learn((review.get("spec") or {}).get("token") or "")
             return _json(201, reviews.answer(target.kind, review, user, self._authenticator, now))
         match target.verb:
             case Verb.GET:
@@ -268,9 +270,11 @@ class Api:
     async def _create_part(
         self, request: Request, target: Target, options: Options, wanted: WriteOptions, escort: Escort
     ) -> Answer:
-        if target.subresource not in ("", "binding", "eviction"):
+        if target.subresource not in ("", "binding", "eviction", "token"):
             raise await self._no_agent(target)
         body = self._decode_part(request, target)
+        if target.subresource == "token":
+            return _json(201, await self._authenticator.issue(target.namespace, target.name, body))
         pods = self.registry.find("", "v1", "pods")
         if pods is None:
             raise AssertionError("there is no kind for pods")
@@ -459,8 +463,6 @@ class Api:
     def _decode_part(self, request: Request, target: Target) -> Object:
         """The body of a request to a subresource that is a kind of its own."""
         sub = target.kind.subresource(target.subresource)
-        message = {"Binding": "k8s.io.api.core.v1.Binding", "Scale": "k8s.io.api.autoscaling.v1.Scale"}
-        message["Eviction"] = "k8s.io.api.policy.v1.Eviction"
         name = (sub.kind if sub is not None else "") or target.kind.kind
         group = sub.group if sub is not None and sub.kind else target.kind.group
         version = (sub.version if sub is not None and sub.version else "") or target.kind.version
@@ -471,7 +473,7 @@ class Api:
             plural=target.subresource or target.kind.plural,
             singular="",
             namespaced=True,
-            message=message.get(name, ""),
+            message=schema.message_of(group, version, name),
         )
         decoded: Object = self._decode(request, part, "Ignore").object
         return decoded

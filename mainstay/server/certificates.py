@@ -5,6 +5,7 @@ In the data directory:
     ca.crt, ca.key          the authority; ten years. Made once and never replaced, because every client trusts it
     server.crt, server.key  what the server shows; one year
     admin.crt, admin.key    what whoever runs the server shows; one year
+    service-account.key     what the tokens of service accounts are signed with (tokens.py)
 
 A key is made before its certificate and then kept, and a certificate that is missing, about to expire, for other names,
 of another key or of another authority is made again. So a crash halfway leaves nothing that the next start would not
@@ -134,13 +135,13 @@ class _Authority:
     def ensure(cls, disk: Disk, now: datetime) -> "_Authority":
         found = _read_certificate(disk, "ca.crt")
         if found is None:
-            key = _ensure_key(disk, "ca.key")
+            key = ensure_key(disk, "ca.key")
             certificate = _authority_certificate(key, now)
             write_whole(disk, "ca.crt", _pem(certificate))
             return cls(certificate, key)
         if "ca.key" not in disk.names():
             raise BadCertificate("ca.crt is there without ca.key: put it back, or remove both to start with a new one")
-        key = _ensure_key(disk, "ca.key")
+        key = ensure_key(disk, "ca.key")
         if found.public_key() != key.public_key():
             raise BadCertificate(
                 "ca.key is not the key of ca.crt: put back the right one, or remove both to start anew"
@@ -178,7 +179,7 @@ def _ensure_signed(
     purpose: x509.ObjectIdentifier,
     names: Sequence[str],
 ) -> x509.Certificate:
-    key = _ensure_key(disk, f"{stem}.key")
+    key = ensure_key(disk, f"{stem}.key")
     found = _read_certificate(disk, f"{stem}.crt")
     if found is not None and _is_good(found, key, authority, now, names):
         return found
@@ -268,7 +269,8 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 # Files.
 
 
-def _ensure_key(disk: Disk, name: str) -> ec.EllipticCurvePrivateKey:
+def ensure_key(disk: Disk, name: str) -> ec.EllipticCurvePrivateKey:
+    """The key in a file, which is made if it is not there. Blocks. Raises `BadCertificate`, `DiskFull`."""
     try:
         data = disk.read(name)
     except FileNotFoundError:

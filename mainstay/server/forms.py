@@ -144,7 +144,11 @@ def table(
 
 
 def _row(kind: Kind, entry: Entry, now: datetime, include: str) -> bytes:
-    row: dict[str, Any] = {"cells": kind.cells(read(kind, entry), now) if kind.cells is not None else []}
+    found = read(kind, entry)
+    row: dict[str, Any] = {"cells": kind.cells(found, now) if kind.cells is not None else []}
+    conditions = kind.row_conditions(found) if kind.row_conditions is not None else ()
+    if conditions:
+        row["conditions"] = conditions
     if include == "Object":
         row["object"] = msgspec.Raw(rendered(kind, entry.value, entry.revision))
     elif include != "None":

@@ -1,28 +1,33 @@
 """Who a request comes from: a client certificate, a bearer token, or nobody in particular.
 
 The certificate was verified when the connection was made; its common name is the user, each organisation a group.
-Tokens are those of a static file. Whoever is known is also in `system:authenticated`. A request that brings neither
-comes from `system:anonymous`; one with a token that nobody has is refused rather than taken for that.
+Tokens are those of a static file, or of service accounts (tokens.py). Whoever is known is also in
+`system:authenticated`. A request that brings neither comes from `system:anonymous`; one with a token that nobody has is
+refused rather than taken for that.
 
 Somebody who may everything may also act as somebody else, with the `Impersonate-…` headers. All others are refused if
-they try: to ignore the headers would give them more than they asked for. Extra attributes of an impersonated user are
-accepted and dropped, because users have none here.
+they try: to ignore the headers would give them more than they asked for.
 
 What a user may do is decided in access.py.
 """
 
 import csv
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import unquote
 
 from mainstay.api.errors import ApiError, Reason, bad_request, object_details, qualified, unauthorized
+from mainstay.api.kind import Object
 from mainstay.server.access import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from mainstay.server.http.messages import Request
+from mainstay.server.tokens import AUDIENCE, Accepted, AccountTokens, Rejected
 
 SUBJECTS_KNOWN_MAX: Final = 1_000
 
 _IMPERSONATE: Final = "impersonate-"
+_EXTRA: Final = "impersonate-extra-"
 _AUTHENTICATION_GROUP: Final = "authentication.k8s.io"
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
@@ -32,9 +37,10 @@ class BadTokenFile(Exception):
 
 
 class Authenticator:
-    """Knows users by their certificate or token."""
+    """Knows users by their certificate or token. Without `accounts` there are no tokens of service accounts."""
 
-    def __init__(self, tokens: Mapping[str, User]) -> None:
+    def __init__(self, tokens: Mapping[str, User], accounts: AccountTokens | None = None) -> None:
+        self._accounts = accounts
         # By digest: how long a lookup takes then says nothing of any token, and none can come out in a traceback.
         self._users = {_digest(token): _authenticated(user) for token, user in tokens.items()}
         # By subject, as it is in the certificate: a connection brings the same one with each request.
@@ -48,9 +54,37 @@ class Authenticator:
                 return _impersonated(request, user)
         return user
 
-    def user_of_token(self, token: str) -> User | None:
-        """Whose token this is, or None if it is nobody's."""
-        return self._users.get(_digest(token))
+    def learning(self, request: Request) -> Awaitable[None] | None:
+        """What to await before the user of a request can be told. None, which is most often: nothing."""
+        accounts = self._accounts
+        if accounts is None or accounts.knows_at_once:
+            return None
+        certificate = request.peer.certificate
+        if certificate and self._user_of_certificate(certificate) is not None:
+            return None
+        token = _bearer_token(request)
+        return None if token is None or _digest(token) in self._users else accounts.learn(token)
+
+    async def learn(self, token: str) -> None:
+        """The same for a token that somebody asks about. Raises `ApiError`."""
+        if self._accounts is not None:
+            await self._accounts.learn(token)
+
+    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | Rejected:
+        """Whose token this is, for one of these audiences; if there are none, for this server."""
+        wanted = audiences or (AUDIENCE,)
+        user = self._users.get(_digest(token))
+        if user is not None:  # A token of the file is for this server, and for nobody else.
+            return Accepted(user, (AUDIENCE,)) if AUDIENCE in wanted else Rejected("")
+        found = None if self._accounts is None else self._accounts.check(token, wanted)
+        return Rejected("") if found is None else found
+
+    async def issue(self, namespace: str, name: str, request: Object) -> Object:
+        """Answer a TokenRequest for a service account. Raises `ApiError`."""
+        if self._accounts is None:
+            text = "this server has no key to sign tokens of service accounts with, so it issues none"
+            raise ApiError(405, Reason.METHOD_NOT_ALLOWED, text, {})
+        return await self._accounts.issue(namespace, name, request)
 
     def own_user_of(self, request: Request) -> User:
         """Who sends this request, whomever they act as. Raises `ApiError` 401."""
@@ -60,10 +94,10 @@ class Authenticator:
         token = _bearer_token(request)
         if token is None:
             return ANONYMOUS
-        user = self.user_of_token(token)
-        if user is None:
+        found = self.review(token)
+        if isinstance(found, Rejected):
             raise unauthorized()
-        return user
+        return found.user
 
     def _user_of_certificate(self, certificate: Mapping[str, Any]) -> User | None:
         subject = certificate.get("subject", ())
@@ -138,7 +172,7 @@ def _digest(token: str) -> bytes:
 def _authenticated(user: User) -> User:
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
-    return User(user.name, (*user.groups, AUTHENTICATED), user.uid)
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 def _bearer_token(request: Request) -> str | None:
@@ -166,10 +200,18 @@ def _impersonated(request: Request, user: User) -> User:
     if name.startswith(_SERVICE_ACCOUNT) and not groups:
         namespace = name.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    acted = User(name, tuple(groups), uid, _impersonated_extra(request))
     if name == ANONYMOUS.name:
-        missing = () if UNAUTHENTICATED in groups else (UNAUTHENTICATED,)
-        return User(name, (*groups, *missing), uid)
-    return _authenticated(User(name, tuple(groups), uid))
+        return acted if UNAUTHENTICATED in groups else replace(acted, groups=(*acted.groups, UNAUTHENTICATED))
+    return _authenticated(acted)
+
+
+def _impersonated_extra(request: Request) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    extra: dict[str, list[str]] = {}
+    for name, value in request.headers:
+        if name.startswith(_EXTRA) and name != _EXTRA:
+            extra.setdefault(unquote(name.removeprefix(_EXTRA)), []).append(value)
+    return tuple((name, tuple(values)) for name, values in sorted(extra.items()))
 
 
 def _may_not_impersonate(user: User, name: str, groups: list[str], uid: str) -> ApiError:

@@ -6,7 +6,7 @@ there can be is bounded: they come from kinds, verbs and a short list of paths, 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -15,6 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from mainstay.env import Clock
+from mainstay.server.feed import Tally
 from mainstay.server.requests import Target, Verb
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -64,7 +65,7 @@ class Metrics(Collector):
         self._durations: dict[_Labels, _Durations] = {}
         self._inflight = {"mutating": 0, "readOnly": 0}
         self._long: dict[_Labels, int] = {}
-        self._watch_events: dict[tuple[str, str, str], int] = {}
+        self._watched: Mapping[tuple[str, str, str], Tally] = {}
         self._readings: list[tuple[type[CounterMetricFamily] | type[GaugeMetricFamily], str, str, _Reading]] = []
 
     def begun(self, method: str) -> None:
@@ -94,10 +95,9 @@ class Metrics(Collector):
         self._long[labels] -= 1
         self._totals[labels, code] = self._totals.get((labels, code), 0) + 1
 
-    def watched(self, group: str, version: str, resource: str, events: int) -> None:
-        """So many events went out to watchers."""
-        key = (group, version, resource)
-        self._watch_events[key] = self._watch_events.get(key, 0) + events
+    def watched(self, tallies: Mapping[tuple[str, str, str], Tally]) -> None:
+        """Show how many events went out to watchers: by group, version and resource, as the feed counts them."""
+        self._watched = tallies
 
     def gauge(self, name: str, meaning: str, read: "_Reading") -> None:
         """Show a number that is asked for when somebody reads the metrics."""
@@ -138,8 +138,8 @@ class Metrics(Collector):
         events = CounterMetricFamily(
             "apiserver_watch_events_total", "Events sent to watchers.", labels=("group", "version", "resource")
         )
-        for watched, count in self._watch_events.items():
-            events.add_metric(watched, count)
+        for watched, tally in self._watched.items():
+            events.add_metric(watched, tally.events)
         yield events
         for family, name, meaning, read in self._readings:
             yield family(name, meaning, value=read())

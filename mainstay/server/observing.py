@@ -56,8 +56,11 @@ class Observer:
 
     def answer(self, request: Request) -> Answer | Awaitable[Answer]:
         observed = _Observed(self, request)
+        page = self._metrics_page if request.path == "/metrics" else self._handle
+        learning = self._authenticator.learning(request)
+        if learning is not None:
+            return observed.when_answered(_answered_after(learning, page, request, observed.seen))
         try:
-            page = self._metrics_page if request.path == "/metrics" else self._handle
             answer = page(request, observed.seen)
         except Exception as error:
             observed.failed(error)
@@ -72,6 +75,13 @@ class Observer:
             text = f'forbidden: User "{user.name}" cannot {request.method.lower()} path "/metrics"'
             raise ApiError(403, Reason.FORBIDDEN, text, {})
         return Response(200, self._metrics.render(), CONTENT_TYPE)
+
+
+async def _answered_after(learning: Awaitable[None], page: Handle, request: Request, seen: Seen) -> Answer:
+    """The answer to somebody who must be looked up first."""
+    await learning
+    answer = page(request, seen)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _as_uuid(number: int) -> str:

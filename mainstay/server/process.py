@@ -38,6 +38,7 @@ from mainstay.server.certificates import (
     BadCertificate,
     Certificates,
     ensure_certificates,
+    ensure_key,
     load_certificate,
     names_of_server,
     tls_context,
@@ -49,6 +50,8 @@ from mainstay.server.identity import Authenticator
 from mainstay.server.kubeconfig import ByCertificate, ByToken
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Observer
+from mainstay.server.signing import SigningKey
+from mainstay.server.tokens import KEY_FILE, AccountTokens
 from mainstay.store import open_memory, open_sqlite
 from mainstay.store.errors import StoreError
 from mainstay.store.etcd.store import open_etcd
@@ -209,9 +212,10 @@ class ServerProcess:
             if options.host not in ("localhost", "127.0.0.1", "::1"):
                 _log.warning("there is no TLS: whoever sees the traffic can read everything, tokens included")
             tokens[_admin_token(env.disk)] = User(ADMIN, (MASTERS,))
-        authenticator = Authenticator(tokens)
+        signing_key = SigningKey(await self._worker.run(ensure_key, env.disk, KEY_FILE))
         store = await _open_store(options, env)
         closing.push_async_callback(store.close)
+        authenticator = Authenticator(tokens, AccountTokens(signing_key, store, env))
         audit = await self._open_audit(authenticator)
         metrics = Metrics(env.clock, process=True)
         if audit is not None:
@@ -219,6 +223,7 @@ class ServerProcess:
             metrics.counter("apiserver_audit_error_total", "Lines that could not be.", audit.count_dropped)
         api = await Api.start(store, env, authenticator)
         closing.push_async_callback(api.stop)
+        metrics.watched(api.feed.tallies)
         observer = Observer(api.handle, env, authenticator, metrics, audit)
         await self._listen(observer.answer, tls)
         await self._worker.run(self._write_kubeconfig, certificates)

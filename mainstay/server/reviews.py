@@ -6,6 +6,7 @@ from mainstay.api.errors import bad_request
 from mainstay.api.kind import Kind, Object
 from mainstay.server.access import AUTHENTICATED, Action, User, may
 from mainstay.server.identity import Authenticator
+from mainstay.server.tokens import Accepted, Rejected
 
 
 def answer(kind: Kind, review: Object, user: User, authenticator: Authenticator, now: str) -> Object:
@@ -24,7 +25,10 @@ def answer(kind: Kind, review: Object, user: User, authenticator: Authenticator,
         case "SelfSubjectRulesReview":
             return {**result, "spec": {}, "status": _rules(user)}
         case "TokenReview":
-            return {**result, "spec": spec, "status": _token_status(authenticator.user_of_token(spec.get("token", "")))}
+            if not spec.get("token"):
+                raise bad_request("token is required for TokenReview in authentication")
+            found = authenticator.review(spec["token"], spec.get("audiences") or ())
+            return {**result, "spec": spec, "status": _token_status(found)}
         case _:
             raise bad_request(f"{kind.kind} cannot be asked")
 
@@ -55,7 +59,8 @@ def _rules(user: User) -> Object:
     return {"resourceRules": anyone if known else [], "nonResourceRules": public, "incomplete": False}
 
 
-def _token_status(user: User | None) -> Object:
-    if user is None:
-        return {"user": {}, "error": "invalid bearer token"}
-    return {"authenticated": True, "user": user.info(), "audiences": ["https://kubernetes.default.svc"]}
+def _token_status(found: Accepted | Rejected) -> Object:
+    if isinstance(found, Rejected):
+        error = f"[invalid bearer token, {found.why}]" if found.why else "invalid bearer token"
+        return {"user": {}, "error": error}
+    return {"authenticated": True, "user": found.user.info(), "audiences": list(found.audiences)}

@@ -26,6 +26,7 @@ from mainstay.api.errors import (
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
 from mainstay.server import metadata, terms
+from mainstay.server.addresses import Addresses, Placed, released
 from mainstay.server.escort import ALONE, Escort
 from mainstay.server.keyspace import key_of, namespace_key
 from mainstay.server.options import DeleteOptions, WriteOptions
@@ -50,6 +51,7 @@ class Writes:
         self._clock = env.clock
         self._chance = env.chance
         self._admission = admission
+        self._addresses = Addresses(store)
         self._made = 0
 
     async def create(
@@ -92,13 +94,14 @@ class Writes:
         self._admit(kind, new, None)
         key = key_of(kind, namespace, new["metadata"]["name"])
         for _ in range(ATTEMPTS_MAX):
-            checks = [Check(key, ABSENT)]
+            placed = await self._addresses.placed(kind, key, new, None)
+            checks = [Check(key, ABSENT), *placed.checks]
             if kind.namespaced:
                 checks.append(await self._namespace_check(kind, namespace, new["metadata"]["name"]))
-            value = stored_of(kind, new)
+            value = stored_of(kind, placed.object)
             if options.dry_run:
                 return None if await self._store.get(key) else Written(value, 0)
-            beside = terms.term_writes(kind, new, None)
+            beside = [*terms.term_writes(kind, new, None), *placed.writes]
             answer = await self._commit(escort, checks, [Put(key, value), *beside], Written(value, 0))
             if isinstance(answer, Written):
                 return answer
@@ -189,15 +192,20 @@ class Writes:
         after = {**new, "kind": kind.kind, "apiVersion": kind.group_version}
         if managed_fields.is_same_object(after, before, with_owners=is_claim):
             return await self._unchanged(entry, options, escort)
-        value = stored_of(kind, new)
         is_over = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
         is_over = is_over and not new["metadata"].get("deletionGracePeriodSeconds") and not _has_other_hold(kind, new)
+        if is_over:
+            placed = Placed(new, (), released(kind, old))
+        else:
+            placed = await self._addresses.placed(kind, entry.key, new, old)
+        value = stored_of(kind, placed.object)
         if options.dry_run:
             return Written(value, entry.revision)
         write: Write = Delete(entry.key) if is_over else Put(entry.key, value)
-        beside = terms.term_writes(kind, None if is_over else new, old)
+        beside = [*terms.term_writes(kind, None if is_over else new, old), *placed.writes]
         outcome = Written(value, entry.revision if is_over else 0, was_removed=is_over)
-        answer = await self._commit(escort, [Check(entry.key, entry.revision)], [write, *beside], outcome)
+        checks = [Check(entry.key, entry.revision), *placed.checks]
+        answer = await self._commit(escort, checks, [write, *beside], outcome)
         return None if isinstance(answer, Refused) else answer
 
     async def _unchanged(self, entry: Entry, options: WriteOptions, escort: Escort) -> Written | None:
@@ -251,7 +259,7 @@ class Writes:
                 outcome = Written(entry.value, entry.revision, was_removed=True)
                 if options.dry_run:
                     return outcome
-                beside = terms.term_writes(kind, None, old)
+                beside = [*terms.term_writes(kind, None, old), *released(kind, old)]
                 answer = await self._commit(escort, [Check(key, entry.revision)], [Delete(key), *beside], outcome)
                 if isinstance(answer, Written):
                     return answer

@@ -37,6 +37,12 @@ def test_objects_say_what_they_are_and_templates_do_not():
 def test_names_are_those_of_json():
     assert {"$ref", "x-kubernetes-preserve-unknown-fields"} <= fields_of(schema.SCHEMA).keys()
     assert "uid" in fields_of("k8s.io.api.authentication.v1.BoundObjectReference")
+    admission = "k8s.io.api.admissionregistration.v1."
+    assert "webhooks" in fields_of(admission + "MutatingWebhookConfiguration")
+    assert "webhooks" in fields_of(admission + "ValidatingWebhookConfiguration")
+    assert "expression" in fields_of(admission + "Validation")
+    assert {"name", "expression"} == fields_of(admission + "Variable").keys()
+    assert "Port" in fields_of(CORE + "DaemonEndpoint")
 
 
 @pytest.mark.parametrize("kind", ["Pod", "ConfigMap", "Node"])

@@ -272,7 +272,7 @@ def test_a_certificate_request_shows_what_was_decided():
             {"spec": {"zone": "a", "hard": {"pods": 10, "cpu": "4000m"}}, "status": {"used": {"cpu": "1"}}},
             ["web", "a", "cpu=4,pods=10", "cpu=1", "5m"],
         ),
-        ("PlacementPolicy", {"spec": {"version": 3}, "status": {"active": True}}, ["web", "3", True, "5m"]),
+        ("PlacementPolicy", {"spec": {"policyVersion": "v5"}, "status": {"active": True}}, ["web", "v5", True, "5m"]),
         ("PolicyRollout", {"spec": {"policy": "p"}, "status": {"stage": "Canary"}}, ["web", "p", "Canary", "5m"]),
         ("AdmissionPolicy", {}, ["web", False, "5m"]),
         ("ComponentState", {"status": {"leader": "a", "build": "0.1"}}, ["web", "a", "0.1", "5m"]),

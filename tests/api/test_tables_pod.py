@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mainstay.api.kind import Object
+from mainstay.api.tables import TABLES
 from tests.api.table_rows import ago, an_object, row
 
 
@@ -63,6 +64,13 @@ def summary(pod: Object) -> tuple[str, str, str]:
     """READY, STATUS, RESTARTS."""
     _, ready, status, restarts, *_ = row("Pod", pod)
     return ready, status, restarts
+
+
+def conditions(pod: Object) -> list[Object]:
+    """What is said of its row besides the cells."""
+    write = TABLES["", "Pod"].conditions
+    assert write is not None
+    return list(write(pod))
 
 
 def test_a_running_pod_shows_where_it_is():
@@ -183,3 +191,17 @@ def test_readiness_gates_are_counted():
     spec = {"readinessGates": [{"conditionType": "example.com/fed"}, {"conditionType": "example.com/watered"}]}
 
     assert row("Pod", a_pod(running(), spec=spec, conditions=(holds("example.com/fed"),)))[8] == "1/2"
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"), [("Succeeded", "The pod has completed successfully."), ("Failed", "The pod failed.")]
+)
+def test_the_row_of_a_pod_that_is_over_says_so(phase: str, message: str):
+    said = {"type": "Completed", "status": "True", "reason": phase, "message": message}
+
+    assert conditions(a_pod(phase=phase)) == [said]
+
+
+@pytest.mark.parametrize("pod", [{}, {"status": "x"}, a_pod(phase="Pending"), a_pod(running()), a_pod(deleted=True)])
+def test_the_row_of_any_other_pod_says_nothing_besides(pod: Object):
+    assert conditions(pod) == []

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -122,12 +121,3 @@ def shared_server() -> ServerProcess:
 def unique_name(what: str = "test") -> str:
     """A name that nobody else in the shared server uses, for a namespace or anything without one."""
     return f"{what}-{os.getpid()}-{next(_numbers)}"
-
-
-def eventually(is_so, within_s: float = 20.0, every_s: float = 0.05):
-    """Ask until the answer is true, and return it. For what a client cannot wait for itself."""
-    deadline = time.monotonic() + within_s
-    while not (answer := is_so()):
-        assert time.monotonic() < deadline, f"not so within {within_s} s: {is_so}"
-        time.sleep(every_s)
-    return answer

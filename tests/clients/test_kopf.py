@@ -23,7 +23,8 @@ from kubernetes import client, config
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.trace import Recording, first_difference
-from tests.clients.server_process import ServerProcess, eventually
+from tests.clients.server_process import ServerProcess
+from tests.processes import eventually
 from tests.server.world import a_server
 
 FINALIZER: Final = "kopf.zalando.org/KopfFinalizerMarker"

@@ -1,6 +1,7 @@
 """Connecting and listening, on the simulated network and on the machine's own."""
 
 import asyncio
+import socket
 from datetime import timedelta
 from typing import cast
 
@@ -117,4 +118,27 @@ async def test_the_caller_notices_when_the_other_side_hangs_up(either_loop):
 
     async with tasks.timeout(TIMEOUT):
         await caller.is_over.wait()
+    server.close()
+
+
+@pytest.mark.real_loop
+async def test_both_ends_of_a_real_connection_look_whether_the_other_is_still_there():
+    accepted: asyncio.Future[asyncio.BaseTransport] = asyncio.get_running_loop().create_future()
+
+    class Acceptor(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted.set_result(transport)
+
+    server = await network.listen(Acceptor, LOCALHOST, 0)
+    opened, _ = await network.connect(Caller, LOCALHOST, port_of(server))
+    async with tasks.timeout(TIMEOUT):
+        ends = [opened, await accepted]
+
+    for end in ends:
+        get = end.get_extra_info("socket").getsockopt
+        assert get(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        knocking_s = get(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) * get(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
+        assert get(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) + knocking_s == network.PEER_SILENT_S_MAX
+        assert get(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == network.PEER_SILENT_S_MAX * 1000
+        end.close()
     server.close()

@@ -8,6 +8,7 @@ from mainstay.api.errors import ApiError
 from mainstay.server.access import ANONYMOUS, User
 from mainstay.server.http.messages import Headers, Peer, Request
 from mainstay.server.identity import Authenticator, BadTokenFile, read_token_file
+from mainstay.server.tokens import AUDIENCE, Accepted, Rejected
 
 ROOT = User("root", ("system:masters",))
 ANN = User("ann", ("devs",), "17")
@@ -78,8 +79,12 @@ def test_no_certificate_makes_an_authenticated_anonymous():
 
 
 def test_a_token_can_be_asked_about():
-    assert TOKENS.user_of_token("ann-token") == User("ann", ("devs", "system:authenticated"), "17")
-    assert TOKENS.user_of_token("wrong") is None
+    ann = User("ann", ("devs", "system:authenticated"), "17")
+
+    assert TOKENS.review("ann-token") == Accepted(ann, (AUDIENCE,))
+    assert TOKENS.review("ann-token", ["vault", AUDIENCE]) == Accepted(ann, (AUDIENCE,))
+    assert TOKENS.review("ann-token", ["vault"]) == Rejected("")
+    assert TOKENS.review("wrong") == Rejected("")
 
 
 # Impersonation.
@@ -96,9 +101,12 @@ def test_who_may_everything_may_act_as_somebody_else():
         ("Impersonate-Group", "b"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Extra-Scopes", "view"),
+        ("Impersonate-Extra-Example.com%2Fteam", "shop"),
+        ("Impersonate-Extra-Scopes", "edit"),
     )
 
-    assert user == User("bob", ("a", "b", "system:authenticated"), "7")
+    extra = (("example.com/team", ("shop",)), ("scopes", ("view", "edit")))
+    assert user == User("bob", ("a", "b", "system:authenticated"), "7", extra)
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,17 @@ async def test_a_table_has_a_row_for_each_object_and_its_age(sim):
         assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
 
 
+@pytest.mark.parametrize(("phase", "is_over"), [("Running", False), ("Succeeded", True)])
+async def test_a_row_says_when_a_pod_is_over(sim, phase: str, is_over: bool):
+    async with a_server(sim) as client:
+        await client.create(PODS, a_pod("p"))
+        await client.patch(f"{PODS}/p/status", {"status": {"phase": phase}})
+
+        row = (await client.get(PODS, Accept="application/json;as=Table;v=v1;g=meta.k8s.io"))["rows"][0]
+
+        assert [each["type"] for each in row.get("conditions", [])] == (["Completed"] if is_over else [])
+
+
 async def test_a_watch_over_a_websocket_has_one_message_for_each_event(sim):
     async with a_server(sim) as client:
         await make(client, 1)
@@ -288,6 +299,27 @@ async def test_a_server_that_missed_compacted_changes_tells_its_watchers_to_list
             assert (await events.next())["object"]["metadata"]["name"] == "after"
     for store in (ours, theirs):
         await store.close()
+
+
+async def test_events_are_counted_for_each_watcher(sim):
+    async with a_server(sim) as client:
+        await make(client, 2)
+        async with (
+            client.watch(f"{CONFIGMAPS}?watch=1") as all_of_them,
+            client.watch(f"{CONFIGMAPS}?watch=1&labelSelector=i=7") as one_of_them,
+        ):
+            await all_of_them.take(2)
+            async with client.watch(f"{CONFIGMAPS}?watch=1") as as_the_first:
+                await as_the_first.take(2)
+                await client.create(CONFIGMAPS, a_configmap("c7", {"i": "7"}))
+                await client.delete(f"{CONFIGMAPS}/c0")
+                for watch, changes in ((all_of_them, 2), (as_the_first, 2), (one_of_them, 1)):
+                    await watch.take(changes)
+
+                page = await client.ask("GET", "/metrics")
+
+        counted = [line for line in page.body.splitlines() if line.startswith("apiserver_watch_events_total{")]
+        assert counted == ['apiserver_watch_events_total{group="",resource="configmaps",version="v1"} 9.0']
 
 
 def a_stored(name: str) -> dict[str, object]:

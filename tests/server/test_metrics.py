@@ -12,6 +12,7 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.env import tasks
 from mainstay.server.access import User
 from mainstay.server.audit import Audit
+from mainstay.server.feed import Tally
 from mainstay.server.http.messages import Answer, Headers, Peer, Request, Response, StreamResponse
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import Metrics
@@ -98,8 +99,9 @@ def test_what_is_being_answered_is_shown_by_kind(metrics: Metrics):
 
 
 def test_events_and_numbers_of_others_are_shown(metrics: Metrics):
-    metrics.watched("apps", "v1", "deployments", 3)
-    metrics.watched("apps", "v1", "deployments", 2)
+    sent = Tally()
+    metrics.watched({("apps", "v1", "deployments"): sent})
+    sent.events += 5
     metrics.gauge("mainstay_store_revision", "The latest.", lambda: 17)
     metrics.counter("mainstay_things_total", "Things.", lambda: 4)
 

@@ -17,6 +17,8 @@ from mainstay.server.http.server import HttpServer
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Observer
+from mainstay.server.signing import SigningKey
+from mainstay.server.tokens import AccountTokens
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Store
@@ -102,14 +104,20 @@ class Events:
 
 
 @asynccontextmanager
-async def a_server(sim: Simulation, name: str = "server", store: Store | None = None) -> AsyncIterator[Client]:
-    """A server on a host of its own, and a client on another."""
+async def a_server(
+    sim: Simulation, name: str = "server", store: Store | None = None, signing_key: SigningKey | None = None
+) -> AsyncIterator[Client]:
+    """A server on a host of its own, and a client on another. With a key it issues tokens of service accounts."""
     given = sim.env(name)
     env = Env(given.clock, Chance(name.encode()), given.disk)
     with sim.network.host(name).active():
-        authenticator = Authenticator(TOKENS)
-        api = await Api.start(store or await open_memory(), env, authenticator)
-        observer = Observer(api.handle, env, authenticator, Metrics(env.clock), None)
+        used = store or await open_memory()
+        accounts = None if signing_key is None else AccountTokens(signing_key, used, env)
+        authenticator = Authenticator(TOKENS, accounts)
+        api = await Api.start(used, env, authenticator)
+        metrics = Metrics(env.clock)
+        metrics.watched(api.feed.tallies)
+        observer = Observer(api.handle, env, authenticator, metrics, None)
         http = await HttpServer.start(observer.answer, "0.0.0.0", PORT)
     with sim.network.host("client").active():
         async with aiohttp.ClientSession() as session:

@@ -14,13 +14,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from tests.processes import wait_until
 
 START_LIMIT_S: Final = 30.0
 START_ATTEMPTS: Final = 5
@@ -87,13 +88,14 @@ class EtcdProcess:
 
     def answers(self) -> bool:
         """Wait until it says that it is well, or has ended, or has taken too long."""
-        deadline = time.monotonic() + START_LIMIT_S
-        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:
-            if _is_healthy(f"http://{self.endpoint}/health"):
-                return True
-            time.sleep(0.02)
+        url = f"http://{self.endpoint}/health"
+        if wait_until(lambda: _is_healthy(url), START_LIMIT_S, every_s=0.02, is_hopeless=lambda: not self._runs()):
+            return True
         self.kill()
         return False
+
+    def _runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """End it at once, as a crash would. Its data directory stays."""

@@ -36,7 +36,7 @@ __all__ = ["BUILTIN", "REVIEWS"]
 def _shown(kind: Kind) -> Kind:
     """With the table that `kubectl get` shows."""
     table = TABLES.get((kind.group, kind.kind), DEFAULT)
-    return replace(kind, columns=table.columns, cells=table.cells)
+    return replace(kind, columns=table.columns, cells=table.cells, row_conditions=table.conditions)
 
 
 _DECLARED = (

@@ -55,8 +55,9 @@ def _prepare_service(new: Object, old: Object | None) -> None:
     set_status(new, old, lambda: {"loadBalancer": {}})
     if old is None:
         return
-    # Who replaces a service without naming its addresses wants to keep them: clients know that they may leave them out.
     spec, was = new["spec"], old.get("spec") or {}
+    _drop_what_the_old_type_had(spec, was)
+    # Who replaces a service without naming its addresses wants to keep them: clients know that they may leave them out.
     if spec.get("type") != "ExternalName" and was.get("type") != "ExternalName":
         for field in ("clusterIP", "clusterIPs", "ipFamilies"):
             if not spec.get(field) and was.get(field):
@@ -67,6 +68,32 @@ def _prepare_service(new: Object, old: Object | None) -> None:
             kept = taken.get((port.get("protocol"), port.get("port")))
             if kept and not port.get("nodePort"):
                 port["nodePort"] = kept
+
+
+_EXTERNAL = ("LoadBalancer", "NodePort")
+
+
+def _drop_what_the_old_type_had(spec: Object, was: Object) -> None:
+    """Who changes the type and nothing else cannot mean to keep what the new type may not have."""
+    kind, before = spec.get("type"), was.get("type")
+    if kind == "ExternalName" and before != "ExternalName" and spec.get("clusterIP") == was.get("clusterIP"):
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+            if spec.get(field) == was.get(field):
+                spec.pop(field, None)
+    if before in _EXTERNAL and kind not in _EXTERNAL:
+        if _node_ports(spec) == _node_ports(was):
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+        if spec.get("externalTrafficPolicy") == was.get("externalTrafficPolicy"):
+            spec.pop("externalTrafficPolicy", None)
+    if before == "LoadBalancer" and kind != "LoadBalancer":
+        for field in ("allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass"):
+            if spec.get(field) == was.get(field):
+                spec.pop(field, None)
+
+
+def _node_ports(spec: Object) -> list[int]:
+    return sorted(port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort"))
 
 
 def _validate_service(new: Object, old: Object | None) -> Sequence[Cause]:

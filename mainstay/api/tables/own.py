@@ -71,7 +71,9 @@ TABLES = {
         filled("Used", _amounts("status.used"), "How much is used."),
         AGE,
     ),
-    (_GROUP, "PlacementPolicy"): table(NAME, filled("Version", _told("version"), "Which version of it."), _ACTIVE, AGE),
+    (_GROUP, "PlacementPolicy"): table(
+        NAME, filled("Version", _told("policyVersion"), "Which version of it."), _ACTIVE, AGE
+    ),
     (_GROUP, "PolicyRollout"): table(
         NAME,
         filled("Policy", _told("policy"), "What is rolled out."),

@@ -16,7 +16,8 @@ from mainstay.api.tables.table import AGE, NAME, Table
 from mainstay.api.tables.texts import NONE
 from mainstay.api.times import age
 
-_TERMINAL = ("Succeeded", "Failed")
+_OVER = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+"""The phases of a pod that is over, and what is said of it then."""
 _SIDECAR_POLICY = "Always"  # An init container with it keeps running beside the others.
 
 
@@ -131,7 +132,7 @@ def _deletion(pod: Object) -> str:
         return ""
     if text(pod, "status.reason") == "NodeLost":
         return "Unknown"
-    return "" if text(pod, "status.phase") in _TERMINAL else "Terminating"
+    return "" if text(pod, "status.phase") in _OVER else "Terminating"
 
 
 def _restarts(containers: Iterable[Object], now: datetime) -> str:
@@ -151,6 +152,14 @@ def _readiness_gates(pod: Object) -> str:
     return f"{len(passed)}/{len(gates)}" if gates else NONE
 
 
+def _conditions(pod: Object) -> Sequence[Object]:
+    """That a pod is over: clients may then leave its row out."""
+    phase = text(pod, "status.phase")
+    if phase not in _OVER:
+        return ()
+    return ({"type": "Completed", "status": "True", "reason": phase, "message": _OVER[phase]},)
+
+
 _COLUMNS = (
     NAME.column,
     Column("Ready", description="How many of its containers are ready, of how many."),
@@ -163,4 +172,4 @@ _COLUMNS = (
     Column("Readiness Gates", description="How many further conditions hold that it needs to be ready.", priority=1),
 )
 
-TABLES = {("", "Pod"): Table(_COLUMNS, _row)}
+TABLES = {("", "Pod"): Table(_COLUMNS, _row, _conditions)}

@@ -8,7 +8,7 @@ choose.
 The ages are of the moment of the request. See kind.py for what a column says about itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,8 @@ class Table:
     columns: tuple[Column, ...]
     cells: Callable[[Object, datetime], list[Any]]
     """The row of an object at a moment, one cell for each column. Does not raise, whatever the object is."""
+    conditions: Callable[[Object], Sequence[Object]] | None = None
+    """What is said of a row besides its cells; does not raise either. None: nothing, of any row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,34 @@ def test_a_service_keeps_the_address_that_a_client_leaves_out():
     ]
 
 
+def test_a_service_that_changes_its_type_loses_what_the_new_one_may_not_have():
+    balanced = stored(
+        SERVICE,
+        a_service(
+            type="LoadBalancer",
+            clusterIP="10.96.0.9",
+            clusterIPs=["10.96.0.9"],
+            ports=[{"port": 80, "nodePort": 30123}],
+            healthCheckNodePort=30200,
+        ),
+    )
+    spec = balanced["spec"]
+
+    inside = stored(SERVICE, {**balanced, "spec": {**spec, "type": "ClusterIP"}}, balanced)["spec"]
+    elsewhere = stored(SERVICE, {**balanced, "spec": {**spec, "type": "ExternalName"}}, balanced)["spec"]
+
+    gone = {"externalTrafficPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort"}
+    assert spec.keys() - inside.keys() == gone
+    assert "nodePort" not in inside["ports"][0]
+    assert spec.keys() - elsewhere.keys() == gone | {
+        "clusterIP",
+        "clusterIPs",
+        "ipFamilies",
+        "ipFamilyPolicy",
+        "internalTrafficPolicy",
+    }
+
+
 def test_a_service_keeps_the_port_it_has_on_the_nodes():
     old = stored(SERVICE, a_service(type="NodePort", ports=[{"port": 80, "nodePort": 30123}]))
 
