@@ -110,6 +110,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Append a line of JSON for each request.",
 )
 @click.option(
+    "--journal/--no-journal",
+    default=True,
+    show_default=True,
+    help="Record the history of all objects, for a week, in the data directory.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of standard error."
 )
 @click.option("-v", "--verbose", count=True, help="Say more. Twice: even more.")
@@ -123,6 +129,7 @@ def server(
     client_ca: Path | None,
     insecure: bool,
     audit_log: Path | None,
+    journal: bool,
     log_format: str,
     verbose: int,
 ) -> None:
@@ -144,6 +151,7 @@ def server(
         tls=_tls(tls_cert, tls_key, client_ca, insecure),
         tokens=_tokens(token_file),
         audit_log=audit_log,
+        journal=journal,
     )
     set_up_logs(log_format, verbose)
     machine.keep_files_private()

@@ -10,7 +10,7 @@ calls inline, as steps of the simulated schedule.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
@@ -55,6 +55,26 @@ def _ended(task: asyncio.Task[Any]) -> None:
         task.get_loop().call_exception_handler(
             {"message": f"task {task.get_name()!r} failed", "exception": error, "task": task}
         )
+
+
+async def together(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> None:
+    """Run all of them until all have ended. When one fails the others are cancelled, and its exception is raised here."""
+    loop = asyncio.get_running_loop()
+    running = [loop.create_task(work, name=f"{name} {number}") for number, work in enumerate(works)]
+    if not running:
+        return
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        for task in running:
+            if task.done() and not task.cancelled():
+                task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        for task in running:
+            if not task.cancelled():
+                task.exception()  # Of several failures the first is raised; to have looked is to have heard of the rest.
 
 
 async def stop(task: asyncio.Task[Any]) -> None:

@@ -20,6 +20,7 @@ from mainstay.store.interface import Check, Entry, Put, Write
 # A lineage is about its revision, not about a key: whoever follows the history finds the two side by side. So its own
 # key says nothing, and a few are enough.
 LINEAGE_KEYS: Final = 256
+LINEAGE: Final = f"{ASIDE}lineage/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Escort:
         writes: list[Write] = []
         if self.decision or self.cause:
             lineage = msgspec.json.encode({"key": key, "decision": self.decision, "cause": self.cause})
-            writes.append(Put(f"{ASIDE}lineage/{zlib.crc32(key.encode()) % LINEAGE_KEYS:02x}", lineage))
+            writes.append(Put(f"{LINEAGE}{zlib.crc32(key.encode()) % LINEAGE_KEYS:02x}", lineage))
         if self.operation is not None:
             writes.append(self.operation.put(outcome))
         return writes

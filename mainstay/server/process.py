@@ -29,6 +29,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from mainstay.env import Env, SystemDisk, machine, tasks
 from mainstay.env.disk import Disk, DiskFull, Locked, read_text
 from mainstay.env.signals import StopSignals
+from mainstay.journal.errors import JournalError
+from mainstay.journal.history import HistoryRecorder
 from mainstay.server import kubeconfig
 from mainstay.server.access import MASTERS, User
 from mainstay.server.app import Api
@@ -44,6 +46,8 @@ from mainstay.server.certificates import (
     tls_context,
     write_whole,
 )
+from mainstay.server.compacting import compact_regularly
+from mainstay.server.history_source import StoreHistory
 from mainstay.server.http.messages import Handler
 from mainstay.server.http.server import HttpServer
 from mainstay.server.identity import Authenticator
@@ -123,6 +127,8 @@ class ServerOptions:
     tls: Tls = OwnTls()
     tokens: Mapping[str, User] = field(default_factory=dict)
     audit_log: Path | None = None
+    journal: bool = True
+    """Whether the history of revisions is recorded, in `journal` in the data directory."""
 
 
 async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerProcess"], None]) -> None:
@@ -221,6 +227,9 @@ class ServerProcess:
         if audit is not None:
             metrics.counter("apiserver_audit_event_total", "Lines written to the audit log.", audit.count_written)
             metrics.counter("apiserver_audit_error_total", "Lines that could not be.", audit.count_dropped)
+        await self._record_history(store, metrics)
+        compacting = tasks.spawn(compact_regularly(store, env.clock), name="compact the store")
+        closing.push_async_callback(tasks.stop, compacting)
         api = await Api.start(store, env, authenticator)
         closing.push_async_callback(api.stop)
         metrics.watched(api.feed.tallies)
@@ -256,6 +265,25 @@ class ServerProcess:
         self._closing.callback(disk.close)
         self._closing.push_async_callback(audit.close)
         return audit
+
+    async def _record_history(self, store: Store, metrics: Metrics) -> None:
+        # A store that is forgotten with the process has no history that another one could go on with.
+        if not self._options.journal or isinstance(self._options.store, MemoryChoice):
+            return
+        directory = self._options.data_dir / "journal"
+        try:
+            disk = SystemDisk(directory)
+            source = StoreHistory(store)
+            recorder = HistoryRecorder(disk, source, self._env.clock)
+            await recorder.start()
+        except (JournalError, OSError) as error:
+            raise CannotStart(f"cannot record history in {directory}: {error}") from None
+        self._closing.callback(disk.close)
+        self._closing.callback(source.close)
+        self._closing.push_async_callback(recorder.close)
+        metrics.counter("mainstay_journal_changes_total", "Changes recorded.", lambda: recorder.changes)
+        metrics.counter("mainstay_journal_failures_total", "Failed writes of the journal.", lambda: recorder.failures)
+        metrics.gauge("mainstay_journal_frontier", "Recorded durably up to this revision.", lambda: recorder.frontier)
 
     async def _listen(self, handler: Handler, tls: ssl.SSLContext | None) -> None:
         host, port = self._options.host, self._options.port

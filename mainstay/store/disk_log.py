@@ -1,6 +1,6 @@
 """The log as a single file on a `Disk`: what runs under the simulator, where the disk loses power and tears writes.
 
-The file is a sequence of frames: length, checksum, content. A frame holds the rows of one append, or one step of
+The file is a sequence of frames (env/frames.py). A frame holds the rows of one append, or one step of
 compaction, so it is all there or not there. It is synced before the next one is begun; a crash can therefore damage
 only the last one, and a damaged frame with something after it is not a crash but corruption. The file is rewritten
 when it is opened, if more than half of it is outdated.
@@ -8,13 +8,12 @@ when it is opened, if more than half of it is outdated.
 
 import contextlib
 import os
-import zlib
 from collections.abc import Iterator, Sequence
-from struct import Struct
 from typing import Final
 
 import msgspec
 
+from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull
@@ -24,9 +23,6 @@ FILE: Final = "log"
 NEW_FILE: Final = "log.new"
 LOCK: Final = "log.lock"
 _MAGIC: Final = b"MAINSTAY LOG 1\n"
-_HEADER: Final = Struct(">II")  # Length and checksum of the content that follows.
-_HEADER_CHECKSUM: Final = Struct(">I")  # Of the header: a damaged length must not look like the end of the file.
-_HEAD_BYTES: Final = _HEADER.size + _HEADER_CHECKSUM.size
 
 
 class _Frame(msgspec.Struct, array_like=True):
@@ -147,30 +143,17 @@ def _frame(compacted: int, rows: Sequence[Row]) -> bytes:
 
 
 def _encode(frame: _Frame) -> bytes:
-    content = _encoder.encode(frame)
-    header = _HEADER.pack(len(content), zlib.crc32(content))
-    return header + _HEADER_CHECKSUM.pack(zlib.crc32(header)) + content
+    return frames.frame(_encoder.encode(frame))
 
 
 def _frames(data: bytes) -> Iterator[tuple[_Frame, int]]:
     """The whole frames of a log, each with where it ends. Raises `Corrupt` if more than the last is damaged."""
     start = len(_MAGIC)
-    while start + _HEAD_BYTES <= len(data):
-        header = data[start : start + _HEADER.size]
-        length, expected = _HEADER.unpack(header)
-        content_start = start + _HEAD_BYTES
-        end = content_start + length
-        if _HEADER_CHECKSUM.unpack_from(data, start + _HEADER.size) != (zlib.crc32(header),):
-            if any(data[content_start:]):
-                raise Corrupt(f"the head of the frame at byte {start} is damaged, and there is more after it")
-            return  # The last write before a crash, whose blocks were never filled.
-        content = data[content_start:end]
-        if len(content) < length or zlib.crc32(content) != expected:
-            if end < len(data):
-                raise Corrupt(f"the frame at byte {start} is damaged, and there is more after it")
-            return  # The last write before a crash, cut short.
-        try:
+    try:
+        for content, end in frames.read(data, start):
             yield _decoder.decode(content), end
-        except msgspec.MsgspecError as error:
-            raise Corrupt(f"the frame at byte {start} cannot be read: {error}") from error
-        start = end
+            start = end
+    except frames.Damaged as error:
+        raise Corrupt(str(error)) from error
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"the frame at byte {start} cannot be read: {error}") from error

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from mainstay.env import frames
 from mainstay.sim.choices import Choices
 from mainstay.sim.disk import PowerLost, SimDisk, Survival
 from mainstay.store import disk_log
@@ -71,8 +72,8 @@ async def test_a_damaged_length_is_not_taken_for_the_end_of_the_log():
         await store.commit([], [Put(f"{number}", b"value")])
     await store.close()
     data = bytearray(disk.read(disk_log.FILE))
-    second = len(disk_log._MAGIC) + disk_log._HEAD_BYTES + disk_log._HEADER.unpack_from(data, len(disk_log._MAGIC))[0]
-    for bit in range(8 * disk_log._HEAD_BYTES):
+    second = len(disk_log._MAGIC) + frames.HEAD_BYTES + frames._HEADER.unpack_from(data, len(disk_log._MAGIC))[0]
+    for bit in range(8 * frames.HEAD_BYTES):
         damaged = bytearray(data)
         damaged[second + bit // 8] ^= 1 << bit % 8
         other = SimDisk(Choices(), "other")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mainstay.env import frames
 from mainstay.sim.disk import SimDisk
 from mainstay.store import disk_log, local
 from mainstay.store.disk_log import DiskLog
@@ -67,7 +68,7 @@ def believes_a_torn_frame(patch: pytest.MonkeyPatch) -> None:
         def crc32(data: bytes) -> int:
             return 0
 
-    patch.setattr(disk_log, "zlib", Blind)
+    patch.setattr(frames, "zlib", Blind)
 
 
 def writes_each_row_in_a_frame_of_its_own(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,71 @@
+"""How often something is tried again, how soon, and when it is over.
+
+A retry without a shape multiplies load exactly when there is already too much. The shape says: at most so many
+attempts; after each failure a delay that grows by a factor up to a limit, shortened by chance so that those who failed
+together do not come back together; and a deadline, after which the intent is no longer worth it. It is a plain value
+and draws no random numbers itself: the caller passes them in.
+
+It does not make a retry safe. That takes a stable identity of the action and a fresh look before it is repeated, which
+`runtime/retry.py` adds, together with the reasons that users see.
+"""
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryShape:
+    """The bounds of one kind of retry."""
+
+    attempts_max: int
+    """How many attempts there are in all, the first one included."""
+    first_delay: timedelta
+    """The longest wait after the first failure."""
+    delay_max: timedelta
+    """Delays stop growing here."""
+    factor: float = 2.0
+    """How much longer each delay is than the one before."""
+    jitter: float = 0.5
+    """The share of a delay that is left to chance: with 0.5 each wait is between half of its delay and all of it."""
+    deadline: timedelta | None = None
+    """Nothing is tried later than this after the first attempt failed. None: only the number of attempts counts."""
+
+    def __post_init__(self) -> None:
+        if self.attempts_max < 1:
+            raise ValueError(f"at least one attempt, not {self.attempts_max}")
+        if not timedelta() < self.first_delay <= self.delay_max:
+            raise ValueError(
+                f"delays grow from {self.first_delay} to {self.delay_max}, which is no growth from above 0"
+            )
+        if not (math.isfinite(self.factor) and self.factor >= 1):
+            raise ValueError(f"delays grow by a factor of at least 1, not {self.factor}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"the share of chance is between 0 and 1, not {self.jitter}")
+        if self.deadline is not None and self.deadline < timedelta():
+            raise ValueError(f"the deadline {self.deadline} is over before it begins")
+
+    def delay(self, attempt: int, jitter: float) -> timedelta:
+        """The wait after the failure of this attempt, the first one being 1. `jitter` is a random number in [0, 1)."""
+        return self._longest(attempt) * (1 - self.jitter * jitter)
+
+    def next_delay(self, attempt: int, elapsed: timedelta, jitter: float) -> timedelta | None:
+        """The same, or None when it is over: no attempt is left, or the next one would come after the deadline.
+
+        `elapsed` is the time since the first attempt failed.
+        """
+        if attempt >= self.attempts_max:
+            return None
+        delay = self.delay(attempt, jitter)
+        if self.deadline is not None and elapsed + delay > self.deadline:
+            return None
+        return delay
+
+    def _longest(self, attempt: int) -> timedelta:
+        if attempt < 1:
+            raise ValueError(f"the first attempt is 1, not {attempt}")
+        if self.factor == 1:
+            return self.first_delay
+        # Without the limit on the exponent, a key that fails for long enough would overflow the power.
+        steps_max = math.ceil(math.log(self.delay_max / self.first_delay, self.factor))
+        return min(self.first_delay * self.factor ** min(attempt - 1, steps_max), self.delay_max)

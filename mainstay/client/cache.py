@@ -1,0 +1,357 @@
+"""A local copy of the objects of one kind: as bytes, with what they are found by.
+
+The cache is always the collection *as completely applied up to one revision*, never inside one: whoever reads it
+without awaiting in between has read one state that really was. It does not ask anybody for anything; pump.py feeds it.
+Reading is synchronous and cheap; `get` decodes at each call, so what it returns is the caller's own and can be changed
+freely.
+
+Kept of each object: its bytes, its key, uid and revision, and its values in each index. Objects that were not changed
+in their indexed fields share those values with what they replace. What that comes to is measured by bench/runtime.py.
+
+A cache is not the truth but what was true at `revision`. What must not be claimed twice, capacity or a name, is decided
+by the server at the commit; the cache only says what is worth trying.
+"""
+
+import asyncio
+import heapq
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.entry import Change, ChangeType, Entry
+from mainstay.client.indexes import Index
+from mainstay.client.partial import Path, reader
+from mainstay.client.tombstones import TOMBSTONES_MAX, Tombstone, Tombstones
+
+_NAMING: Final[tuple[Path, ...]] = (
+    ("metadata", "namespace"),
+    ("metadata", "name"),
+    ("metadata", "uid"),
+    ("metadata", "resourceVersion"),
+)
+_read_type = reader([("kind",), ("apiVersion",)])
+
+
+class Malformed(Exception):
+    """This is no object with a name, a uid and a numbered resource version."""
+
+
+class Stopped(Exception):
+    """What was waited for will not come: nobody feeds this cache any more."""
+
+
+class Cache:
+    """Objects of one kind. Changed only by `apply`, `replace` and `reached`, all of them synchronous."""
+
+    def __init__(self, kind: KindName, indexes: Sequence[Index] = (), *, tombstones_max: int = TOMBSTONES_MAX) -> None:
+        self.kind = kind
+        self.revision = 0
+        """Everything up to here has been applied, and nothing after it."""
+        self.is_synced = False
+        """Whether it has ever been filled. Before that, nothing being there means nothing."""
+        self.tombstones = Tombstones(tombstones_max)
+        self._entries: dict[ObjectKey, Entry] = {}
+        self._keys: tuple[ObjectKey, ...] | None = ()
+        self._tables: list[_Table] = []
+        self._numbers: dict[str, int] = {}
+        self._paths: tuple[Path, ...] = _NAMING
+        self._read_fields = reader(_NAMING)
+        self._looks: tuple[tuple[int, Callable[[Any], Iterable[str]]], ...] = ()
+        """Of each index: which of the fields that are read it looks at, and what it makes of it."""
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order_of_waiting = itertools.count()
+        self._is_closed = False
+        self.add_indexes(indexes)
+
+    # Looking.
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: ObjectKey) -> bool:
+        return key in self._entries
+
+    def get(self, key: ObjectKey) -> Object | None:
+        """The object, read anew for the caller; None if it is not there."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.object()
+
+    def raw(self, key: ObjectKey) -> bytes | None:
+        """The object as JSON."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.raw
+
+    def entry(self, key: ObjectKey) -> Entry | None:
+        """The object with its uid and revision, not decoded. It stays as it is when the cache goes on."""
+        return self._entries.get(key)
+
+    def keys(self) -> tuple[ObjectKey, ...]:
+        """All keys, sorted."""
+        if self._keys is None:
+            self._keys = tuple(sorted(self._entries))
+        return self._keys
+
+    def entries(self) -> Iterator[Entry]:
+        """All of them, sorted by key. Do not await while going through them."""
+        return map(self._entries.__getitem__, self.keys())
+
+    def by(self, index: str, value: str) -> tuple[ObjectKey, ...]:
+        """The keys that are found under a value, sorted. Raises `KeyError` if there is no such index."""
+        return self._table(index).keys(value)
+
+    def values(self, index: str) -> list[str]:
+        """All values under which something is found, sorted."""
+        return sorted(self._table(index).found)
+
+    def known_at(self, key: ObjectKey) -> int:
+        """The last revision at which something is known to have happened to this key; 0 if nothing is known of it."""
+        entry, tombstone = self._entries.get(key), self.tombstones.get(key)
+        return max(entry.revision if entry is not None else 0, tombstone.revision if tombstone is not None else 0)
+
+    async def wait_until(self, revision: int) -> None:
+        """Wait until everything up to a revision has been applied. Raises `Stopped` if that will not happen any more.
+
+        This is how to read one's own writes: wait for the resource version that a write has returned.
+        """
+        if self.is_synced and self.revision >= revision:
+            return
+        if self._is_closed:
+            raise Stopped(f"the cache of {self.kind} stopped at {self.revision}, before {revision}")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (revision, next(self._order_of_waiting), waiter))
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self._waiting = [each for each in self._waiting if each[2] is not waiter]
+            heapq.heapify(self._waiting)
+            raise
+
+    # Declaring.
+
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        return tuple(table.index for table in self._tables)
+
+    def add_indexes(self, indexes: Iterable[Index]) -> None:
+        """Find objects by these as well; those that are there already are looked at again. Raises `ValueError` if there
+        is another index of that name."""
+        added = [index for index in indexes if not self._has(index)]
+        if not added:
+            return
+        for index in added:
+            self._numbers[index.name] = len(self._tables)
+            self._tables.append(_Table(index))
+        # Several indexes may look at the same place, such as the labels: it is read once.
+        self._paths = tuple(dict.fromkeys((*_NAMING, *(table.index.path for table in self._tables))))
+        self._looks = tuple((self._paths.index(table.index.path), table.index.values) for table in self._tables)
+        self._read_fields = reader(self._paths)
+        held, self._entries = self._entries, {}
+        for table in self._tables:
+            table.clear()
+        for key, entry in held.items():
+            self._entries[key] = again = self.read(entry.raw)
+            self._found_under(again)
+
+    def _has(self, index: Index) -> bool:
+        if index.name not in self._numbers:
+            return False
+        if self._tables[self._numbers[index.name]].index.path != index.path:
+            raise ValueError(f"the cache of {self.kind} has another index that is called {index.name!r}")
+        return True
+
+    # Feeding.
+
+    def read(self, raw: bytes) -> Entry:
+        """An object as this cache would keep it. Raises `Malformed`."""
+        try:
+            fields = self._read_fields(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Malformed(f"{self.kind}: {error}") from None
+        namespace, name, uid, version = fields[:4]
+        if namespace is None:
+            namespace = ""
+        if type(name) is not str or type(uid) is not str or type(namespace) is not str or not name:
+            raise Malformed(f"{self.kind}: not an object with a name and a uid: {raw[:200]!r}")
+        try:
+            # As good as a key, to look.
+            held: Entry | None = self._entries.get((namespace, name))  # type: ignore[call-overload]
+            revision = int(version)
+        except (TypeError, ValueError):
+            raise Malformed(f"{self.kind}: not an object with a name and a version: {raw[:200]!r}") from None
+        if held is not None and held.raw == raw and len(held.values) == len(self._looks):
+            return held  # When everything is read anew, most of it is what it was, and need not be there twice.
+        values = tuple([() if fields[slot] is None else tuple(look(fields[slot])) for slot, look in self._looks])
+        if held is not None:
+            # Most changes leave most of this as it was: keep one copy of it.
+            uid = held.uid if held.uid == uid else uid
+            return Entry(held.key, uid, revision, raw, held.values if held.values == values else _interned(values))
+        return Entry(ObjectKey(sys.intern(namespace), name), uid, revision, raw, _interned(values))
+
+    def read_item(self, raw: bytes) -> Entry:
+        """The same from an item of a list, which may leave out what it is."""
+        try:
+            kind, _ = _read_type(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Malformed(f"{self.kind}: {error}") from None
+        if kind is None:
+            said = b'{"kind":"%b","apiVersion":"%b",' % (self.kind.kind.encode(), self.kind.group_version.encode())
+            raw = said + raw.lstrip()[1:]
+        return self.read(raw)
+
+    def apply(self, entry: Entry, *, is_deleted: bool = False) -> Sequence[Change]:
+        """Take over one change, with which the cache reaches its revision. Says what that did: usually one change."""
+        key = entry.key
+        old = self._entries.get(key)
+        changes: Sequence[Change]
+        if is_deleted:
+            changes = () if old is None else (self._delete(old, entry, entry.revision),)
+        else:
+            changes = self._put(old, entry, entry.revision)
+        self._reach(entry.revision)
+        return changes
+
+    def replace(self, entries: Iterable[Entry], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
+        """Take over all there is as of a revision. What is held and not among it is gone, and that is a change too.
+
+        With `is_rewind` the revision may be lower than the one reached: the store itself has gone back.
+        """
+        self._require_forward(revision, is_rewind)
+        if is_rewind:
+            self.tombstones.clear()  # They are about a time that has not come yet.
+        given = {entry.key: self._indexed(entry) for entry in entries}
+        changes: list[Change] = []
+        for key in [key for key in self.keys() if key not in given]:
+            changes.append(self._infer_delete(self._entries[key], revision))
+        for key in sorted(given):
+            entry, old = given[key], self._entries.get(key)
+            if (
+                old is None
+                or old.revision != entry.revision
+                or old.uid != entry.uid
+                or (is_rewind and old is not entry)
+            ):
+                changes += self._put(old, entry, revision)
+        self.is_synced = True
+        self._reach(revision)
+        return changes
+
+    def reached(self, revision: int) -> None:
+        """Nothing more happened up to this revision."""
+        self._require_forward(revision, False)
+        self._reach(revision)
+
+    def close(self) -> None:
+        """Nobody will feed this cache any more: it stays readable, and whoever waits for a revision is told."""
+        self._is_closed = True
+        waiting, self._waiting = self._waiting, []
+        for revision, _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(Stopped(f"the cache of {self.kind} stopped at {self.revision}, before {revision}"))
+
+    def _require_forward(self, revision: int, is_rewind: bool) -> None:
+        if revision < self.revision and not is_rewind:
+            raise ValueError(f"the cache of {self.kind} has reached {self.revision}: it cannot go back to {revision}")
+
+    def _reach(self, revision: int) -> None:
+        self.revision = revision
+        if not self.is_synced:
+            return
+        while self._waiting and self._waiting[0][0] <= revision:
+            _, _, waiter = heapq.heappop(self._waiting)
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _put(self, old: Entry | None, entry: Entry, revision: int) -> tuple[Change, ...]:
+        key = entry.key
+        if old is None:
+            self._add(entry)
+            return (Change(self.kind, key, ChangeType.ADDED, None, entry, revision),)
+        if old.uid != entry.uid:
+            # Another object of the same name. That the first one went away was not told, but it is gone.
+            gone = self._infer_delete(old, revision)
+            self._add(entry)
+            return (gone, Change(self.kind, key, ChangeType.ADDED, None, entry, revision))
+        self._entries[key] = entry
+        if entry.values is not old.values:
+            for table, was, now in zip(self._tables, old.values, entry.values, strict=True):
+                if was != now:
+                    table.remove(key, was)
+                    table.add(key, now)
+        return (Change(self.kind, key, ChangeType.MODIFIED, old, entry, revision),)
+
+    def _add(self, entry: Entry) -> None:
+        self._entries[entry.key] = entry
+        self._keys = None
+        self._found_under(entry)
+
+    def _found_under(self, entry: Entry) -> None:
+        for table, values in zip(self._tables, entry.values, strict=True):
+            table.add(entry.key, values)
+
+    def _indexed(self, entry: Entry) -> Entry:
+        """An entry that was read before an index was added is read again."""
+        return entry if len(entry.values) == len(self._tables) else self.read(entry.raw)
+
+    def _infer_delete(self, old: Entry, revision: int) -> Change:
+        return self._delete(old, old, revision, is_inferred=True)
+
+    def _delete(self, old: Entry, last: Entry, revision: int, *, is_inferred: bool = False) -> Change:
+        del self._entries[old.key]
+        self._keys = None
+        for table, values in zip(self._tables, old.values, strict=True):
+            table.remove(old.key, values)
+        self.tombstones.add(Tombstone(last, revision, is_inferred))
+        return Change(self.kind, old.key, ChangeType.DELETED, old, None, revision, is_inferred)
+
+    def _table(self, index: str) -> "_Table":
+        if index not in self._numbers:
+            raise KeyError(f"the cache of {self.kind} has no index {index!r}, only {sorted(self._numbers)}")
+        return self._tables[self._numbers[index]]
+
+
+class _Table:
+    """One index: which keys are found under which value."""
+
+    __slots__ = ("_sorted", "found", "index")
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.found: dict[str, dict[ObjectKey, None]] = {}
+        self._sorted: dict[str, tuple[ObjectKey, ...]] = {}
+        """Of what was asked for since it last changed."""
+
+    def clear(self) -> None:
+        self.found.clear()
+        self._sorted.clear()
+
+    def keys(self, value: str) -> tuple[ObjectKey, ...]:
+        in_order = self._sorted.get(value)
+        if in_order is None:
+            found = self.found.get(value)
+            if found is None:
+                return ()
+            in_order = self._sorted[value] = tuple(sorted(found))
+        return in_order
+
+    def add(self, key: ObjectKey, values: tuple[str, ...]) -> None:
+        for value in values:
+            self.found.setdefault(value, {})[key] = None
+            self._sorted.pop(value, None)
+
+    def remove(self, key: ObjectKey, values: tuple[str, ...]) -> None:
+        for value in dict.fromkeys(values):  # The same owner may be named twice.
+            found = self.found[value]
+            del found[key]
+            if not found:
+                del self.found[value]
+            self._sorted.pop(value, None)
+
+
+def _interned(values: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple([tuple([sys.intern(value) for value in each]) for each in values])

@@ -1,0 +1,243 @@
+"""The connections to one server: kept for the next request, limited in number, closed when they are not used.
+
+A request takes a connection and gives it back when it was answered. The one that was used last is taken first, so that
+those which are not needed become old and are closed. With all in use, requests wait for one in the order they came.
+
+A server may close a connection that is not used; it is then simply not there any more. Only when it does so in the very
+moment in which a request is sent does anybody notice.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections import deque
+from datetime import timedelta
+from typing import Final
+
+from mainstay.client.config import Address
+from mainstay.client.connection import Connection, nanoseconds
+from mainstay.client.limits import Limits
+from mainstay.env import Clock, network, tasks
+
+GOODBYE_WITHIN: Final = timedelta(seconds=1)
+"""How long a server may take to take note that a connection ends."""
+
+
+class NotSent(Exception):
+    """There was no connection to send the request on. Nothing was done."""
+
+
+class ShutDown(NotSent):
+    """And there will be none: the client was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the client was closed")
+
+
+class Pool:
+    def __init__(
+        self, address: Address, tls: ssl.SSLContext | None, server_name: str, limits: Limits, clock: Clock
+    ) -> None:
+        self._address = address
+        self._tls = tls
+        self._server_name = server_name or None
+        self._limits = limits
+        self._clock = clock
+        self._idle: list[Connection] = []  # The one used last is the last.
+        self._open: dict[Connection, None] = {}  # Those that count: idle, or in use for a request.
+        self._apart: dict[Connection, None] = {}  # Those of watches.
+        self._alive: dict[Connection, None] = {}  # All of these, and those that are on their way out.
+        self._all_gone = asyncio.Event()
+        self._connecting = 0
+        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self.opened = 0
+        """How many connections have been made so far."""
+
+    @property
+    def size(self) -> int:
+        """How many there are now."""
+        return len(self._open) + len(self._apart)
+
+    def take(self) -> Connection | None:
+        """One that is there and free."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+            self._forget(connection)
+        return None
+
+    async def acquire(self, until_ns: int) -> Connection:
+        """One for a request, to be given back. Raises `NotSent`."""
+        if (free := self.take()) is not None:
+            return free
+        if len(self._open) + self._connecting < self._limits.connections:
+            self._connecting += 1
+        elif (handed := await self._wait_for_one(until_ns)) is not None:
+            if handed.is_open:
+                return handed
+            self.discard(handed)
+            raise NotSent(f"{self._address} closed the connection in the moment in which it was free")
+        try:
+            connection = await self._connect()
+        except BaseException:
+            self._leave_room()
+            raise
+        self._connecting -= 1
+        self._open[connection] = None
+        return connection
+
+    async def open_apart(self) -> Connection:
+        """One for a watch, which does not count. Ended by its user. Raises `NotSent`."""
+        connection = await self._connect()
+        self._apart[connection] = None
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """It was answered, and nothing is under way on it."""
+        if self._is_closed or not connection.is_reusable or not connection.is_open or connection.is_sending:
+            self.discard(connection)
+        elif not self._hand_to_next(connection):
+            connection.idle_since_ns = self._clock.monotonic_ns()
+            self._idle.append(connection)
+            if self._timer is None:
+                self._set_timer()
+
+    def drop_idle(self) -> None:
+        """One of them has broken, and the others are likely to: do not try them all."""
+        for connection in list(self._idle):
+            self.discard(connection)
+
+    def discard(self, connection: Connection) -> None:
+        """It cannot be used any more."""
+        self._forget(connection)
+        connection.abort()
+
+    def shut_down(self) -> None:
+        """End all of them. Whoever waits for an answer, or for a connection, gets an error."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(ShutDown())
+        self._waiting.clear()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            self._open.pop(connection, None)
+            connection.close()
+        for connection in (*self._open, *self._apart):
+            connection.abort()
+
+    async def wait_shut_down(self) -> None:
+        """Wait until they are gone. Only after `shut_down`."""
+        with contextlib.suppress(TimeoutError):
+            async with tasks.timeout(GOODBYE_WITHIN):
+                while self._alive:
+                    self._all_gone.clear()
+                    await self._all_gone.wait()
+        for connection in self._alive:
+            connection.abort()
+
+    async def _connect(self) -> Connection:
+        if self._is_closed:
+            raise ShutDown()
+        try:
+            async with tasks.timeout(self._limits.connect_within):
+                _, connection = await network.connect(
+                    lambda: Connection(self._limits, self._clock, self._lost),
+                    self._address.host,
+                    self._address.port,
+                    tls=self._tls,
+                    server_name=self._server_name,
+                )
+        except TimeoutError:
+            limit_s = self._limits.connect_within.total_seconds()
+            raise NotSent(f"no connection to {self._address} within {limit_s:g} s") from None
+        except OSError as error:  # Of TLS as well.
+            raise NotSent(f"no connection to {self._address}: {error}") from error
+        self.opened += 1
+        if not connection.is_open:
+            raise NotSent(f"{self._address} closed the connection at once")
+        self._alive[connection] = None
+        if self._was_closed():
+            connection.abort()
+            raise ShutDown()
+        return connection
+
+    def _was_closed(self) -> bool:
+        return self._is_closed
+
+    async def _wait_for_one(self, until_ns: int) -> Connection | None:
+        """Wait until one is free. None: there is room, which is now taken, for making one."""
+        if len(self._waiting) >= self._limits.waiting:
+            raise NotSent(f"{len(self._waiting)} requests wait for a connection to {self._address} already")
+        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            left = timedelta(microseconds=(until_ns - self._clock.monotonic_ns()) // 1000)
+            async with tasks.timeout(min(left, self._limits.answer_within)):
+                return await waiter
+        except BaseException as error:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                # Given something in the moment in which it stopped waiting: somebody else can use that.
+                if (given := waiter.result()) is not None:
+                    self.give_back(given)
+                else:
+                    self._leave_room()
+            if isinstance(error, TimeoutError):
+                raise NotSent(f"all {self._limits.connections} connections to {self._address} are in use") from None
+            raise
+
+    def _hand_to_next(self, connection: Connection | None) -> bool:
+        """Let the first who waits have this connection, or the room for one. False if nobody waits."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
+                return True
+        return False
+
+    def _leave_room(self) -> None:
+        """No connection is made after all, where there was room taken for one."""
+        if not self._hand_to_next(None):
+            self._connecting -= 1
+
+    def _lost(self, connection: Connection) -> None:
+        """It is gone, whoever ended it."""
+        self._forget(connection)
+        self._alive.pop(connection, None)
+        if not self._alive:
+            self._all_gone.set()
+
+    def _forget(self, connection: Connection) -> None:
+        self._apart.pop(connection, None)
+        if self._open.pop(connection, connection) is None:
+            if connection in self._idle:
+                self._idle.remove(connection)
+            if self._hand_to_next(None):
+                self._connecting += 1
+
+    # Those that are not used.
+
+    def _set_timer(self) -> None:
+        delay_s = self._limits.idle_within.total_seconds()
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        oldest_ns = self._clock.monotonic_ns() - nanoseconds(self._limits.idle_within)
+        kept: list[Connection] = []
+        for connection in self._idle:
+            if connection.idle_since_ns > oldest_ns:
+                kept.append(connection)
+            else:
+                self._open.pop(connection, None)
+                connection.close()
+        self._idle = kept
+        self._timer = None
+        if kept:
+            self._set_timer()

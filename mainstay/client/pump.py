@@ -1,0 +1,302 @@
+"""Does what a reflector says: asks for lists and watches, feeds what they bring to a cache, waits.
+
+All decisions are the reflector's (reflector.py); here is what can fail and take time. A stream that brings nothing for
+`silence_max` is taken to be dead: a connection can be half open for hours without either end being told. Servers send
+bookmarks to prevent that: Kubernetes about every minute, ours every second as long as anything happens in the store.
+
+Changes are handed on in the very step that read them, one by one and in order, so nothing is queued here and a slow
+consumer slows the stream itself. The server cuts off those that are too slow; they come back and find out what they
+missed."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, NoReturn, Protocol, assert_never
+
+import msgspec
+
+from mainstay.api.kind_name import KindName
+from mainstay.client.cache import Cache, Malformed
+from mainstay.client.entry import Change, ChangeType
+from mainstay.client.errors import ApiError, BadRequest, Expired, Invalid, Throttled
+from mainstay.client.reflector import (
+    Apply,
+    Fault,
+    Instructions,
+    List,
+    Outside,
+    Reached,
+    Reflector,
+    Replace,
+    Wait,
+    Watch,
+)
+from mainstay.env import Env, tasks
+
+_logger = logging.getLogger(__name__)
+
+SILENCE_MAX: Final = timedelta(seconds=90)
+_EVENTS_AT_ONCE: Final = 200  # Then others may run, if the stream has more at hand. Some milliseconds.
+_PUT_OFF_EVERY_NS: Final = 1_000_000_000  # The end of patience is put off that often, not at each event.
+_NO_TIME: Final = timedelta(0)
+
+_TYPES: Final = {each.value: each for each in ChangeType}
+TOO_LARGE: Final = "ResourceVersionTooLarge"  # The cause by which a server tells that it has not come that far.
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Which objects."""
+
+    kind: KindName
+    namespace: str = ""
+    """Empty: all of them."""
+    labels: str = ""
+    """Selectors as the API has them."""
+    fields: str = ""
+
+    def __str__(self) -> str:
+        """How it is named in views and metrics: `pods`, `pods/default`, `pods?labels=app=web`."""
+        place = f"{self.kind.text}/{self.namespace}" if self.namespace else self.kind.text
+        selectors = [f"labels={self.labels}"] * bool(self.labels) + [f"fields={self.fields}"] * bool(self.fields)
+        return f"{place}?{'&'.join(selectors)}" if selectors else place
+
+
+class Page(Protocol):
+    """A part of a list, its items as JSON."""
+
+    @property
+    def items(self) -> list[bytes]: ...
+    @property
+    def revision(self) -> str: ...
+    @property
+    def continue_(self) -> str: ...
+
+
+class WatchEvent(Protocol):
+    """What a watch delivers: ADDED, MODIFIED, DELETED or BOOKMARK, and an object as JSON."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def object(self) -> bytes: ...
+
+
+class Stream(Protocol):
+    """A watch that is open. Raises `ApiError`."""
+
+    async def fetch(self, count_max: int) -> Sequence[WatchEvent]:
+        """What has come, at least one. Empty at the end."""
+
+
+class Source(Protocol):
+    """What is needed of a client (client.py). Both raise `ApiError`."""
+
+    async def list_raw(
+        self, kind: KindName, namespace: str, *, labels: str, fields: str, limit: int | None, continue_: str
+    ) -> Page: ...
+
+    def watch(
+        self,
+        kind: KindName,
+        namespace: str,
+        *,
+        resource_version: str,
+        labels: str,
+        fields: str,
+        bookmarks: bool,
+        initial_events: bool,
+    ) -> AbstractAsyncContextManager[Stream]: ...
+
+
+class Pump:
+    """Follows one collection for as long as it runs."""
+
+    def __init__(
+        self,
+        source: Source,
+        collection: Collection,
+        reflector: Reflector,
+        cache: Cache,
+        env: Env,
+        deliver: Callable[[Sequence[Change]], None],
+        *,
+        silence_max: timedelta = SILENCE_MAX,
+    ) -> None:
+        self._source = source
+        self._collection = collection
+        self._reflector = reflector
+        self._cache = cache
+        self._clock = env.clock
+        self._jitter = env.chance.stream("client/backoff", str(collection))
+        self._deliver = deliver
+        self._silence_max = silence_max
+        self.heard_at_ns: int | None = None
+        """When a server last said anything, on the monotonic clock."""
+        self.last_error = ""
+        """Why the last list or watch failed; empty again when one succeeds."""
+
+    async def run(self) -> NoReturn:
+        step = self._carry_out(self._reflector.start())
+        while True:
+            match step:
+                case Wait():
+                    await tasks.sleep(step.delay(self._jitter.random()))
+                    step = self._carry_out(self._reflector.waited())
+                case List():
+                    step = await self._list(step)
+                case Watch():
+                    step = await self._watch(step)
+                case None:
+                    raise RuntimeError(f"{self._collection}: there is nothing left to do")
+                case _:
+                    assert_never(step)
+
+    async def _list(self, asked: List) -> Outside | None:
+        where = self._collection
+        try:
+            page = await self._source.list_raw(
+                where.kind,
+                where.namespace,
+                labels=where.labels,
+                fields=where.fields,
+                limit=asked.limit,
+                continue_=asked.continue_,
+            )
+            self._heard()
+            entries = [self._cache.read_item(item) for item in page.items]
+            instructions = self._reflector.page(entries, _revision(page.revision), page.continue_)
+            self.last_error = ""
+        except (ApiError, Malformed) as error:
+            instructions = self._failed(error)
+        return self._carry_out(instructions)
+
+    async def _watch(self, asked: Watch) -> Outside | None:
+        """Follow a stream until it ends, one way or the other."""
+        where = self._collection
+        opened_ns: int | None = None
+        try:
+            async with (
+                tasks.timeout(self._silence_max) as patience,
+                self._source.watch(
+                    where.kind,
+                    where.namespace,
+                    resource_version="" if asked.revision is None else str(asked.revision),
+                    labels=where.labels,
+                    fields=where.fields,
+                    bookmarks=True,
+                    initial_events=asked.revision is None,
+                ) as stream,
+            ):
+                self._reflector.opened()
+                self.last_error = ""
+                opened_ns = last_ns = self._clock.monotonic_ns()
+                while events := await stream.fetch(_EVENTS_AT_ONCE):
+                    now_ns = self.heard_at_ns = self._clock.monotonic_ns()
+                    if now_ns - last_ns >= _PUT_OFF_EVERY_NS and (end := patience.when()) is not None:
+                        patience.reschedule(end + (now_ns - last_ns) / 1e9)
+                        last_ns = now_ns
+                    for event in events:
+                        then = self._carry_out(self._take(event))
+                        if then is not None:
+                            return then
+                    if len(events) == _EVENTS_AT_ONCE:
+                        await tasks.sleep(_NO_TIME)
+            instructions = self._reflector.ended(self._since(opened_ns))
+        except TimeoutError:
+            self._note(f"nothing was heard for {self._silence_max}")
+            instructions = self._reflector.failed(Fault.SILENT, lasted=self._since(opened_ns))
+        except (ApiError, Malformed) as error:
+            instructions = self._failed(error, self._since(opened_ns))
+        return self._carry_out(instructions)
+
+    def _since(self, opened_ns: int | None) -> timedelta:
+        """How long ago that was; no time if it never was."""
+        return (
+            _NO_TIME if opened_ns is None else timedelta(microseconds=(self._clock.monotonic_ns() - opened_ns) // 1000)
+        )
+
+    def _take(self, event: WatchEvent) -> Instructions:
+        change = _TYPES.get(event.type)
+        if change is not None:
+            return self._reflector.event(change, self._cache.read(event.object))
+        if event.type != "BOOKMARK":
+            raise Malformed(f"{self._collection}: an event of type {event.type!r}")
+        metadata = _read_bookmark(event.object)
+        ends_state = metadata.annotations is not None and metadata.annotations.get(INITIAL_EVENTS_END) == "true"
+        return self._reflector.bookmark(_revision(metadata.resource_version), ends_state=ends_state)
+
+    def _carry_out(self, instructions: Instructions) -> Outside | None:
+        """Do what can be done here and now; return what the outside has to be asked for, if anything."""
+        for instruction in instructions:
+            if isinstance(instruction, Apply):  # Nearly always. A `match` over all of them takes longer than applying.
+                self._deliver(self._cache.apply(instruction.entry, is_deleted=instruction.is_deleted))
+            elif isinstance(instruction, Reached):
+                self._cache.reached(instruction.revision)
+            elif isinstance(instruction, Replace):
+                self._replace(instruction)
+            else:
+                return instruction
+        return None
+
+    def _replace(self, state: Replace) -> None:
+        if state.is_rewind:
+            held = self._cache.revision
+            _logger.warning(
+                "%s: the store has gone back from revision %d to %d", self._collection, held, state.revision
+            )
+        self._deliver(self._cache.replace(state.entries, state.revision, is_rewind=state.is_rewind))
+
+    def _failed(self, error: ApiError | Malformed, lasted: timedelta = _NO_TIME) -> Instructions:
+        self._note(str(error))
+        if isinstance(error, Malformed):
+            return self._reflector.malformed()
+        least = error.retry_after if isinstance(error, Throttled) else _NO_TIME
+        return self._reflector.failed(fault_of(error), least=least, lasted=lasted)
+
+    def _heard(self) -> None:
+        self.heard_at_ns = self._clock.monotonic_ns()
+
+    def _note(self, error: str) -> None:
+        self.last_error = error
+        _logger.info("%s at revision %d: %s", self._collection, self._cache.revision, error)
+
+
+def fault_of(error: ApiError) -> Fault:
+    """What an error of a list or a watch means for what to do next."""
+    match error:
+        case Expired():
+            return Fault.EXPIRED
+        case Invalid() | BadRequest():
+            return Fault.UNSUPPORTED
+    if any(cause.reason == TOO_LARGE for cause in error.causes):
+        return Fault.BEHIND
+    return Fault.UNAVAILABLE
+
+
+class _BookmarkMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, Any] | None = None
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _BookmarkMetadata
+
+
+_decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
+
+
+def _read_bookmark(raw: bytes) -> _BookmarkMetadata:
+    try:
+        return _decode_bookmark(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed(f"a bookmark that cannot be read: {error}") from None
+
+
+def _revision(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise Malformed(f"a resource version that is no number: {text!r}")
+    return int(text)

@@ -1,0 +1,25 @@
+"""What can go wrong with a journal, named for what to do next. A gap is none of these: it is part of an answer."""
+
+
+class JournalError(Exception):
+    """The base of all of them."""
+
+
+class InUse(JournalError):
+    """Another process writes this journal. Stop that one, or use another directory. Reading needs no permission."""
+
+
+class HistoryAhead(JournalError):
+    """The journal has revisions that the store has not reached: the store was restored from an older backup.
+
+    The same revisions will now be given to other changes. Move the directory away and keep it for reading; the
+    recorder then begins a new one.
+    """
+
+
+class Missed(JournalError):
+    """Raised by a source: the changes after the revision that was asked for are no longer all there."""
+
+
+class SourceUnavailable(JournalError):
+    """Raised by a source: it cannot be reached just now. The recorder tries again."""

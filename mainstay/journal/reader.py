@@ -1,0 +1,430 @@
+"""Reading a journal: the state of any kind at any revision, what happened to an object, which decisions were made.
+
+    reader = Reader(disk)                                     a living journal, or a bundle; several directories at once
+    reader.state({"pods": 918812, "nodes": 918790})           every pod and node, as the store had them then
+    reader.view(decision)                                     what that decision saw
+    reader.changes(kind="pods", namespace="a", name="web-1")  what was written to it, when, and by which decision
+    reader.decision("…"), reader.decisions(kind=…, name=…)
+
+A state is a snapshot and the changes after it. Every answer says what it should rest on and does not: `gaps` for
+revisions, `damages` for files, `lost` for decisions that were not kept. An answer with gaps is still given, as far as
+it goes; look at `is_complete` before you take it for the truth.
+
+The calls block: run them on a `tasks.Worker`. They read the directory anew each time, so a living journal can be asked
+again later. Values are the bytes that the store had, Secrets without their values (masking.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from mainstay.api import labels
+from mainstay.api.object_key import ObjectKey
+from mainstay.env import Disk
+from mainstay.journal.coverage import Gap, explained, holes
+from mainstay.journal.files import BlockIndex, Interval, Series
+from mainstay.journal.keys import kind_of, object_key_of, prefix_of
+from mainstay.journal.record import (
+    ChangeRecord,
+    DecisionRecord,
+    EntryRecord,
+    LostRecord,
+    MemoryRecord,
+    Seen,
+    WhyNot,
+    micros,
+    name_of_decision,
+    name_of_memory,
+    name_of_object,
+)
+from mainstay.journal.scan import Damage, Scan
+
+ATTEMPTS_MAX: Final = 5  # Of reading a journal whose writer closes and forgets files meanwhile.
+SNAPSHOTS_TRIED_MAX: Final = 5  # When the best one is damaged.
+
+T = TypeVar("T")
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Stored(NamedTuple):
+    """An object as the store had it, and the revision that wrote it."""
+
+    revision: int
+    value: bytes
+
+    def decoded(self) -> dict[str, Any]:
+        """The object, with its resource version, and without `kind` and `apiVersion`, which are not stored."""
+        obj: dict[str, Any] = _decode(self.value)
+        obj.setdefault("metadata", {})["resourceVersion"] = str(self.revision)
+        return obj
+
+
+Objects = dict[ObjectKey, Stored]
+"""In the order of their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    gaps: tuple[Gap, ...]
+    damages: tuple[Damage, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing that this should rest on."""
+        return not self.gaps
+
+
+@dataclass(frozen=True, slots=True)
+class State(_Answered):
+    """The objects of some kinds, each kind as of a revision."""
+
+    kinds: dict[str, Objects]
+    based_on: int
+    """The revision of the snapshot it was built from; 0 if there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class View(_Answered):
+    """What a decision saw. Selectors for fields are not applied: what a field is, only a kind knows."""
+
+    parts: dict[Seen, Objects]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(_Answered):
+    """In the order of their revisions."""
+
+    records: tuple[ChangeRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions(_Answered):
+    """In the order of their times. `gaps` says nothing here: decisions have no revisions."""
+
+    records: tuple[DecisionRecord, ...]
+    lost: tuple[LostRecord, ...] = ()
+    """Decisions of that time that were not kept, or not whole: which ones, nobody knows."""
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.lost and not self.damages
+
+
+class Reader:
+    """Reads one journal, in one or more directories: that of the history, and one for each process that decides."""
+
+    def __init__(self, *disks: Disk) -> None:
+        self._disks = disks
+
+    def reached(self) -> int:
+        """The latest revision that was recorded; 0 if there is none."""
+        recorded = self._steadily(Scan).recorded
+        return recorded[-1][1] if recorded else 0
+
+    def recorded(self) -> tuple[Interval, ...]:
+        """The revisions whose changes are here, as intervals: after one, up to and including another."""
+        return self._steadily(Scan).recorded
+
+    def damages(self) -> tuple[Damage, ...]:
+        """Read everything, and say what cannot be read."""
+
+        def read(scan: Scan) -> tuple[Damage, ...]:
+            for series in Series:
+                for _ in scan.blocks(series):
+                    pass
+            return scan.damages
+
+        return self._steadily(lambda disks: read(Scan(disks)))
+
+    def state(self, vector: Mapping[str, int]) -> State:
+        """The objects of each kind, as of its revision."""
+        return self._steadily(lambda disks: _state(Scan(disks), vector))
+
+    def view(self, decision: DecisionRecord) -> View:
+        """What a decision saw: the part of its view that each cache held."""
+        vectors: list[dict[str, int]] = []
+        # Two caches of one kind may have been at different revisions: then the kind is needed twice.
+        for seen in decision.view:
+            vector = next((each for each in vectors if each.get(seen.kind, seen.revision) == seen.revision), None)
+            if vector is None:
+                vectors.append(vector := {})
+            vector[seen.kind] = seen.revision
+        states = [self.state(vector) for vector in vectors]
+        parts = {
+            seen: _selected(state.kinds[seen.kind], seen)
+            for seen in decision.view
+            for vector, state in zip(vectors, states, strict=True)
+            if vector.get(seen.kind) == seen.revision
+        }
+        gaps = dict.fromkeys(gap for state in states for gap in state.gaps)
+        damages = dict.fromkeys(damage for state in states for damage in state.damages)
+        return View(tuple(gaps), tuple(damages), parts)
+
+    def changes(
+        self,
+        *,
+        kind: str = "",
+        namespace: str | None = None,
+        name: str = "",
+        decision: str = "",
+        after: int = 0,
+        until: int | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Changes:
+        """What was written: to a kind, an object, by a decision, after one revision up to another, between two times.
+
+        Without `after` the answer goes back as far as the journal does, which is no gap.
+        """
+        first, last = _times(since, before)
+        prefix = prefix_of(kind) if kind else ""
+
+        def matches(change: ChangeRecord) -> bool:
+            if not (after < change.revision and (until is None or change.revision <= until)):
+                return False
+            if not (first <= change.at < last) or not change.key.startswith(prefix):
+                return False
+            if decision and change.decision != decision:
+                return False
+            if namespace is None and not name:
+                return True
+            where = object_key_of(change.key)
+            return (not name or where.name == name) and (namespace is None or where.namespace == namespace)
+
+        named = name_of_decision(decision) if decision else ""
+        if kind and name and namespace is not None:
+            named = name_of_object(kind_of(prefix + name), namespace, name)
+        return self._steadily(lambda disks: _changes(Scan(disks), matches, (after, until), (first, last), named))
+
+    def decision(self, decision: str) -> DecisionRecord | None:
+        """The record of a decision. None: it was not recorded, was lost, is forgotten, or is in another directory."""
+        name = name_of_decision(decision)
+
+        def find(scan: Scan) -> DecisionRecord | None:
+            for block in scan.blocks(Series.DECISIONS, named=name, newest_first=True):
+                for record in block.records:
+                    if isinstance(record, DecisionRecord) and record.id == decision:
+                        return record
+            return None
+
+        return self._steadily(lambda disks: find(Scan(disks)))
+
+    def decisions(
+        self,
+        *,
+        kind: str = "",
+        namespace: str | None = None,
+        name: str = "",
+        uid: str = "",
+        component: str = "",
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 1_000,
+    ) -> Decisions:
+        """Decisions about an object or a kind, of a component, between two times. Of more than `limit`, the latest."""
+        first, last = _times(since, before)
+
+        def matches(record: DecisionRecord) -> bool:
+            subject = record.subject
+            return (
+                first <= record.at < last
+                and (not kind or subject.kind == kind)
+                and (namespace is None or subject.namespace == namespace)
+                and (not name or subject.name == name)
+                and (not uid or subject.uid == uid)
+                and (not component or record.component == component)
+            )
+
+        named = name_of_object(kind, namespace, name) if kind and name and namespace is not None else ""
+        return self._steadily(lambda disks: _decisions(Scan(disks), matches, (first, last), named, limit))
+
+    def memory(self, decision: DecisionRecord) -> bytes | None:
+        """The memory that a decision depended on. None: it was too large for the record, and no checkpoint has it."""
+        memory = decision.memory
+        if len(memory.inline) == memory.size:
+            return memory.inline
+        name = name_of_memory(memory.digest)
+
+        def find(scan: Scan) -> bytes | None:
+            for block in scan.blocks(Series.DECISIONS, named=name, newest_first=True):
+                for record in block.records:
+                    if isinstance(record, MemoryRecord) and record.digest == memory.digest:
+                        return record.content
+            return None
+
+        return self._steadily(lambda disks: find(Scan(disks)))
+
+    def why_not_replayable(self, decision: DecisionRecord) -> tuple[str, ...]:
+        """Why a decision cannot be made again from this journal: `WhyNot`. Empty if it can."""
+        reasons = list(decision.why_not)
+        if self.memory(decision) is None:
+            reasons.append(WhyNot.MEMORY_NOT_KEPT)
+        scan = self._steadily(Scan)
+        revisions = [seen.revision for seen in decision.view]
+        if revisions:
+            base = max((each for each in scan.snapshots if each <= min(revisions)), default=None)
+            if base is None or holes((base, max(revisions)), scan.recorded):
+                reasons.append(WhyNot.HISTORY_MISSING)
+        return tuple(dict.fromkeys(reasons))
+
+    def _steadily(self, read: Callable[[Sequence[Disk]], T]) -> T:
+        """Read, and again if a file was closed or forgotten meanwhile."""
+        for _ in range(ATTEMPTS_MAX - 1):
+            try:
+                return read(self._disks)
+            except FileNotFoundError:
+                continue
+        return read(self._disks)
+
+
+def _times(since: datetime | None, before: datetime | None) -> tuple[int, int]:
+    return micros(since) if since else 0, micros(before) if before else 1 << 62
+
+
+def _state(scan: Scan, vector: Mapping[str, int]) -> State:
+    if not vector:
+        return State((), _history_damages(scan), {}, 0)
+    limits = {prefix_of(kind): revision for kind, revision in vector.items()}
+    base, held = _snapshot(scan, min(vector.values()), limits)
+    latest = max(vector.values())
+    covers: list[Interval] = []
+    for block in scan.blocks(Series.HISTORY, lambda index: _concerns(index.covers, base, latest)):
+        covers += block.index.covers
+        for record in block.records:
+            if not isinstance(record, ChangeRecord) or record.revision <= base:
+                continue
+            group, plural, _ = record.key.split("/", 2)
+            prefix = f"{group}/{plural}/"
+            if record.revision > limits.get(prefix, 0):
+                continue
+            objects = held[prefix]
+            known = objects.get(record.key)
+            # What was written twice, after a failed write, is the same both times.
+            if known is None or record.revision >= known[0]:
+                objects[record.key] = record.revision, record.value
+    kinds = {kind: _objects(held[prefix_of(kind)]) for kind in vector}
+    return State(_gaps(scan, (base, latest), covers), _history_damages(scan), kinds, base)
+
+
+_Held = dict[str, dict[str, tuple[int, bytes | None]]]
+"""By prefix of the kind and by key: the revision, and what it has written."""
+
+
+def _snapshot(scan: Scan, latest: int, limits: Mapping[str, int]) -> tuple[int, _Held]:
+    """The latest snapshot up to a revision that can be read, and what it has of these kinds."""
+    candidates = [revision for revision in reversed(scan.snapshots) if revision <= latest]
+    prefixes = sorted(limits)
+
+    def wanted(index: BlockIndex) -> bool:
+        # An entry's key is within the block if its prefix is not beyond either end.
+        return any(index.first_key[: len(prefix)] <= prefix <= index.last_key for prefix in prefixes)
+
+    for revision in candidates[:SNAPSHOTS_TRIED_MAX]:
+        held: _Held = {prefix: {} for prefix in limits}
+        damaged = len(scan.damages)
+        for block in scan.blocks(Series.SNAPSHOT, wanted, number=revision):
+            for record in block.records:
+                if isinstance(record, EntryRecord):
+                    group, plural, _ = record.key.split("/", 2)
+                    if (prefix := f"{group}/{plural}/") in held:
+                        held[prefix][record.key] = record.revision, record.value
+        if len(scan.damages) == damaged:
+            return revision, held
+    return 0, {prefix: {} for prefix in limits}
+
+
+def _objects(held: Mapping[str, tuple[int, bytes | None]]) -> Objects:
+    return {
+        object_key_of(key): Stored(held[key][0], value) for key in sorted(held) if (value := held[key][1]) is not None
+    }
+
+
+def _concerns(covers: Sequence[Interval], after: int, until: int) -> bool:
+    return any(begins < until and ends > after for begins, ends in covers)
+
+
+def _gaps(scan: Scan, needed: Interval, covers: Sequence[Interval]) -> tuple[Gap, ...]:
+    return explained(holes(needed, covers), scan.recorded, scan.missed, _damaged(scan))
+
+
+def _history_damages(scan: Scan) -> tuple[Damage, ...]:
+    return (*scan.damages_of(Series.HISTORY), *scan.damages_of(Series.SNAPSHOT))
+
+
+def _damaged(scan: Scan) -> list[Interval]:
+    """The revisions in what cannot be read. Where nobody knows which those were, it may have been any hole."""
+    recorded = scan.recorded
+    result: list[Interval] = []
+    for damage in scan.damages_of(Series.HISTORY):
+        result += damage.lost or holes((recorded[0][0], recorded[-1][1]), (*recorded, *scan.missed)) if recorded else ()
+    return result
+
+
+def _changes(
+    scan: Scan,
+    matches: Callable[[ChangeRecord], bool],
+    revisions: tuple[int, int | None],
+    times: Interval,
+    named: str,
+) -> Changes:
+    after, until = revisions
+    recorded = scan.recorded
+    # Without a limit: from where the journal begins to where it ends.
+    if not recorded:
+        return Changes((), _history_damages(scan), ())
+    lower = after or recorded[0][0]
+    upper = recorded[-1][1] if until is None else until
+    by_time: list[Interval] = []
+
+    def wanted(index: BlockIndex) -> bool:
+        if not _concerns(index.covers, lower, upper) or index.last_at < times[0] or index.first_at >= times[1]:
+            return False
+        by_time.extend(index.covers)
+        return True
+
+    found: dict[tuple[int, str], ChangeRecord] = {}
+    for block in scan.blocks(Series.HISTORY, wanted, named=named):
+        for record in block.records:
+            if isinstance(record, ChangeRecord) and matches(record):
+                found[record.revision, record.key] = record
+    damaged = _damaged(scan)
+    if times != _times(None, None) and by_time:
+        lower = max(lower, min(begins for begins, _ in by_time))
+        upper = min(upper, max(ends for _, ends in by_time))
+    missing = holes((lower, upper), recorded)
+    missing += [hole for hole in damaged if _concerns([hole], lower, upper)]
+    gaps = explained(sorted(dict.fromkeys(missing)), recorded, scan.missed, damaged)
+    return Changes(gaps, _history_damages(scan), tuple(found[key] for key in sorted(found)))
+
+
+def _decisions(
+    scan: Scan, matches: Callable[[DecisionRecord], bool], times: Interval, named: str, limit: int
+) -> Decisions:
+    found: dict[str, DecisionRecord] = {}
+    lost: dict[LostRecord, None] = {}
+    for block in scan.blocks(
+        Series.DECISIONS, lambda index: index.last_at >= times[0] and index.first_at < times[1], named=named
+    ):
+        for record in block.records:
+            if isinstance(record, DecisionRecord) and matches(record):
+                found[record.id] = record
+            elif isinstance(record, LostRecord) and record.until >= times[0] and record.since < times[1]:
+                lost[record] = None
+    records = sorted(found.values(), key=lambda record: (record.at, record.id))[-limit:]
+    return Decisions((), scan.damages_of(Series.DECISIONS), tuple(records), tuple(lost))
+
+
+def _selected(objects: Objects, seen: Seen) -> Objects:
+    if not seen.namespace and not seen.labels:
+        return objects
+    selector = labels.parse(seen.labels)
+    return {
+        key: stored
+        for key, stored in objects.items()
+        if (not seen.namespace or key.namespace == seen.namespace)
+        and (not seen.labels or selector.matches(stored.decoded()["metadata"].get("labels") or {}))
+    }

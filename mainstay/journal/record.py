@@ -1,0 +1,385 @@
+"""What the journal writes down: the record of a decision, of a change, and a few about the journal itself.
+
+A record is a tagged array in msgpack. The format has one rule: *fields are only ever added, at the end and with a
+default*, tags and words are never given another meaning. So an old reader takes a new record and does not see what was
+added, and a new reader takes an old one. A tag that a reader does not know is passed over and counted.
+
+A decision record names the input of a decision rather than holding it: the view as revisions, the memory inline up to
+1 KB and otherwise as a digest. With the history of revisions (history.py), which has the objects, the decision can be
+made again. It holds no object's content: an action names what it writes and has a digest of it, except for Secrets,
+whose digest could be used to guess the content.
+
+Times are microseconds since 1970, in UTC; see `micros`.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mainstay.journal.keys import kind_of, object_key_of
+
+WOKEN_BY_MAX: Final = 8
+LOOKED_AT_MAX: Final = 64  # A decision that reads a whole list names the list, not what is in it.
+PARTS_MAX: Final = 64  # Of reasons, conditions, actions and writes, each.
+TEXT_LENGTH_MAX: Final = 500
+MEMORY_BYTES_MAX: Final = 1024  # Kept inline.
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(at: int) -> datetime:
+    return _EPOCH + at * _MICROSECOND
+
+
+class Ending(StrEnum):
+    """How a decision ended. On disk and shown to users: only add."""
+
+    DONE = "Done"
+    WAKE_AT = "WakeAt"
+    RETRY = "Retry"
+    GIVE_UP = "GiveUp"
+
+
+class WhyNot(StrEnum):
+    """Why a decision cannot be made again from its record. On disk and shown to users: only add."""
+
+    MEMORY_NOT_KEPT = "MemoryNotKept"
+    """Its memory was too large for the record, and no checkpoint has it."""
+    DETAIL_DROPPED = "DetailDropped"
+    """The journal was overloaded and kept only what the decision was about and how it ended."""
+    READ_OUTSIDE = "ReadOutside"
+    """It depended on something that is neither in its view nor in its memory."""
+    VIEW_NOT_NAMED = "ViewNotNamed"
+    """A cache could not say which revision it had completely applied."""
+    HISTORY_MISSING = "HistoryMissing"
+    """The journal does not have all the revisions of its view."""
+
+
+class _Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A part of a record. None of them can be in a cycle, so the collector is spared them."""
+
+
+class Subject(_Part, frozen=True):
+    """The object that a decision is about. `kind` is its text, as in `deployments.apps`."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    generation: int = 0
+
+
+class Seen(_Part, frozen=True):
+    """One part of a view: a kind, or what selectors leave of it, completely applied up to a revision."""
+
+    kind: str
+    revision: int
+    namespace: str = ""
+    """Only this namespace; empty for all."""
+    labels: str = ""
+    fields: str = ""
+
+
+class Policy(_Part, frozen=True):
+    """A policy that applied, in the version that applied."""
+
+    kind: str
+    name: str
+    uid: str
+    revision: int
+
+
+class LookedAt(_Part, frozen=True):
+    """Something that the decision read: one object, or a list of them."""
+
+    kind: str
+    namespace: str = ""
+    name: str = ""
+    """Empty: a list, namely all of the namespace, or what `index` has under `value`."""
+    revision: int = 0
+    """Of the object as it was seen; 0 if it was not there. Of a list: the largest in it."""
+    index: str = ""
+    value: str = ""
+    count: int = 0
+    """How many objects a list had."""
+
+
+class Memory(_Part, frozen=True):
+    """What a decision depended on that no store holds. Make one with `DecisionRecorder.remember`."""
+
+    size: int = 0
+    inline: bytes = b""
+    """All of it, if `size` is at most `MEMORY_BYTES_MAX`."""
+    digest: bytes = b""
+    """If it is not inline. A `MemoryRecord` with this digest may have it."""
+
+
+NO_MEMORY: Final = Memory()
+
+
+class Outcome(_Part, frozen=True):
+    ending: Ending
+    reason: str = ""
+    message: str = ""
+    wake_at: int = 0
+    """For `WAKE_AT` and `RETRY`: when."""
+
+
+class Condition(_Part, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class Action(_Part, frozen=True):
+    """A write that the decision asked for. Make one with `action`."""
+
+    verb: str
+    kind: str
+    namespace: str
+    name: str
+    subresource: str = ""
+    digest: bytes = b""
+    """Of what was to be written, to compare with another run. Empty for Secrets, and where there is no body."""
+
+
+class WriteResult(_Part, frozen=True):
+    """What became of an action. `error` is empty if it was done, at `revision`."""
+
+    kind: str
+    namespace: str
+    name: str
+    revision: int = 0
+    error: str = ""
+    """The name of the failure: `Conflict`, `Fenced`, `Unavailable` …"""
+    may_have_happened: bool = False
+
+
+class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=False):
+    """One decision. The `id` is what its writes carry as `Mainstay-Decision`."""
+
+    id: str
+    at: int
+    """When it was recorded, by the clock of the component."""
+    component: str
+    build: str
+    subject: Subject
+    outcome: Outcome
+    term: str = ""
+    """Of the leader who decided: `namespace/lease=revision`. Empty if none was needed."""
+    view: tuple[Seen, ...] = ()
+    now: int = 0
+    """The time in the view: what the decision took for the present."""
+    seed: str = ""
+    flags: tuple[str, ...] = ()
+    policies: tuple[Policy, ...] = ()
+    memory: Memory = NO_MEMORY
+    queue_wait_us: int = 0
+    attempts: int = 0
+    woken_by: tuple[int, ...] = ()
+    """The latest revisions that woke it, at most `WOKEN_BY_MAX`. Not its causes."""
+    woken_count: int = 0
+    """How many there were in all."""
+    looked_at: tuple[LookedAt, ...] = ()
+    looked_at_count: int = 0
+    reasons: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    actions: tuple[Action, ...] = ()
+    writes: tuple[WriteResult, ...] = ()
+    trace: str = ""
+    audits: tuple[str, ...] = ()
+    """The audit ids of its requests."""
+    why_not: tuple[str, ...] = ()
+    """Why it cannot be made again, as far as the writer knew: `WhyNot`."""
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether the record has what replay needs. Only a reader knows whether the journal has the rest of it."""
+        return not self.why_not
+
+
+class ChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="c", gc=False):
+    """What one revision did to one object."""
+
+    revision: int
+    key: str
+    """Of the store: `core/pods/default/web-1`."""
+    value: bytes | None
+    """The object as the store has it (Secrets: masking.py); None if it was deleted."""
+    at: int
+    """When it was recorded."""
+    decision: str = ""
+    cause: str = ""
+
+
+class EntryRecord(msgspec.Struct, array_like=True, frozen=True, tag="e", gc=False):
+    """An object in a snapshot, with the revision that wrote it."""
+
+    key: str
+    revision: int
+    value: bytes
+
+
+class ReachedRecord(msgspec.Struct, array_like=True, frozen=True, tag="r", gc=False):
+    """All changes after one revision, up to and including another, are here: in the frame that this record begins."""
+
+    after: int
+    revision: int
+    at: int
+
+
+class MissedRecord(msgspec.Struct, array_like=True, frozen=True, tag="g", gc=False):
+    """The recorder was away while the store forgot: the changes after one revision up to another are nowhere."""
+
+    after: int
+    revision: int
+    at: int
+
+
+class MemoryRecord(msgspec.Struct, array_like=True, frozen=True, tag="m", gc=False):
+    """A memory that is too large to be in every record that depends on it."""
+
+    component: str
+    digest: bytes
+    at: int
+    content: bytes
+
+
+class LostRecord(msgspec.Struct, array_like=True, frozen=True, tag="l", gc=False):
+    """Decisions that were made between two times and are not here, or not whole, because the disk did not keep up."""
+
+    since: int
+    until: int
+    records: int
+    details: int
+
+
+Record = DecisionRecord | ChangeRecord | EntryRecord | ReachedRecord | MissedRecord | MemoryRecord | LostRecord
+
+
+def name_of_decision(decision: str) -> str:
+    return f"decision {decision}"
+
+
+def name_of_memory(digest: bytes) -> str:
+    return f"memory {digest.hex()}"
+
+
+def name_of_object(kind: str, namespace: str, name: str) -> str:
+    return f"object {kind} {namespace}/{name}"
+
+
+def names_of(record: Record) -> tuple[str, ...]:
+    """What a record can be found by, in an index."""
+    match record:
+        case DecisionRecord(id=decision, subject=subject):
+            return name_of_decision(decision), name_of_object(subject.kind, subject.namespace, subject.name)
+        case ChangeRecord(key=key, decision=decision):
+            where = object_key_of(key)
+            name = name_of_object(kind_of(key), where.namespace, where.name)
+            return (name, name_of_decision(decision)) if decision else (name,)
+        case MemoryRecord(digest=digest):
+            return (name_of_memory(digest),)
+        case _:
+            return ()
+
+
+_encoder = msgspec.msgpack.Encoder()
+encode = _encoder.encode
+
+
+def digest_of(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()[:16]
+
+
+def action(verb: str, kind: str, namespace: str, name: str, *, subresource: str = "", body: bytes = b"") -> Action:
+    """An action for a record. `body` is what is to be written, always encoded the same way."""
+    digest = digest_of(body) if body and kind != "secrets" else b""
+    return Action(verb, kind, namespace, name, subresource, digest)
+
+
+def bounded(record: DecisionRecord) -> DecisionRecord:
+    """The record with no list or text longer than it may be. What was cut off is counted where a count exists."""
+    if (
+        len(record.woken_by) <= WOKEN_BY_MAX
+        and len(record.looked_at) <= LOOKED_AT_MAX
+        and max(len(record.reasons), len(record.conditions), len(record.actions), len(record.writes)) <= PARTS_MAX
+        and max(len(record.outcome.message), *map(len, record.reasons), 0) <= TEXT_LENGTH_MAX
+        and all(len(condition.message) <= TEXT_LENGTH_MAX for condition in record.conditions)
+        and record.woken_count >= len(record.woken_by)
+        and record.looked_at_count >= len(record.looked_at)
+    ):
+        return record
+    replace = msgspec.structs.replace
+    return replace(
+        record,
+        outcome=replace(record.outcome, message=_short(record.outcome.message)),
+        woken_by=record.woken_by[-WOKEN_BY_MAX:],
+        woken_count=max(record.woken_count, len(record.woken_by)),
+        looked_at=record.looked_at[:LOOKED_AT_MAX],
+        looked_at_count=max(record.looked_at_count, len(record.looked_at)),
+        reasons=tuple(_short(reason) for reason in record.reasons[:PARTS_MAX]),
+        conditions=tuple(replace(each, message=_short(each.message)) for each in record.conditions[:PARTS_MAX]),
+        actions=record.actions[:PARTS_MAX],
+        writes=record.writes[:PARTS_MAX],
+    )
+
+
+def without_detail(record: DecisionRecord) -> DecisionRecord:
+    """What is kept of a decision when there is no room for all: what it was about, how it ended, what it wrote."""
+    return msgspec.structs.replace(
+        record,
+        memory=Memory(record.memory.size, digest=record.memory.digest),
+        looked_at=(),
+        looked_at_count=max(record.looked_at_count, len(record.looked_at)),
+        reasons=record.reasons[:1],
+        conditions=(),
+        actions=(),
+        why_not=tuple(dict.fromkeys((*record.why_not, WhyNot.DETAIL_DROPPED))),
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…"
+
+
+_records = msgspec.msgpack.Decoder(list[Record])
+_raws = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_one = msgspec.msgpack.Decoder(Record)
+
+
+class Decoded(NamedTuple):
+    records: Sequence[Record]
+    unknown: int
+    """Records that a newer version wrote, and that this one does not know."""
+
+
+def decode(content: bytes) -> Decoded:
+    """The records of a frame, as `joined` made it. Raises `msgspec.MsgspecError` if it is none."""
+    try:
+        return Decoded(_records.decode(content), 0)
+    except msgspec.ValidationError:
+        pass
+    known: list[Record] = []
+    raws = _raws.decode(content)
+    for raw in raws:
+        try:
+            known.append(_one.decode(raw))
+        except msgspec.ValidationError:
+            continue
+    return Decoded(known, len(raws) - len(known))
+
+
+def joined(records: Sequence[bytes]) -> bytes:
+    """Several encoded records as one content, for a frame."""
+    return _encoder.encode([msgspec.Raw(record) for record in records])

@@ -1,0 +1,247 @@
+"""Segments: an append-only series of records in a directory, cut into files that are closed, compressed and forgotten.
+
+`append` is durable when it returns. A segment that is large or old enough is closed: read back, compressed with its
+index under another name, synced, renamed, and only then is the open one removed. So at every moment each record that
+was reported durable is in a file that a reader understands, at times in two; readers know what they have had.
+
+After a start, or a write that failed, nothing is appended to an old file: nobody knows what its end looks like. A new
+segment is begun, and the old one is closed with what is whole in it. A record whose append failed may therefore be
+there all the same, and twice if it is appended again.
+
+The calls block; run them on a `tasks.Worker`. What to forget is decided in retention.py.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from mainstay.env import frames
+from mainstay.env.disk import Disk, DiskFull, Locked
+from mainstay.journal.errors import InUse
+from mainstay.journal.files import (
+    MAGIC,
+    Broken,
+    Builder,
+    Content,
+    FileIndex,
+    FileName,
+    Series,
+    Suffix,
+    index_file,
+    index_in,
+    parsed_name,
+    read_frames,
+    read_index,
+    rebuilt_index,
+    sidecar,
+)
+from mainstay.journal.record import joined
+
+_log = logging.getLogger(__name__)
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a segment is closed, and when it is forgotten."""
+
+    segment_bytes: int = 16 * 1024 * 1024
+    """Before compression. Also what a reader of a living journal has to read of the open segment."""
+    segment_age: timedelta = timedelta(hours=1)
+    keep: timedelta = timedelta(days=7)
+    keep_bytes: int = 2 * 1024 * 1024 * 1024
+    """On disk, of one series and its snapshots."""
+    snapshot_changes: int = 10_000
+    """After so many changes a snapshot is taken, or after twice as many as there are objects, if that is more. It is
+    what rebuilding a view has to go through."""
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class Segments:
+    """One series, for the one process that writes it. Call `open` first."""
+
+    def __init__(self, disk: Disk, series: Series, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._disk = disk
+        self._series = series
+        self._limits = limits
+        self._number = 0
+        """Of the segment that is, or was last, written."""
+        self._size = 0
+        """Of the open segment, up to the end of its last whole frame. 0: there is none."""
+        self._begun_at = 0
+        self._unclosed: list[int] = []
+        """Segments that are not written any more, and not closed yet."""
+        self.closed: dict[int, FileIndex] = {}
+
+    def open(self) -> None:
+        """Take possession of the series, and close what was left open. Raises `InUse`, `DiskFull` never."""
+        try:
+            self._disk.lock(f"{self._series}.lock", f"process {os.getpid()}")
+        except Locked as error:
+            raise InUse(f"the journal is written by {error.holder}: stop that one, or use another directory") from None
+        names = [name for name in map(parsed_name, self._disk.names()) if name and name.series == self._series]
+        self._number = max((name.number for name in names), default=0)
+        closed = [name.number for name in names if name.suffix == Suffix.CLOSED]
+        for name in names:
+            is_left_over = (
+                name.suffix == Suffix.NEW
+                or (name.suffix == Suffix.OPEN and name.number in closed)
+                or (name.suffix in (Suffix.INDEX, Suffix.NAMES) and name.number not in closed)
+            )
+            if is_left_over:
+                self._disk.remove(str(name))
+        for number in closed:
+            self.closed[number] = self._read_index(number)
+        for name in names:
+            if name.suffix == Suffix.OPEN and name.number not in closed:
+                # What a reader finds in it must still be there after the next power cut.
+                self._disk.sync(str(name))
+                self._unclosed.append(name.number)
+        self._close_finished()
+
+    def contents(self) -> Iterator[Content]:
+        """What is whole in the segments that are not closed."""
+        current = [self._number] if self._size else []
+        for number in (*self._unclosed, *current):
+            yield from read_frames(self._disk.read(self._name(number, Suffix.OPEN)))[0]
+
+    def append(self, records: Sequence[bytes], at: int) -> None:
+        """Write records as one frame: all of them or none. Raises `DiskFull` (none) and `OSError` (nobody knows)."""
+        data = frames.frame(joined(records))
+        if not self._size:
+            self._number += 1
+            self._begun_at = at
+            data = MAGIC + data
+        name = self._name(self._number, Suffix.OPEN)
+        try:
+            self._disk.append(name, data)
+            self._disk.sync(name)
+        except DiskFull:
+            self._cut_back(name)
+            raise
+        except OSError:
+            self._abandon()
+            raise
+        self._size += len(data)
+        if self._size >= self._limits.segment_bytes:
+            self.roll()
+
+    def roll_if_old(self, at: int) -> None:
+        if self._size and (at - self._begun_at) * _MICROSECOND >= self._limits.segment_age:
+            self.roll()
+
+    def roll(self) -> None:
+        """Close the open segment. On a full disk it stays as it is, which readers understand too."""
+        if self._size:
+            self._abandon()
+        self._close_finished()
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Remove closed segments."""
+        for number in numbers:
+            del self.closed[number]
+            remove_all(self._disk, self._series, number)
+
+    def _name(self, number: int, suffix: Suffix) -> str:
+        return str(FileName(self._series, number, suffix))
+
+    def _cut_back(self, name: str) -> None:
+        """Part of a frame may be there. The next one must not come after it."""
+        try:
+            if self._size:
+                self._disk.truncate(name, self._size)
+            else:
+                self._disk.remove(name)
+        except (OSError, DiskFull):
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Write no more to the open segment."""
+        self._unclosed.append(self._number)
+        self._size = 0
+
+    def _close_finished(self) -> None:
+        while self._unclosed:
+            number = self._unclosed[0]
+            try:
+                self._close(number)
+            except (DiskFull, OSError) as error:
+                _log.warning("a segment of the journal stays uncompressed for now: %s", error)
+                return
+            self._unclosed.pop(0)
+
+    def _close(self, number: int) -> None:
+        open_name = self._name(number, Suffix.OPEN)
+        if open_name not in self._disk.names():
+            return  # Its first write failed before there was a file.
+        contents, damages = read_frames(self._disk.read(open_name))
+        for damage in damages:
+            _log.warning("%s: %s; what can be read is kept", open_name, damage)
+        if contents or damages:
+            builder = Builder(self._series, number, tuple(damages))
+            data = b"".join([builder.add(content) for content in contents])
+            rest, index, names = builder.finish()
+            write_closed(self._disk, FileName(self._series, number, Suffix.CLOSED), data + rest, index, names)
+            self.closed[number] = index
+        self._disk.remove(open_name)
+
+    def _read_index(self, number: int) -> FileIndex:
+        index, is_good = index_of(self._disk, FileName(self._series, number, Suffix.CLOSED))
+        if not is_good:
+            with contextlib.suppress(DiskFull, OSError):
+                write_anew(self._disk, self._name(number, Suffix.INDEX), index_file(index))
+        return index
+
+
+def write_closed(disk: Disk, name: FileName, data: bytes, index: FileIndex, names: bytes) -> None:
+    """Write a closed file and what helps to read it. Raises `DiskFull`, `OSError`: then it is not there."""
+    write_anew(disk, str(name), data)
+    # Nothing depends on these two, so that a disk which is full just now does not matter.
+    with contextlib.suppress(DiskFull, OSError):
+        write_anew(disk, str(name._replace(suffix=Suffix.NAMES)), sidecar(names))
+        write_anew(disk, str(name._replace(suffix=Suffix.INDEX)), index_file(index))
+
+
+def write_anew(disk: Disk, name: str, data: bytes) -> None:
+    """Write a whole file: it has its name only once all of it is durable."""
+    given = parsed_name(name)
+    if given is None:
+        raise ValueError(f"{name} is no name of a file of the journal")
+    new = str(given._replace(suffix=Suffix.NEW))
+    if new in disk.names():
+        disk.remove(new)
+    try:
+        disk.append(new, data)
+        disk.sync(new)
+    except (DiskFull, OSError):
+        with contextlib.suppress(OSError):
+            disk.remove(new)
+        raise
+    disk.rename(new, name)
+
+
+def remove_all(disk: Disk, series: Series, number: int) -> None:
+    """Remove a closed file, first that which others are only a help for: what is left over then means nothing."""
+    for suffix in (Suffix.CLOSED, Suffix.INDEX, Suffix.NAMES):
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(str(FileName(series, number, suffix)))
+
+
+def index_of(disk: Disk, name: FileName) -> tuple[FileIndex, bool]:
+    """The index of a closed file, and whether it was found where it should be. Raises `FileNotFoundError`."""
+    try:
+        return read_index(disk.read(str(name._replace(suffix=Suffix.INDEX)))), True
+    except (Broken, FileNotFoundError):
+        pass
+    data = disk.read(str(name))
+    try:
+        return index_in(data), False
+    except Broken:
+        return rebuilt_index(name, data), False

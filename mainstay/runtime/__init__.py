@@ -1,0 +1,49 @@
+"""What every control loop needs: controllers, views, decisions, the work queue, retries, leases, evidence, fencing.
+
+These are the names that a controller is written with (docs/guides/write-a-controller.md). Everything else is in the
+modules, one idea each.
+"""
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.indexes import NAMESPACE, NODE, OWNER, field, label
+from mainstay.runtime.component import Component, ComponentSettings
+from mainstay.runtime.conditions import Condition, Truth
+from mainstay.runtime.controller import Controller, Reads, owner, reference_to, same_name
+from mainstay.runtime.decision import Apply, Create, Decision, Delete, Done, GiveUp, Patch, Retry, WakeAt
+from mainstay.runtime.main import run
+from mainstay.runtime.queue_items import Priority
+from mainstay.runtime.view import View
+
+__all__ = [
+    "NAMESPACE",
+    "NODE",
+    "OWNER",
+    "Apply",
+    "Component",
+    "ComponentSettings",
+    "Condition",
+    "Controller",
+    "Create",
+    "Decision",
+    "Delete",
+    "Done",
+    "GiveUp",
+    "KindName",
+    "Object",
+    "ObjectKey",
+    "Patch",
+    "Priority",
+    "Reads",
+    "Retry",
+    "Truth",
+    "View",
+    "WakeAt",
+    "field",
+    "label",
+    "owner",
+    "reference_to",
+    "run",
+    "same_name",
+]

@@ -1,0 +1,107 @@
+"""A component: controllers that run together in one process, over shared caches, led by one of several processes.
+
+Controllers without a lease run at once; with one they run only while this process holds it, and everything they write
+carries the term. Either way the caches are kept filled, so that a new leader need not begin with reading everything.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mainstay.client.client import Client
+from mainstay.client.informer import Informers
+from mainstay.env import Env, tasks
+from mainstay.runtime.component_state import ComponentState, PublishSettings, publish
+from mainstay.runtime.controller import Controller
+from mainstay.runtime.leases import Leader, LeaseSettings
+from mainstay.runtime.loop import Loop, LoopSettings, Recorder
+from mainstay.runtime.terms import Term
+
+LEASE_NAMESPACE = "kube-system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentSettings:
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    lease: LeaseSettings = field(default_factory=LeaseSettings)
+    publish: PublishSettings = field(default_factory=PublishSettings)
+    build: str = ""
+    flags: tuple[str, ...] = ()
+
+
+class Component:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        name: str,
+        controllers: Sequence[Controller],
+        client: Client,
+        env: Env,
+        *,
+        instance: str = "",
+        elected: bool = True,
+        settings: ComponentSettings | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """With `elected`, several processes may run a component of this name, and one of them at a time acts.
+
+        `instance` tells them apart: the machine's name, for example. It stays the same when a process starts anew.
+        """
+        self.name = name
+        self.instance = instance or name
+        self.identity = f"{self.instance}_{env.chance.uid('identity', 0)}"
+        self.settings = settings or ComponentSettings()
+        self.informers = Informers(client, env)
+        self.term: Term | None = None
+        self.loops: list[Loop] = []
+        self._controllers = controllers
+        self._client = client
+        self._env = env
+        self._is_elected = elected
+        self._recorder = recorder
+
+    async def run(self) -> None:
+        """Raises what a controller's loop raises: a cache that cannot be fed any more, a bug."""
+        # Asked for now, so that they fill while this process is only a candidate.
+        self.loops = self._made(None)
+        publishing = tasks.spawn(
+            publish(self.instance, self.state, self._client, self._env, self.settings.publish),
+            name=f"{self.name} publishes its state",
+        )
+        try:
+            if not self._is_elected:
+                await self._lead(None)
+                return
+            leader = Leader(self._client, self._env, LEASE_NAMESPACE, self.name, self.identity, self.settings.lease)
+            await leader.run(self._lead)
+        finally:
+            await tasks.stop(publishing)
+            await self.informers.stop()
+
+    def state(self) -> ComponentState:
+        revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
+        term = self.term.text if self.term is not None else ""
+        return ComponentState(revisions, self.settings.build, self.settings.flags, term=term)
+
+    async def _lead(self, term: Term | None) -> None:
+        self.term = term
+        self.loops = self._made(term)
+        try:
+            await tasks.together([loop.run() for loop in self.loops], name=f"{self.name} controller")
+        finally:
+            self.term = None
+
+    def _made(self, term: Term | None) -> list[Loop]:
+        return [
+            Loop(
+                controller,
+                self._client,
+                self.informers,
+                self._env,
+                settings=self.settings.loop,
+                term=term,
+                recorder=self._recorder,
+                build=self.settings.build,
+            )
+            for controller in self._controllers
+        ]

@@ -1,0 +1,85 @@
+"""What a component says about itself: how far each of its caches has come, what it runs, which policies it has seen.
+
+One small object per component (`mainstay.dev/v1 ComponentState`). Gates of a rollout and the debug view read it, to
+tell a component that is behind from one that has decided otherwise. It is written when it has changed, at most every
+few seconds, and now and then even if it has not: an old one is itself a sign.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from mainstay.api import times
+from mainstay.api.kind_name import KindName
+from mainstay.client.call import WriteOptions
+from mainstay.client.client import Client
+from mainstay.client.errors import AlreadyExists, ApiError, NotFound
+from mainstay.env import Env, tasks
+
+COMPONENT_STATES: Final = KindName("mainstay.dev", "v1", "ComponentState", "componentstates", False)
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentState:
+    revisions: Mapping[str, int] = field(default_factory=dict)
+    """By kind, what its cache has completely applied."""
+    build: str = ""
+    flags: tuple[str, ...] = ()
+    policies: Mapping[str, int] = field(default_factory=dict)
+    """By name, the revision of each policy that its decisions go by."""
+    term: str = ""
+    """Of the leader it is; empty if it is none."""
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "revisions": dict(sorted(self.revisions.items())),
+            "build": self.build,
+            "flags": sorted(self.flags),
+            "policies": dict(sorted(self.policies.items())),
+            "term": self.term,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishSettings:
+    every: timedelta = timedelta(seconds=10)
+    """At most so often."""
+    at_least_every: timedelta = timedelta(minutes=1)
+    """Also if nothing has changed."""
+
+
+async def publish(
+    name: str, state: Callable[[], ComponentState], client: Client, env: Env, settings: PublishSettings | None = None
+) -> None:
+    """Keep the object of a component up to date, until cancelled. A failure is tried again the next time."""
+    settings = settings or PublishSettings()
+    last: dict[str, Any] | None = None
+    last_ns = 0
+    while True:
+        status, now_ns = state().status(), env.clock.monotonic_ns()
+        is_old = timedelta(microseconds=(now_ns - last_ns) // 1000) >= settings.at_least_every
+        if status != last or is_old:
+            try:
+                await _write(name, {**status, "observedAt": times.format_time(env.clock.wall())}, client)
+                last, last_ns = status, now_ns
+            except ApiError as error:
+                _logger.warning("the state of %s could not be published: %s", name, error)
+        await tasks.sleep(settings.every)
+
+
+async def _write(name: str, status: dict[str, Any], client: Client) -> None:
+    write = WriteOptions(field_manager=name)
+    body = {"status": status}
+    try:
+        await client.patch(COMPONENT_STATES, name, "", body, subresource="status", write=write)
+    except NotFound:
+        try:
+            made = {"metadata": {"name": name}, "spec": {"component": name}}
+            await client.create(COMPONENT_STATES, made, write=write)
+        except AlreadyExists:
+            pass  # Another one of that name was as fast.
+        await client.patch(COMPONENT_STATES, name, "", body, subresource="status", write=write)

@@ -1,0 +1,76 @@
+"""Running controllers as a program of their own: `run("websites", [Websites()])`."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mainstay.client.client import Client
+from mainstay.client.config import BadConfig, Config, from_kubeconfig_file, in_cluster
+from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
+from mainstay.runtime.component import Component, ComponentSettings
+from mainstay.runtime.controller import Controller
+
+
+def run(
+    name: str,
+    controllers: Sequence[Controller],
+    *,
+    kubeconfig: str = "",
+    elected: bool = True,
+    settings: ComponentSettings | None = None,
+    data_dir: str = "",
+) -> None:
+    """Run controllers until SIGTERM or SIGINT. Raises `BadConfig` if it is not known whom to ask.
+
+    Without `kubeconfig` it is `$KUBECONFIG`, else the service account that a pod is given, else `~/.kube/config`.
+    Started several times, on one machine or on many, one of them acts and the others stand by; `elected=False` makes
+    all act. What the component keeps is in `data_dir`, by default in `~/.local/state/mainstay`.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    config = config_of(kubeconfig)
+    env = Env(SystemClock(), Chance.fresh(), SystemDisk(Path(data_dir) if data_dir else _state_dir(os.environ) / name))
+    tasks.run(_run(name, controllers, config, env, elected, settings))
+
+
+async def _run(
+    name: str,
+    controllers: Sequence[Controller],
+    config: Config,
+    env: Env,
+    elected: bool,
+    settings: ComponentSettings | None,
+) -> None:
+    stopping = signals.StopSignals()
+    async with Client(config, env, user_agent=name) as client:
+        instance = f"{name}.{machine.hostname().lower()}" if elected else name
+        component = Component(name, controllers, client, env, instance=instance, elected=elected, settings=settings)
+        running = tasks.spawn(component.run(), name=name)
+        asked = tasks.spawn(stopping.first(), name="wait for a signal")
+        try:
+            await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+        finally:
+            await tasks.stop(running)
+            await tasks.stop(asked)
+            stopping.close()
+
+
+def config_of(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Config:
+    """Whom to ask, and as whom. Raises `BadConfig`, `OSError`."""
+    named = kubeconfig or environ.get("KUBECONFIG", "")
+    if named:
+        return from_kubeconfig_file(Path(named))
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster(environ)
+    home = environ.get("HOME", "")
+    if not home:
+        raise BadConfig("no API server is known: name a kubeconfig, or set KUBECONFIG")
+    return from_kubeconfig_file(Path(home) / ".kube" / "config")
+
+
+def _state_dir(environ: Mapping[str, str]) -> Path:
+    given = environ.get("XDG_STATE_HOME")
+    return Path(given) / "mainstay" if given else Path(environ.get("HOME", ".")) / ".local" / "state" / "mainstay"

@@ -1,0 +1,40 @@
+"""A journal on a disk that loses power: nothing that was reported durable is lost, and each planted bug is found."""
+
+import pytest
+
+from tests.journal import power_cut
+from tests.twins import journal as twins
+
+SEEDS = range(40)
+
+
+def test_nothing_that_was_reported_durable_is_lost_in_a_crash():
+    for seed in SEEDS:
+        power_cut.run(seed)
+
+
+def test_nothing_is_lost_either_when_the_disk_fails_now_and_then():
+    for seed in SEEDS:
+        power_cut.run(seed, error_probability=0.05)
+
+
+@pytest.mark.parametrize("twin", twins.TWINS, ids=lambda twin: twin.__name__)
+def test_a_journal_with_a_planted_bug_is_caught(twin, monkeypatch):
+    twin(monkeypatch)
+
+    with pytest.raises(power_cut.Broken):
+        for seed in SEEDS:
+            power_cut.run(seed)
+
+
+def test_a_journal_that_believes_what_is_not_synced_is_caught(monkeypatch):
+    twins.believes_what_is_not_synced_after_a_restart(monkeypatch)
+
+    with pytest.raises(power_cut.Broken):
+        for seed in range(400):
+            power_cut.run(seed, error_probability=0.2)
+
+
+def test_the_same_seed_gives_the_same_run():
+    assert power_cut.run(7) == power_cut.run(7)
+    assert power_cut.run(7) != power_cut.run(8)

@@ -1,0 +1,52 @@
+"""What a server lets its store forget, and what its journal keeps."""
+
+from datetime import timedelta
+
+import pytest
+
+from mainstay.api.object_key import ObjectKey
+from mainstay.env import tasks
+from mainstay.journal.history import HistoryRecorder
+from mainstay.journal.reader import Reader
+from mainstay.server.compacting import compact_regularly
+from mainstay.server.history_source import StoreHistory
+from mainstay.store import open_memory
+from mainstay.store.errors import Compacted
+from mainstay.store.interface import Put
+from tests.server.world import CONFIGMAPS, a_configmap, a_server
+
+
+async def test_history_is_kept_for_a_while_and_then_forgotten(sim):
+    store = await open_memory()
+    compacting = tasks.spawn(compact_regularly(store, sim.clock_of("server")), name="compact")
+    await store.commit([], [Put("a", b"1")])
+    await tasks.sleep(timedelta(minutes=4))
+    await store.commit([], [Put("a", b"2")])
+    assert (await store.range("", at=2)).entries[0].value == b"1"
+    await tasks.sleep(timedelta(minutes=10))
+    with pytest.raises(Compacted):
+        await store.range("", at=2)
+    assert (await store.range("")).entries[0].value == b"2"
+    await tasks.stop(compacting)
+
+
+async def test_the_journal_has_what_the_store_has_forgotten_with_the_decision_it_came_from(sim):
+    store = await open_memory()
+    disk = sim.disk_of("journal")
+    source = StoreHistory(store)
+    recorder = HistoryRecorder(disk, source, sim.clock_of("server"))
+    await recorder.start()
+    async with a_server(sim, store=store) as client:
+        headers = {"Mainstay_Decision": "d-17", "Mainstay_Cause": "w-3", "Mainstay_Operation": "op-1"}
+        first = await client.ask("POST", CONFIGMAPS, a_configmap("one", a="1"), **headers)
+        await client.ask("PUT", f"{CONFIGMAPS}/one", a_configmap("one", a="2"))
+        revision = int(first.body["metadata"]["resourceVersion"])
+        await recorder.reach(await store.revision())
+        await store.compact(await store.revision())
+
+        reader = Reader(disk)
+        (found,) = [each for each in reader.changes().records if each.decision]
+        assert (found.revision, found.key, found.cause) == (revision, "core/configmaps/default/one", "w-3")
+        state = reader.state({"configmaps": revision})
+        assert b'"a":"1"' in state.kinds["configmaps"][ObjectKey("default", "one")].value
+    await recorder.close()
