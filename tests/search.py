@@ -8,18 +8,25 @@ Tells how far it is, and for each seed that broke a promise, which one and how t
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Final
 
+from mainstay.env.processes import cores
+from mainstay.sim import scenarios
+from mainstay.sim.forks import run_many
+from tests.client import cache_faults
 from tests.store import power_cut
 from tests.store.test_etcd_store import EVERYTHING, run_with_faults
 
 SCENARIOS: Final[dict[str, Callable[[int], object]]] = {
     "power-cut": power_cut.run,
     "etcd-faults": partial(run_with_faults, faults=EVERYTHING),
+    "cache": cache_faults.run,
 }
+NAMES: Final = (*SCENARIOS, *scenarios.SCENARIOS)
+"""Also those of clusters, which `mainstay sim run` knows too."""
 
 
 def run(scenario: str, seed: int) -> str | None:
@@ -31,27 +38,36 @@ def run(scenario: str, seed: int) -> str | None:
     return None
 
 
+def problems(scenario: str, seeds: range) -> Iterator[str | None]:
+    """For each seed what went wrong with it, or None."""
+    if scenario in scenarios.SCENARIOS:
+        for result in run_many(scenarios.SCENARIOS[scenario], seeds, jobs=cores()):
+            yield None if result.is_passed else f"{result.verdict}: {result.problem}"
+    else:
+        with ProcessPoolExecutor() as pool:
+            yield from pool.map(partial(run, scenario), seeds, chunksize=10)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.search", description="Run scenarios with many seeds.")
-    parser.add_argument("scenario", nargs="*", help=f"of: {', '.join(SCENARIOS)} (all)")
+    parser.add_argument("scenario", nargs="*", help=f"of: {', '.join(NAMES)} (all)")
     parser.add_argument("--seeds", type=int, default=2000, help="how many for each (2000)")
     parser.add_argument("--from", type=int, default=1000, dest="first", help="the first seed (1000)")
     options = parser.parse_args()
-    if unknown := [name for name in options.scenario if name not in SCENARIOS]:
-        parser.error(f"no scenario is called {unknown[0]!r}; there are: {', '.join(SCENARIOS)}")
+    if unknown := [name for name in options.scenario if name not in NAMES]:
+        parser.error(f"no scenario is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
     broken = 0
-    with ProcessPoolExecutor() as pool:
-        for scenario in options.scenario or list(SCENARIOS):
-            started = time.monotonic()
-            seeds = range(options.first, options.first + options.seeds)
-            for seed, problem in zip(seeds, pool.map(partial(run, scenario), seeds, chunksize=10), strict=True):
-                if problem is not None:
-                    broken += 1
-                    print(f"{scenario}: seed {seed}: {problem}")
-                    print(f"    again: python -m tests.search {scenario} --from {seed} --seeds 1", flush=True)
-                elif (seed - options.first + 1) % 500 == 0:
-                    rate = (seed - options.first + 1) / (time.monotonic() - started)
-                    print(f"{scenario}: {seed - options.first + 1} seeds, {rate:.0f} a second", flush=True)
+    for scenario in options.scenario or NAMES:
+        started = time.monotonic()
+        seeds = range(options.first, options.first + options.seeds)
+        for seed, problem in zip(seeds, problems(scenario, seeds), strict=True):
+            if problem is not None:
+                broken += 1
+                print(f"{scenario}: seed {seed}: {problem}")
+                print(f"    again: python -m tests.search {scenario} --from {seed} --seeds 1", flush=True)
+            elif (seed - options.first + 1) % 500 == 0:
+                rate = (seed - options.first + 1) / (time.monotonic() - started)
+                print(f"{scenario}: {seed - options.first + 1} seeds, {rate:.0f} a second", flush=True)
     print(f"{broken} seeds broke a promise" if broken else "no promise was broken")
     return 1 if broken else 0
 

@@ -6,6 +6,7 @@ import click
 
 from mainstay.cli.exits import Exit
 from mainstay.cli.server import server
+from mainstay.cli.sim import sim
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -15,6 +16,7 @@ def cli() -> None:
 
 
 cli.add_command(server)
+cli.add_command(sim)
 
 
 def main() -> None:

@@ -184,7 +184,7 @@ class Cache:
             revision = int(version)
         except (TypeError, ValueError):
             raise Malformed(f"{self.kind}: not an object with a name and a version: {raw[:200]!r}") from None
-        if held is not None and held.raw == raw and len(held.values) == len(self._looks):
+        if held is not None and held.revision == revision and held.raw == raw and len(held.values) == len(self._looks):
             return held  # When everything is read anew, most of it is what it was, and need not be there twice.
         values = tuple([() if fields[slot] is None else tuple(look(fields[slot])) for slot, look in self._looks])
         if held is not None:

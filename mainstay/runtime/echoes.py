@@ -36,11 +36,20 @@ class Echoes:
         """The object is about to be written by us. What we know of it is this version."""
         self._objects[key] = _Steps(revision)
 
-    def wrote(self, key: ObjectKey, revision: int) -> None:
-        """A write of ours has brought it to this version; if that is the old one, nothing has changed."""
+    def known(self, key: ObjectKey) -> int:
+        """The version that we know of it: what we read, or what our last write has made of it."""
+        return self._objects[key].at
+
+    def wrote(self, key: ObjectKey, revision: int, *, is_exact: bool) -> None:
+        """A write of ours has brought it to this version; if that is the old one, nothing has changed.
+
+        `is_exact`: it was done on condition that the object was still as we knew it. If not, somebody else's changes
+        may lie between, and the step is none of our own.
+        """
         steps = self._objects[key]
         if revision != steps.at:
-            steps.own[steps.at] = revision
+            if is_exact:
+                steps.own[steps.at] = revision
             steps.at = revision
 
     def end(self, key: ObjectKey) -> list[Change]:

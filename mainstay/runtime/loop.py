@@ -27,7 +27,7 @@ from mainstay.client.cache import Cache, Stopped
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
-from mainstay.client.errors import ApiError, BadRequest, Fenced, Invalid, Throttled, Unavailable
+from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, Invalid, Throttled, Unavailable
 from mainstay.client.informer import Informer, Informers, Subscriber
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
@@ -287,7 +287,8 @@ class Loop:
             self.counters.actions += 1
             self._own_writes.wrote(key, wrote)
             if (wrote.kind, wrote.key) == (self.controller.kind, key) and wrote.revision:
-                self._echoes.wrote(key, wrote.revision)
+                is_exact = isinstance(action, Patch) and bool(action.resource_version)
+                self._echoes.wrote(key, wrote.revision, is_exact=is_exact)
             if wrote.kind in self._informers:
                 self._informers[wrote.kind].saw(wrote.revision)
             acted.did(action, wrote)
@@ -319,10 +320,10 @@ class Loop:
         changed = {name: value for name, value in wanted.items() if before.get(name) != value}
         if not changed:
             return None
-        metadata = subject["metadata"]
-        # Conditions are a list, and a patch replaces it whole: only if nobody else has changed it meanwhile.
-        version = metadata["resourceVersion"] if "conditions" in changed else ""
-        return Patch(self.controller.kind, key, metadata["uid"], {"status": changed}, "status", version)
+        # Only if nobody else has changed it meanwhile: a patch replaces a list of conditions whole; and else our own
+        # step could not be told from one that has somebody else's in it (echoes.py).
+        version = str(self._echoes.known(key))
+        return Patch(self.controller.kind, key, subject["metadata"]["uid"], {"status": changed}, "status", version)
 
     # What then.
 
@@ -383,5 +384,8 @@ def _after_failure(error: ApiError) -> Outcome:
             return outcomes.Retry(counts=False)
         case Invalid() | BadRequest():
             return outcomes.GiveUp()
+        case Conflict() if error.reason == "Conflict" and not error.causes:
+            # Somebody was faster, and their change will be seen. That is no failure of the object.
+            return outcomes.Retry(counts=False)
         case _:
             return outcomes.Retry()

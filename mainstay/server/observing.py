@@ -5,8 +5,9 @@ in `Seen` who asked and for what, as soon as it knows. It also serves `/metrics`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
+from inspect import iscoroutine
 from typing import Any, Final
 
 from mainstay.api.errors import ApiError, Reason
@@ -67,7 +68,7 @@ class Observer:
             raise
         if isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse):
             return observed.answered(answer)
-        return observed.when_answered(answer)
+        return _Pending(answer, observed.when_answered(answer))
 
     def _metrics_page(self, request: Request, seen: Seen) -> Answer:
         seen.user = user = self._authenticator.user_of(request)
@@ -82,6 +83,24 @@ async def _answered_after(learning: Awaitable[None], page: Handle, request: Requ
     await learning
     answer = page(request, seen)
     return await answer if isinstance(answer, Awaitable) else answer
+
+
+class _Pending:
+    """An answer that is still to come. Whoever does not wait for it closes it, with all that was begun for it."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, inner: Awaitable[Answer], outer: Coroutine[Any, Any, Answer]) -> None:
+        self._inner = inner
+        self._outer = outer
+
+    def __await__(self) -> Generator[Any, Any, Answer]:
+        return self._outer.__await__()
+
+    def close(self) -> None:
+        self._outer.close()
+        if iscoroutine(self._inner):
+            self._inner.close()
 
 
 def _as_uuid(number: int) -> str:

@@ -6,7 +6,7 @@ and nothing is computed for it alone.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from random import Random
 from typing import Final, Protocol
@@ -23,9 +23,12 @@ from mainstay.server.keyspace import prefix_of
 from mainstay.server.reads import require_list_options
 from mainstay.server.requests import Options
 from mainstay.server.selection import Selection
+from mainstay.server.stored import PIECE_BYTES
 from mainstay.store.interface import Change, Entry, Store
 
 BOOKMARK_EVERY: Final = timedelta(seconds=1)
+HEARTBEAT_TICKS: Final = 10  # Without a bookmark. Then one is sent even if it says nothing new: we are still here.
+AT_ONCE_CHANGES: Final = 200  # What a watch has missed is sent without waiting if it is no more than this.
 TIMEOUT_MIN_S: Final = 1800
 
 _encode = msgspec.json.Encoder().encode
@@ -36,6 +39,9 @@ class Outgoing(Protocol):
 
     def write(self, data: bytes) -> bool:
         """Send some whole lines; never waits. False: the client is gone, or too slow."""
+
+    async def drain(self) -> None:
+        """Wait until the client takes more, or is gone."""
 
     def end_soon(self) -> None: ...
 
@@ -111,15 +117,26 @@ class _Session:
         self._columns_sent = False
         self._told: int | None = None
         """The revision of the last bookmark; None while the state is still being sent."""
+        self._silent_ticks = 0
 
     async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta) -> None:
         self._stream = stream
+        with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
+            async with tasks.timeout(limit):
+                if wants_state:
+                    start = await self._send_state(stream)
+                await self._follow(stream, start)
+
+    async def _follow(self, stream: Outgoing, start: int) -> None:
         window = self._feed.window(prefix_of(self._selection.kind))
-        if wants_state:
-            start = await self._send_state()
+        # Whoever is far behind is told at the pace at which they listen. It ends: either they catch up, or what they
+        # have not heard leaves the window.
+        while start <= self._feed.revision and (missed := window.since(start)) and len(missed) > AT_ONCE_CHANGES:
+            await self._send(stream, (self._render(change) for change in missed))
+            start = missed[-1].revision
         # No waiting from here to `join`: what the window has, and what comes after, must leave no gap.
-        missed = window.since(start) if start <= self._feed.revision else []
-        if missed is None:
+        rest = window.since(start) if start <= self._feed.revision else []
+        if rest is None:
             self.end(_expired(start, window.complete_after))
             return
         shares = self._form.shape is not Shape.TABLE  # A table's first row also has the columns: each client its own.
@@ -128,31 +145,50 @@ class _Session:
         if start > self._feed.revision:
             render = _later_than(start, self._render)
             key = self
-        for change in missed:
+        for change in rest:
             self._tell_alone(self._render(change))
         window.join(key, render, self, self._tally)
-        self._told = self._feed.revision
+        # Not where the feed is. A client that is ahead of it must not be told to go back; and one that was behind, and
+        # has missed nothing of this kind, waits to hear how far it may go.
+        self._told = start
         try:
-            with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
-                async with tasks.timeout(limit):
-                    await stream.wait_closed()
+            await stream.wait_closed()
         finally:
             window.leave(key, self)
 
-    async def _send_state(self) -> int:
+    async def _send_state(self, stream: Outgoing) -> int:
         page = await self._store.range(self._selection.prefix)
         # The feed must have passed this revision on, or the changes up to it would be sent a second time.
         await self._feed.reach(page.revision)
-        parts = [self._event("ADDED", entry, entry.revision) for entry in page.entries if self._selection.covers(entry)]
+        covers = self._selection.covers
+        await self._send(
+            stream, (self._event("ADDED", entry, entry.revision) for entry in page.entries if covers(entry))
+        )
         if self._wants_end_of_state:
-            parts.append(_bookmark(self._selection.kind, page.revision, is_end_of_state=True))
-        self._tell_alone(b"".join(parts), events=len(parts))
+            self._tell_alone(_bookmark(self._selection.kind, page.revision, is_end_of_state=True))
         return page.revision
 
+    async def _send(self, stream: Outgoing, events: Iterable[bytes]) -> None:
+        """Send many events, as fast as the client takes them."""
+        piece: list[bytes] = []
+        size = 0
+        for event in events:
+            piece.append(event)
+            size += len(event)
+            if size >= PIECE_BYTES:
+                self._tell_alone(b"".join(piece), events=len(piece))
+                piece, size = [], 0
+                await stream.drain()
+        self._tell_alone(b"".join(piece), events=len(piece))
+
     def bookmark(self) -> None:
-        """Say that everything up to here has been sent, if that is news."""
-        if self._told is not None and self._feed.revision > self._told:
-            self._told = self._feed.revision
+        """Say that everything up to here has been sent, if that is news, or if nothing was said for long."""
+        if self._told is None:
+            return
+        self._silent_ticks += 1
+        if self._feed.revision > self._told or self._silent_ticks >= HEARTBEAT_TICKS:
+            self._told = max(self._told, self._feed.revision)
+            self._silent_ticks = 0
             self._tell_alone(_bookmark(self._selection.kind, self._told))
 
     def _tell_alone(self, data: bytes, *, events: int = 1) -> None:
@@ -173,6 +209,8 @@ class _Session:
         self._tell_alone(reason)
         if self._stream is not None:
             self._stream.end_soon()
+            self._stream = None  # Until it is over there may still be a change.
+        self._told = None  # And no bookmark: it would be past changes that are not told any more.
 
     def _render(self, change: Change) -> bytes:
         """What is sent for a change: an object that begins or ceases to be selected is added or deleted."""

@@ -38,6 +38,7 @@ class _Messages:
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._news = asyncio.Event()
+        self._taken = asyncio.Event()
         self._closed = asyncio.Event()
         self._finished = False
 
@@ -49,8 +50,14 @@ class _Messages:
         self._news.set()
         return True
 
+    async def drain(self) -> None:
+        while self._waiting_bytes > WAITING_BYTES_MAX // 2 and not self._closed.is_set():
+            self._taken.clear()
+            await self._taken.wait()
+
     def end_soon(self) -> None:
         self._closed.set()
+        self._taken.set()
 
     async def wait_closed(self) -> None:
         await self._closed.wait()
@@ -64,6 +71,7 @@ class _Messages:
             while self._waiting:
                 line = self._waiting.popleft()
                 self._waiting_bytes -= len(line) + 1
+                self._taken.set()
                 if not await socket.send_text(line.decode()):
                     self.end_soon()
                     return

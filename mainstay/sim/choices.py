@@ -93,6 +93,12 @@ class Choices:
             choices._replayed.setdefault(choice.label, {})[choice.ordinal] = choice.chosen
         return choices
 
+    def begin_again(self, seed: int, tape: Tape | None = None) -> None:
+        """From here on choose as this seed, or this tape, says: ordinals and `tape` begin here, the trace goes on."""
+        fresh = Choices(seed) if tape is None else Choices.from_tape(tape)
+        self.tape = fresh.tape
+        self._seed, self._streams, self._replayed = seed, fresh._streams, fresh._replayed
+
     def choose(self, label: str, options: int) -> int:
         """One of `options` possibilities, each as likely as the others. 0 must be the benign one."""
         if options < 1:

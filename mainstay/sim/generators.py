@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mainstay.sim.processes import Process, current_process
+
 if TYPE_CHECKING:
     from mainstay.sim.loop import SimLoop
 
@@ -23,7 +25,7 @@ class AsyncGenerators:
     def __init__(self, loop: "SimLoop") -> None:
         self._loop = loop
         self._numbers = itertools.count()
-        self._under_way: dict[int, weakref.ref[Generator]] = {}
+        self._under_way: dict[int, tuple[weakref.ref[Generator], Process | None]] = {}
         self._is_shut_down = False
 
     @contextmanager
@@ -37,9 +39,10 @@ class AsyncGenerators:
             sys.set_asyncgen_hooks(*hooks)
 
     async def shut_down(self) -> None:
-        """Close all that are under way. A failure in doing so goes to the loop's exception handler."""
+        """Close all that are under way, except those of dead processes. A failure goes to the exception handler."""
         self._is_shut_down = True
-        generators = [generator for ref in self._under_way.values() if (generator := ref()) is not None]
+        living = [ref for ref, process in self._under_way.values() if process is None or not process.is_dead]
+        generators = [generator for ref in living if (generator := ref()) is not None]
         self._under_way.clear()
         results = await asyncio.gather(*(generator.aclose() for generator in generators), return_exceptions=True)
         for result, generator in zip(results, generators, strict=True):
@@ -61,7 +64,7 @@ class AsyncGenerators:
                 stacklevel=2,
             )
         number = next(self._numbers)
-        self._under_way[number] = weakref.ref(generator, partial(self._ended, number))
+        self._under_way[number] = weakref.ref(generator, partial(self._ended, number)), current_process()
 
     def _ended(self, number: int, ref: "weakref.ref[Generator]") -> None:
         self._under_way.pop(number, None)

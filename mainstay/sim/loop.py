@@ -23,7 +23,7 @@ import itertools
 import weakref
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Executor
 from contextvars import Context
 from functools import cached_property
@@ -37,6 +37,7 @@ from mainstay.sim.executor import InlineExecutors
 from mainstay.sim.failures import Failures
 from mainstay.sim.fences import FencedLoop, refuse_tls
 from mainstay.sim.generators import AsyncGenerators
+from mainstay.sim.processes import PROCESS, Process, Processes
 from mainstay.sim.tasks import SimFuture, SimHandle, SimTask, SimTimer
 from mainstay.sim.trace import BATCH, Trace, name_of
 
@@ -75,6 +76,7 @@ class SimLoop(FencedLoop):
         self.choices = Choices(trace=self.trace) if choices is None else choices
         self.executors = InlineExecutors(self)
         self.failures = Failures(self)
+        self.processes = Processes(self)
         self.stops_at_failure = True
         self._generators = AsyncGenerators(self)
         self._now_ns = 0
@@ -166,6 +168,24 @@ class SimLoop(FencedLoop):
                 self._drop_cancelled_timers()
         return timer
 
+    def give_up_timers(self, is_given_up: Callable[[SimTimer], bool]) -> list[SimTimer]:
+        """Take out those of which this is true, and return them."""
+        given_up = [entry for entry in self._timers if is_given_up(entry[2])]
+        dropped = {entry[1] for entry in given_up}
+        self._timers[:] = [entry for entry in self._timers if entry[1] not in dropped]
+        heapq.heapify(self._timers)
+        return [entry[2] for entry in given_up]
+
+    def make_ready(self, handles: Iterable[SimHandle]) -> None:
+        """Give these their turn, in this order, after what is ready already."""
+        self._ready.extend(handles)
+
+    def replace_ready(self, replacement: Callable[[SimHandle], SimHandle]) -> None:
+        """Put something else in the place of what is ready. A round that is under way keeps its length."""
+        handles = [replacement(handle) for handle in self._ready]
+        self._ready.clear()
+        self._ready.extend(handles)
+
     def _drop_cancelled_timers(self) -> None:
         self._timers = [entry for entry in self._timers if entry[2]._callback is not None]
         heapq.heapify(self._timers)
@@ -199,11 +219,27 @@ class SimLoop(FencedLoop):
             return task
         text = f"Task-{next(self._task_names)}" if name is None else str(name)
         number = self.trace.define(f"{text} {getattr(coro, '__qualname__', type(coro).__qualname__)}")
-        made: SimTask[T] = SimTask(coro, self, text, number, context)  # type: ignore[arg-type]
+        process = PROCESS.get(None) if context is None else context.get(PROCESS)
+        made: SimTask[T] = SimTask(coro, self, text, number, context, process)  # type: ignore[arg-type]
         self._tasks[made] = None
         if len(self._tasks) > self._tasks_max:
             self._drop_ended_tasks()
         return made
+
+    def give_up_tasks(self, process: Process) -> list[asyncio.Task[Any]]:
+        """Forget the tasks of a process that is dead, and return those that have not ended."""
+        given_up = [task for task in self._tasks if isinstance(task, SimTask) and task.process is process]
+        for task in given_up:
+            del self._tasks[task]
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        # Nobody looks at those that have failed: who should have is dead as well.
+        unseen = [ended for ref in self._unseen if (ended := ref()) is not None]
+        own = [ended for ended in unseen if isinstance(ended, SimTask) and ended.process is process]
+        for ended in (*own, *given_up):
+            if ended.done():
+                ended._log_traceback = False
+        return [task for task in given_up if not task.done()]
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks that have not ended, in the order they were made."""
@@ -283,7 +319,7 @@ class SimLoop(FencedLoop):
 
     def stop(self) -> None:
         if self._stop_handle is None:
-            self._stop_handle = self.call_soon(_throw_stop)
+            self._stop_handle = self.call_soon(_throw_stop, context=Context())  # In no process: it cannot be halted.
 
     def _run(self) -> None:
         """The loop itself. Everything here is paid for at each step: what can be done once a batch is."""
@@ -295,6 +331,7 @@ class SimLoop(FencedLoop):
         batches_of_this_instant = 0
         batches_max = max(1, self._steps_per_instant_max // BATCH)
         due = self._due
+        halted = self.processes.halted
         while True:
             if due:
                 due.sort()
@@ -303,6 +340,8 @@ class SimLoop(FencedLoop):
             elif not ready:
                 self._go_to_next_timer()
                 batches_of_this_instant = 0
+            if halted:
+                self.processes.sort_out(ready)
             for _ in range(len(ready)):
                 if len(buffer) >= BATCH:
                     batches_of_this_instant += 1
@@ -398,6 +437,7 @@ class SimLoop(FencedLoop):
         self._due.clear()
         self._timers.clear()
         self._tasks.clear()
+        self.processes.bury()
 
     def _check_closed(self) -> None:
         if self._closed:
@@ -425,7 +465,7 @@ class SimLoop(FencedLoop):
     def stop_at_failure(self) -> None:
         """Stop before the next step: it would run in a program that is already wrong."""
         if self._running and self.stops_at_failure and self._stop_handle is None:
-            self._stop_handle = SimHandle(_throw_stop, (), self, None)
+            self._stop_handle = SimHandle(_throw_stop, (), self, Context())
             self._ready.appendleft(self._stop_handle)
 
     # Blocking calls

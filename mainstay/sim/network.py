@@ -284,6 +284,16 @@ class Network:
                     end.lose_power()
             self._refresh(link)
 
+    def end_process(self, host: Host | str) -> None:
+        """The process on a host has ended without closing anything: its ports are free, and its peers are told."""
+        host = self._named(host)
+        self._loop.trace.note("net.ended", host.name)
+        host.release_all()
+        for link in self._links_of(host):
+            if link.source is host:
+                for end in list(link.ends):
+                    end.break_off()
+
     def come_back(self, host: Host | str) -> None:
         """The host is on again, with nothing listening. What belongs to an old connection is answered by a reset."""
         host = self._named(host)

@@ -110,6 +110,18 @@ class Simulation:
             disk = self._disks[component] = SimDisk(self.choices, component)
         return disk
 
+    def begin_again(self, seed: int, tape: Tape | None = None) -> None:
+        """Go on from here as the run of another seed, or of a tape, which begins here. Call it between two `run`s.
+
+        For many runs that share their beginning (forks.py): what was built up stays, and so do the random streams that
+        components hold; all choices from here on, and the chance of each incarnation to come, are the new seed's.
+        """
+        self.seed = seed
+        self._is_replay = tape is not None
+        self.choices.begin_again(seed, tape)
+        self._surroundings.begin_again(seed)
+        self.trace.note("seed", seed)
+
     def close(self) -> None:
         """Cancel what is still running, wait for its end, and close the loop. Raises what fails in doing so."""
         if self.loop.is_closed():
@@ -119,6 +131,7 @@ class Simulation:
         try:
             with patches.installed(self._surroundings), self._limited(CLOSING_MAX):
                 try:
+                    self.loop.processes.resume_all()
                     self.loop.run_until_complete(self._end_tasks())
                     self.loop.run_until_complete(self.loop.shutdown_asyncgens())
                 finally:

@@ -31,10 +31,14 @@ class Surroundings:
     def __init__(self, loop: "SimLoop", clock: SimClock, seed: int) -> None:
         self.loop = loop
         self.clock = clock
+        self.last_uuid_ticks = 0
+        self.begin_again(seed)
+
+    def begin_again(self, seed: int) -> None:
+        """Draw from here on what this seed gives."""
         # Seeded with text: that goes through SHA-512, and is the same in each process.
         self.entropy = random.Random(f"mainstay/{seed}/entropy")
         self.random_state = random.Random(f"mainstay/{seed}/random").getstate()
-        self.last_uuid_ticks = 0
 
 
 _current: Surroundings | None = None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from mainstay.sim.loop import SimLoop
+    from mainstay.sim.processes import Process
 
 T = TypeVar("T")
 
@@ -32,14 +33,21 @@ class SimFuture(asyncio.Future[T]):
 
 
 class SimTask(asyncio.Task[T]):
-    """`number` is the task's in its loop, and its name in the trace."""
+    """`number` is the task's in its loop, and its name in the trace. `process` is whose code it runs."""
 
-    __slots__ = ("number",)
+    __slots__ = ("number", "process")
 
     def __init__(
-        self, work: Coroutine[Any, Any, T], loop: "SimLoop", name: str, number: int, context: Context | None
+        self,
+        work: Coroutine[Any, Any, T],
+        loop: "SimLoop",
+        name: str,
+        number: int,
+        context: Context | None,
+        process: "Process | None" = None,
     ) -> None:
         self.number = number  # First: asyncio puts the task into a set while it is being made.
+        self.process = process
         super().__init__(work, loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:

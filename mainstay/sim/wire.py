@@ -291,6 +291,13 @@ class End:
             self.reader.power_lost()
             self.reader = None
 
+    def break_off(self) -> None:
+        """The program of this end is no more, and is not told anything. Its kernel tells the peer."""
+        was_gone = self.is_gone
+        self.lose_power()
+        if not was_gone:
+            self._send_reset()
+
     def _send_reset(self) -> None:
         when = max(self._loop.time_ns() + self.out.delay_ns(), self._last_arrival_ns)
         self._loop.call_at_ns(when, self._reset_arrives, context=self.peer.context)

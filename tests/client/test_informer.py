@@ -207,7 +207,7 @@ async def a_silent_connection(sim: Simulation) -> None:
         await a_while(200)
 
         await same_as_a_real_list(world, informer, follower)
-        assert (informer.counters.disconnects, informer.counters.relists) == (2, 0)
+        assert (informer.counters.disconnects, informer.counters.relists) == (1, 0)
 
 
 async def compaction_while_a_watch_is_broken(sim: Simulation) -> None:

@@ -1,10 +1,12 @@
 """Lists and watches through the API."""
 
 import asyncio
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from mainstay.env import Chance
+from mainstay.env import Chance, tasks
 from mainstay.server import feed
 from mainstay.server.stored import stored
 from mainstay.sim.etcd import FakeEtcd
@@ -324,3 +326,28 @@ async def test_events_are_counted_for_each_watcher(sim):
 
 def a_stored(name: str) -> dict[str, object]:
     return {"metadata": {"name": name, "namespace": "default", "uid": "0" * 36}, "data": {}}
+
+
+async def test_a_large_state_is_sent_at_the_pace_of_the_client_while_the_cluster_goes_on(sim):
+    async with a_server(sim) as client:
+        for number in range(200):
+            await client.create(CONFIGMAPS, a_configmap(f"c-{number:03}", text="x" * 50_000))
+        query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        async with client.watch(f"{CONFIGMAPS}?{query}") as watch:
+            changed = asyncio.create_task(_keep_changing(client))
+            seen: list[Any] = []
+            while len(seen) < 201:
+                event = await watch.next()
+                assert event is not None, f"cut off after {len(seen)} events"
+                if event["type"] == "ADDED":
+                    await tasks.sleep(timedelta(milliseconds=50))
+                seen.append(event)
+            changed.cancel()
+        names = [event["object"]["metadata"]["name"] for event in seen if event["type"] == "ADDED"]
+        assert names[:200] == [f"c-{number:03}" for number in range(200)]
+
+
+async def _keep_changing(client: Client) -> None:
+    for number in range(1000):
+        await client.ask("PUT", f"{CONFIGMAPS}/c-000", a_configmap("c-000", text=f"{number:05}" * 10_000))
+        await tasks.sleep(timedelta(milliseconds=10))

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from inspect import iscoroutine
 from typing import Final, cast
 
 from mainstay.api.errors import ApiError, Reason, bad_request
@@ -220,8 +219,8 @@ class Connection(asyncio.Protocol):
         self._task.add_done_callback(partial(self._answered, answer))
 
     def _answered(self, answer: object, task: asyncio.Task[None]) -> None:
-        if iscoroutine(answer):
-            answer.close()  # It may have been cancelled before it could begin.
+        if (close := getattr(answer, "close", None)) is not None:
+            close()  # It may have been cancelled before it could begin.
         self._task = None
         self._stream = None
         self._leave_if_over()

@@ -1,0 +1,180 @@
+"""What was answered with success has happened and stays; what was refused has not; and nothing happens twice.
+
+Every answer that a server gives is looked at, also one that never arrives: the server has said it. A success names a
+revision, and at that revision the object must have been committed. A deletion is acknowledged only if the object was
+gone, or marked to go, at some moment since it was asked for. A refusal (any 4xx) has left no commit behind, and never
+does later. The writes of one operation id make one commit, however often they are sent. Revisions only grow, over
+restarts of the store too, and in the end the store holds exactly what its commits say.
+
+A 5xx says nothing, by its meaning, and nothing is concluded from it. A collection that is deleted is removed piece by
+piece, so a refusal halfway is no violation.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.addresses import Address, address_of
+from mainstay.sim.history import Answered, Asked, Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    asked: Asked
+    address: Address
+    since: int
+    """The latest revision when it was asked for, or when its operation was for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a server has said, and no commit up to now shows."""
+
+    write: _Write
+    answered: Answered
+
+
+class AcknowledgedWrites:
+    name = "acknowledged writes"
+
+    def __init__(self) -> None:
+        self._latest = 0
+        self._current: dict[str, Committed] = {}
+        self._history: dict[str, list[Committed]] = {}
+        self._keys_at: dict[int, list[str]] = {}
+        self._writes: dict[int, _Write] = {}
+        self._refused: dict[int, Answered] = {}
+        self._claims: dict[int, _Claim] = {}
+        self._begun: dict[tuple[str, str], int] = {}  # By operation: the revision when it was first asked for.
+        self._done: dict[tuple[str, str], Committed] = {}
+
+    def saw(self, event: Event) -> None:
+        match event:
+            case Asked():
+                self._asked(event)
+            case Answered():
+                write = self._writes.get(event.request)
+                if write is not None:
+                    self._answered(write, event)
+            case Committed():
+                self._committed(event)
+            case _:
+                pass
+
+    async def at_end(self, world: "World") -> None:
+        for claim in self._claims.values():
+            self._fail_claim(claim)
+        held = {entry.key: entry for entry in (await world.store.range("")).entries}
+        for key, commit in self._current.items():
+            entry = held.pop(key, None)
+            if commit.value is not None and (entry is None or entry.revision != commit.revision):
+                raise Violated(
+                    self.name, f"the store has lost the write of {key} at revision {commit.revision}", [commit]
+                )
+            if commit.value is None and entry is not None:
+                raise Violated(self.name, f"the store has {key} again, which was deleted", [commit])
+        if held:
+            raise Violated(self.name, f"the store has what was never committed: {', '.join(sorted(held))}")
+
+    def _asked(self, asked: Asked) -> None:
+        address = address_of(asked.path)
+        if asked.method not in WRITES or address is None or "dryRun=" in asked.path:
+            return
+        since = self._latest
+        if asked.operation:
+            since = self._begun.setdefault((asked.who, asked.operation), since)
+        self._writes[asked.request] = _Write(asked, address, since)
+
+    def _answered(self, write: _Write, answered: Answered) -> None:
+        if 400 <= answered.status < 500:
+            if _is_collection_delete(write):
+                return
+            self._refused[answered.request] = answered
+        elif answered.status < 300:
+            self._settle(_Claim(write, answered))
+
+    def _committed(self, commit: Committed) -> None:
+        if commit.revision < self._latest:
+            raise Violated(
+                self.name, f"the store went back from revision {self._latest} to {commit.revision}", [commit]
+            )
+        self._latest = commit.revision
+        self._current[commit.key] = commit
+        self._history.setdefault(commit.key, []).append(commit)
+        self._keys_at.setdefault(commit.revision, []).append(commit.key)
+        write = None if commit.request is None else self._writes.get(commit.request)
+        if write is not None:
+            self._check_refused(write, commit)
+            self._check_operation(write, commit)
+        for claim in list(self._claims.values()):
+            self._settle(claim)
+
+    def _check_refused(self, write: _Write, commit: Committed) -> None:
+        refused = self._refused.get(write.asked.request)
+        if refused is not None:
+            raise Violated(self.name, "a write that was refused has happened", [write.asked, refused, commit])
+
+    def _check_operation(self, write: _Write, commit: Committed) -> None:
+        operation = (write.asked.who, write.asked.operation)
+        if not write.asked.operation:
+            return
+        first = self._done.setdefault(operation, commit)
+        if first.revision != commit.revision:
+            text = f"operation {write.asked.operation} of {write.asked.who} has happened twice"
+            raise Violated(self.name, text, [first, write.asked, commit])
+
+    def _settle(self, claim: _Claim) -> None:
+        """See whether what was said is true by now. If it cannot become true any more, it was a lie."""
+        if self._is_true(claim):
+            self._claims.pop(claim.answered.request, None)
+        elif self._latest > claim.answered.revision and not _is_deletion(claim):
+            self._fail_claim(claim)
+        else:
+            self._claims[claim.answered.request] = claim
+
+    def _is_true(self, claim: _Claim) -> bool:
+        write, revision = claim.write, claim.answered.revision
+        if write.address.subresource not in ("", "status", "scale"):
+            return True  # What is answered is not the object: a binding, an eviction, a token.
+        if _is_deletion(claim):
+            return _is_collection_delete(write) or self._was_gone(write.address.key, write.since)
+        if not revision:
+            return True  # Nothing is claimed: reviews and the like are answered, and not stored.
+        if write.address.name:
+            return write.address.key in self._keys_at.get(revision, ())
+        # The name of a new object may have been made by the server, so any of its kind and namespace will do; but not
+        # one that was there before, unless this is the same operation again.
+        is_under = [key.startswith(write.address.prefix) for key in self._keys_at.get(revision, ())]
+        return revision > write.since and any(is_under)
+
+    def _was_gone(self, key: str, since: int) -> bool:
+        """Whether the key was absent, or marked to go, at the revision `since` or at any later one."""
+        state: Committed | None = None
+        for commit in self._history.get(key, ()):
+            if commit.revision > since and _is_going(state):
+                return True
+            state = commit
+        return _is_going(state)
+
+    def _fail_claim(self, claim: _Claim) -> None:
+        write, answered = claim.write, claim.answered
+        what = "a deletion" if _is_deletion(claim) else f"a write at revision {answered.revision}"
+        text = f"{what} was answered with success and has not happened"
+        raise Violated(self.name, text, [write.asked, answered])
+
+
+def _is_deletion(claim: _Claim) -> bool:
+    return claim.write.asked.method == "DELETE"
+
+
+def _is_collection_delete(write: _Write) -> bool:
+    return write.asked.method == "DELETE" and not write.address.name
+
+
+def _is_going(commit: Committed | None) -> bool:
+    return commit is None or commit.value is None or b'"deletionTimestamp"' in commit.value

@@ -1,0 +1,52 @@
+"""In the end every task is on a node that is there: that very node, not one that has got its name since.
+
+Meanwhile a task may be on a node that is gone: whoever places it can know of that only later.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.sim.checkers import Violated
+from mainstay.sim.history import Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class Placed:
+    name = "placed"
+
+    def __init__(self, nodes: str, tasks: str) -> None:
+        """How the keys of both begin in the store. A task has the name and the uid of its node in its data."""
+        self._nodes_prefix = nodes
+        self._tasks_prefix = tasks
+        self._nodes: dict[str, str] = {}
+        self._tasks: dict[str, Committed] = {}
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed):
+            return
+        if event.key.startswith(self._nodes_prefix):
+            name = event.key.removeprefix(self._nodes_prefix)
+            if event.value is None:
+                self._nodes.pop(name, None)
+            else:
+                self._nodes[name] = _decode(event.value)["metadata"]["uid"]
+        elif event.key.startswith(self._tasks_prefix):
+            if event.value is None:
+                self._tasks.pop(event.key, None)
+            else:
+                self._tasks[event.key] = event
+
+    async def at_end(self, world: "World") -> None:
+        for key, commit in self._tasks.items():
+            data = _decode(commit.value or b"").get("data") or {}
+            node = data.get("node")
+            if node is None:
+                raise Violated(self.name, f"{key} is nowhere in the end", [commit])
+            if self._nodes.get(node) != data.get("uid"):
+                raise Violated(self.name, f"{key} is on {node} in the end, and that node is not there", [commit])

@@ -1,0 +1,20 @@
+"""A write is committed, and its answer is lost: it has happened, and whoever sent it cannot know."""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of
+from mainstay.sim.gate import Fate, Lost
+from mainstay.sim.history import Asked
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class AnswerLost:
+    name = "answer-lost"
+    about = "a write is done, and its answer is lost; the connection breaks off, or nothing is heard"
+
+    def fate(self, world: "World", asked: Asked) -> Fate:
+        is_silent = one_of(world, f"fault/{self.name}/silently", (False, True))
+        world.faults.note(f"the answer to request #{asked.request} of {asked.who} is lost")
+        return Fate(Lost.ANSWER, is_silent)

@@ -1,0 +1,44 @@
+"""The store forgets its history: alone, or while a server was not following, whose watches then begin anew.
+
+Alone it spoils the pages of a long list, and watches that begin in the past on a server that has just started. With a
+server that has missed something, every watch on it is told that its revision is gone (410), and must list again: what
+was deleted meanwhile has to be found missing.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of
+
+if TYPE_CHECKING:
+    from mainstay.sim.store_port import StorePort
+    from mainstay.sim.world import World
+
+
+class Compaction:
+    name = "compaction"
+    about = "the store forgets all history up to now"
+
+    def strike(self, world: "World") -> None:
+        world.faults.note("the store is compacted")
+        world.faults.spawn(_compact(world), "compaction")
+
+
+class CompactionMissed:
+    name = "compaction-missed"
+    about = "the store forgets what a server has not read; all watches on that server expire"
+
+    def strike(self, world: "World") -> None:
+        if world.ports:
+            server = one_of(world, "fault/compaction-missed/who", list(world.ports))
+            world.faults.note(f"the store is compacted, and {server} has missed something")
+            world.faults.spawn(_miss(world, world.ports[server]), "compaction")
+
+
+async def _compact(world: "World") -> None:
+    await world.compact()
+
+
+async def _miss(world: "World", port: "StorePort") -> None:
+    # Its watches end first and it is told at once, so what it has not read is what is being forgotten.
+    revision = await world.compact()
+    port.fall_behind(revision)

@@ -1,0 +1,37 @@
+"""A program, or a server, crashes and is started again after a while.
+
+Either its process dies, and those it was connected to are told; or its machine loses power, and nobody is.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of, some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class Crash:
+    name = "crash"
+    about = "a program crashes, and is started again after a while"
+
+    def strike(self, world: "World") -> None:
+        if targets := world.targets():
+            program = one_of(world, "fault/crash/who", targets)
+            is_silent = one_of(world, "fault/crash/silently", (False, True))
+            duration = some_duration(world, self.name)
+            world.faults.note(f"{program.name} crashes for {duration}{', silently' if is_silent else ''}")
+            world.faults.crash(program, duration, silently=is_silent)
+
+
+class ServerCrash:
+    name = "server-crash"
+    about = "an API server crashes, and is started again after a while; its watch history is gone"
+
+    def strike(self, world: "World") -> None:
+        if servers := list(world.servers.values()):
+            program = one_of(world, "fault/server-crash/who", servers)
+            is_silent = one_of(world, "fault/server-crash/silently", (False, True))
+            duration = some_duration(world, self.name)
+            world.faults.note(f"{program.name} crashes for {duration}{', silently' if is_silent else ''}")
+            world.faults.crash(program, duration, silently=is_silent)

@@ -1,0 +1,41 @@
+"""A program crashes between two of its writes: just before one reaches the server, or just after it was committed.
+
+The program is started again after a while. What it knew is gone; what it wrote is there.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import some_duration
+from mainstay.sim.gate import Fate, Lost
+from mainstay.sim.history import Asked
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class CrashBefore:
+    name = "crash-before"
+    about = "a program crashes before a write of it reaches the server"
+
+    def fate(self, world: "World", asked: Asked) -> Fate:
+        return _fate(world, asked, Lost.REQUEST, self.name)
+
+
+class CrashAfter:
+    name = "crash-after"
+    about = "a program crashes after a write of it was committed, and before it hears of that"
+
+    def fate(self, world: "World", asked: Asked) -> Fate:
+        return _fate(world, asked, Lost.ANSWER, self.name)
+
+
+def _fate(world: "World", asked: Asked, lost: Lost, name: str) -> Fate:
+    program = world.programs[asked.who]
+    duration = some_duration(world, name)
+
+    def crash() -> None:
+        moment = "before" if lost is Lost.REQUEST else "after"
+        world.faults.note(f"{asked.who} crashes {moment} its request #{asked.request}")
+        world.faults.crash(program, duration)
+
+    return Fate(lost, crash=crash)

@@ -1,0 +1,58 @@
+"""Nothing gets through between a program and one server, or all of them, for a while; or nothing in one direction.
+
+When only what a program sends is lost, its requests never arrive. When only what it is sent is lost, its writes happen
+and nobody tells it; its watches fall silent in both cases.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of, some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class Cut:
+    name = "cut"
+    about = "a program and a server, or all of them, cannot reach each other"
+
+    def strike(self, world: "World") -> None:
+        if not (targets := world.targets()) or not world.servers:
+            return
+        who = one_of(world, "fault/cut/who", targets).name
+        servers = one_of(world, "fault/cut/from", _groups(world))
+        for server in servers:
+            world.sim.network.cut(who, server)
+        duration = some_duration(world, self.name)
+        world.faults.note(f"{who} is cut off from {', '.join(servers)} for {duration}")
+        world.faults.undo_after(duration, f"cut of {who}", lambda: _heal(world, who, servers))
+
+
+class OneWayCut:
+    name = "one-way-cut"
+    about = "nothing gets through in one direction between a program and a server, or all of them"
+
+    def strike(self, world: "World") -> None:
+        if not (targets := world.targets()) or not world.servers:
+            return
+        who = one_of(world, "fault/one-way-cut/who", targets).name
+        servers = one_of(world, "fault/one-way-cut/from", _groups(world))
+        is_inward = one_of(world, "fault/one-way-cut/direction", (False, True))
+        for server in servers:
+            source, target = (server, who) if is_inward else (who, server)
+            world.sim.network.cut(source, target, one_way=True)
+        duration = some_duration(world, self.name)
+        lost = "is sent" if is_inward else "sends"
+        world.faults.note(f"what {who} {lost} is lost on the way ({', '.join(servers)}) for {duration}")
+        world.faults.undo_after(duration, f"one-way cut of {who}", lambda: _heal(world, who, servers))
+
+
+def _groups(world: "World") -> list[tuple[str, ...]]:
+    """Each server, and all of them."""
+    each: list[tuple[str, ...]] = [(server,) for server in world.servers]
+    return each if len(each) == 1 else [*each, tuple(world.servers)]
+
+
+def _heal(world: "World", who: str, servers: tuple[str, ...]) -> None:
+    for server in servers:
+        world.sim.network.heal(who, server)

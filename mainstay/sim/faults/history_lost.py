@@ -1,0 +1,41 @@
+"""For a while a server loses its history again and again: each watch on it is told that its revision is gone (410).
+
+Whoever reads everything anew must find missing what went meanwhile, and must not do so all the time.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from mainstay.sim.faults import one_of, some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.store_port import StorePort
+    from mainstay.sim.world import World
+
+EVERY: Final = timedelta(milliseconds=200)
+
+
+class HistoryLost:
+    name = "history-lost"
+    about = "for a while all watches on a server expire again and again"
+
+    def strike(self, world: "World") -> None:
+        if not world.ports:
+            return
+        server = one_of(world, "fault/history-lost/who", list(world.ports))
+        duration = some_duration(world, self.name)
+        world.faults.note(f"{server} loses its history again and again for {duration}")
+        port = world.ports[server]
+        over: list[bool] = []
+
+        def lose() -> None:
+            if not over:
+                world.faults.spawn(_lose(world, port), "history lost")
+                world.after(EVERY, lose)
+
+        lose()
+        world.faults.undo_after(duration, f"{server} loses its history", lambda: over.append(True))
+
+
+async def _lose(world: "World", port: "StorePort") -> None:
+    port.fall_behind(await world.compact())

@@ -1,0 +1,32 @@
+"""A program, or a server, stands still for a while and goes on without knowing: a stopped process, a moved machine."""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of, some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class Pause:
+    name = "pause"
+    about = "a program stands still for a while"
+
+    def strike(self, world: "World") -> None:
+        if targets := world.targets():
+            program = one_of(world, "fault/pause/who", targets)
+            duration = some_duration(world, self.name)
+            world.faults.note(f"{program.name} is paused for {duration}")
+            program.pause(duration)
+
+
+class ServerPause:
+    name = "server-pause"
+    about = "an API server stands still for a while"
+
+    def strike(self, world: "World") -> None:
+        if servers := list(world.servers.values()):
+            program = one_of(world, "fault/server-pause/who", servers)
+            duration = some_duration(world, self.name)
+            world.faults.note(f"{program.name} is paused for {duration}")
+            program.pause(duration)

@@ -1,0 +1,20 @@
+"""A write is lost on its way to the server: it has not happened, and whoever sent it cannot know."""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of
+from mainstay.sim.gate import Fate, Lost
+from mainstay.sim.history import Asked
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class RequestLost:
+    name = "request-lost"
+    about = "a write does not reach the server; the connection breaks off, or nothing is heard"
+
+    def fate(self, world: "World", asked: Asked) -> Fate:
+        is_silent = one_of(world, f"fault/{self.name}/silently", (False, True))
+        world.faults.note(f"request #{asked.request} of {asked.who} is lost")
+        return Fate(Lost.REQUEST, is_silent)

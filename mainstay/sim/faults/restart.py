@@ -1,0 +1,26 @@
+"""A program is stopped in order and started again at once, as in an upgrade. It may finish what it is doing."""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of
+
+if TYPE_CHECKING:
+    from mainstay.sim.program import Program
+    from mainstay.sim.world import World
+
+
+class Restart:
+    name = "restart"
+    about = "a program is stopped in order, and started again"
+
+    def strike(self, world: "World") -> None:
+        if targets := [each for each in world.targets() if each.is_running]:
+            program = one_of(world, "fault/restart/who", targets)
+            world.faults.note(f"{program.name} is restarted")
+            world.faults.spawn(_restart(program), f"restart {program.name}")
+
+
+async def _restart(program: "Program") -> None:
+    await program.stop()
+    if not program.is_running:
+        program.start()

@@ -1,0 +1,41 @@
+"""A server does not hear of what happens in the store for a while, and then of all of it at once.
+
+It writes and lists as ever, for that it asks the store itself; but its watches fall behind what it answers, and behind
+those of the other servers. These may crash meanwhile, and all that watched them come over: their watches are ahead of
+what they find.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of, some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class ServerBehind:
+    name = "server-behind"
+    about = "a server hears late of what happens in the store; the others may crash meanwhile"
+
+    def strike(self, world: "World") -> None:
+        if not world.ports:
+            return
+        server = one_of(world, "fault/server-behind/who", list(world.ports))
+        duration = some_duration(world, self.name)
+        port = world.ports[server]
+        port.hold_back()
+        world.faults.note(f"{server} hears {duration} late of what happens")
+        world.faults.undo_after(duration, f"{server} is behind", port.catch_up)
+        if one_of(world, "fault/server-behind/others-crash", (False, True)):
+            world.after(duration / 2, lambda: _others_crash(world, server, duration / 2))
+
+
+def _others_crash(world: "World", server: str, duration: timedelta) -> None:
+    port = world.ports.get(server)
+    if port is None or port.is_current.is_set():
+        return  # It has caught up already: all is healed.
+    for name, other in world.servers.items():
+        if name != server:
+            world.faults.note(f"{name} crashes for {duration}")
+            world.faults.crash(other, duration)

@@ -1,0 +1,19 @@
+"""A watch ends just before it delivers a change: in order, as servers do now and then, or because it breaks off."""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of
+from mainstay.sim.gate import Tap
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class WatchDisconnect:
+    name = "watch-disconnect"
+    about = "a watch ends before it has told of a change"
+
+    def touch(self, world: "World", tap: Tap) -> None:
+        in_order = one_of(world, f"fault/{self.name}/how", (True, False))
+        world.faults.note(f"watch #{tap.watch} of {tap.who} {'ends' if in_order else 'breaks off'}")
+        tap.cut(in_order=in_order)

@@ -1,0 +1,22 @@
+"""A watch tells again what it has told before, as servers do whose store has gone back (etcd #15271, #20221).
+
+Ours never does, and the history does not show it: whoever follows a server must not depend on that.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of
+from mainstay.sim.gate import Tap
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class WatchRepeat:
+    name = "watch-repeat"
+    about = "a watch tells again what it has told before"
+
+    def touch(self, world: "World", tap: Tap) -> None:
+        count = one_of(world, f"fault/{self.name}/how-many", (1, 2, 5))
+        world.faults.note(f"watch #{tap.watch} of {tap.who} tells again what it told last")
+        tap.repeat(count)

@@ -1,0 +1,61 @@
+"""A situation worth running: a cluster, what is done to it, what may go wrong, and what must hold all the same.
+
+    def make(world: World) -> Stage: ...   # adds servers and programs, starts nothing
+
+    SCENARIO = Scenario("cache-follows", "Caches follow …", make, checkers=lambda: [WatchContract(), …])
+
+A stage has three moments. It is *ready* when everything runs and has caught up; that far a scenario is the same for all
+its runs, which begin there (forks.py). Between `begin` and `finish` somebody wants things: objects are written, and
+faults happen. Then all is healed, comes to rest, and `check` looks at what became of it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from mainstay.sim.checkers import Checker
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+BOOT_SEED: Final = 0
+"""Of the part that all runs of a scenario share."""
+
+
+class Stage:
+    """What is played in one run. Each method may be left as it is."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    async def ready(self) -> None:
+        """Wait until all that runs from the start has caught up. All programs have been started."""
+
+    async def begin(self) -> None:
+        """From now on somebody wants something. Must not wait for it: faults may hold it up for long."""
+
+    async def finish(self) -> None:
+        """Nobody wants anything new any more. Called before the faults are healed."""
+
+    async def check(self) -> None:
+        """All is healed and quiet: is everything as it should be? Raises `Violated`."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    """For the command line: small letters and dashes."""
+    about: str
+    """One sentence."""
+    make: "Callable[[World], Stage]"
+    checkers: Callable[[], Sequence[Checker]]
+    """New ones for each run. That all comes to rest is always checked."""
+    faults: tuple[str, ...] | None = None
+    """Names of those that may happen (faults/). None: all of them. What does happen is drawn from the seed."""
+    lasts: timedelta = timedelta(seconds=60)
+    """How long things are wanted, and go wrong."""
+    calm: timedelta = timedelta(minutes=5)
+    """How long it may take after healing to come to rest."""
+    silence: timedelta = timedelta(seconds=30)
+    """How long nothing is written before that counts as rest. Longer than anybody waits before looking again."""

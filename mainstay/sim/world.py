@@ -1,0 +1,279 @@
+"""A simulated cluster, made of production parts: API servers over one store, and programs that talk to them.
+
+    world = World(sim)
+    world.add_server("server-0")
+    world.add_server("server-1")
+    world.add_program("controller", lambda env: run(world.client_for("controller", env), env))
+    world.add_node("node-0")
+    await world.boot()
+    world.faults.start(["cut", "answer-lost"])
+    ...
+    await world.heal()
+    await world.quiet(within=timedelta(minutes=2))
+
+Each program is on a host of its own name and has a token of its own, so everybody knows who asks. What happens is in
+`history`; what goes wrong is in `faults`. Whoever makes the world is in no program, and is never hit by a fault.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from datetime import timedelta
+from typing import Final
+
+from mainstay.agent.pretend import NodeSettings, run_nodes
+from mainstay.client.client import Client
+from mainstay.client.config import Config
+from mainstay.client.limits import Limits
+from mainstay.env import Env
+from mainstay.server.access import MASTERS, User
+from mainstay.server.app import Api
+from mainstay.server.http.server import HttpServer
+from mainstay.server.identity import Authenticator
+from mainstay.server.keyspace import ASIDE
+from mainstay.server.metrics import Metrics
+from mainstay.server.observing import Observer
+from mainstay.server.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.sim.errors import SimulationError
+from mainstay.sim.faults.schedule import Faults
+from mainstay.sim.gate import TOKEN, Gate
+from mainstay.sim.history import Became, Committed, Crashed, Event, Healed, History, Started
+from mainstay.sim.processes import Process
+from mainstay.sim.program import Main, Program, Step
+from mainstay.sim.simulation import Simulation
+from mainstay.sim.store_port import StorePort, StoreProcess
+from mainstay.store.disk_log import DiskLog
+from mainstay.store.interface import Store
+from mainstay.store.local import LocalStore
+from mainstay.store.log import Log, MemoryLog
+
+PORT: Final = 6443
+STORE: Final = "store"
+DRAIN_WITHIN: Final = timedelta(seconds=10)
+BOOT_WITHIN: Final = timedelta(minutes=5)
+CALM: Final = timedelta(seconds=10)
+
+HEARTBEATS: Final = (ASIDE, "coordination.k8s.io/leases/", "mainstay.dev/componentstates/")
+"""Keys under which writing never ends, and which no rest depends on."""
+
+
+class NotQuiet(SimulationError):
+    """Writes go on for longer than they should. Says which were the last."""
+
+
+class World:
+    """A cluster in a simulation. With `disk` the store writes to a simulated disk; without, it has none."""
+
+    def __init__(self, sim: Simulation, *, disk: bool = False) -> None:
+        self.sim = sim
+        self.history = History()
+        self.programs: dict[str, Program] = {}
+        """All but the servers, in the order in which they were added."""
+        self.servers: dict[str, Program] = {}
+        self.gates: dict[str, Gate] = {}
+        """The doors of those servers that run."""
+        self.ports: dict[str, StorePort] = {}
+        self.spared: dict[str, None] = {}
+        """Programs that faults of one's own do not hit: they are part of the test, and not under test."""
+        self.last_write_ns = 0
+        """When something was last written that is no heartbeat."""
+        self.faults = Faults(self)
+        self._has_disk = disk
+        self._users: dict[str, User] = {}
+        self._store: StoreProcess | None = None
+        self._recording: asyncio.Task[None] | None = None
+        self._nodes = 0
+        self._serving: dict[str, asyncio.Event] = {}
+
+    @property
+    def store(self) -> LocalStore:
+        """The store itself, once the world has booted."""
+        return self._storing.store
+
+    @property
+    def _storing(self) -> StoreProcess:
+        if self._store is None:
+            raise RuntimeError("the world has not booted")
+        return self._store
+
+    # Making it.
+
+    def add_server(self, name: str) -> Program:
+        """An API server. Add all of them before the world boots: clients know those that are there."""
+        program = self.servers[name] = Program(self.sim, name, lambda env: self._serve(name, env), self._tell)
+        self._serving[name] = asyncio.Event()
+        return program
+
+    def add_program(self, name: str, main: Main, *, user: User | None = None, is_spared: bool = False) -> Program:
+        """A program. It may do everything unless another user is given. Started at boot; later ones, by hand."""
+        self.know(name, user)
+        if is_spared:
+            self.spared[name] = None
+        program = self.programs[name] = Program(self.sim, name, main, self._tell)
+        return program
+
+    def add_node(self, name: str, settings: NodeSettings | None = None) -> Program:
+        """A node with a pretend agent."""
+        given, number = settings or NodeSettings(), self._nodes
+        self._nodes += 1
+
+        async def main(env: Env) -> None:
+            async with self.client_for(name, env) as client:
+                await run_nodes([name], client, env, given, first_subnet=number)
+
+        return self.add_program(name, main, user=User(f"system:node:{name}", ("system:nodes",)))
+
+    def know(self, name: str, user: User | None = None) -> None:
+        """Let a name be known to the servers, so that clients may be made for it."""
+        self._users[TOKEN + name] = user or User(name, (MASTERS, "system:authenticated"))
+
+    def client_for(self, name: str, env: Env, *, limits: Limits | None = None) -> Client:
+        """A client that asks as this program. It must be known: added, or told of with `know`."""
+        if TOKEN + name not in self._users:
+            raise ValueError(f"{name} is no program of this world")
+        servers = tuple(f"http://{server}:{PORT}" for server in self.servers)
+        return Client(Config(servers, token=TOKEN + name), env, user_agent=f"{name}/sim", limits=limits)
+
+    # Running it.
+
+    async def boot(self, within: timedelta = BOOT_WITHIN) -> None:
+        """Start everything, and wait until all servers can be reached."""
+        process = Process(STORE, self.sim.network.host(STORE))
+        log: Log = DiskLog(self.sim.disk_of(STORE)) if self._has_disk else MemoryLog()
+        opening = self.sim.loop.create_task(LocalStore.open(log), name="store open", context=process.context())
+        store = await opening
+        self._store = StoreProcess(store, process)
+        self._recording = self.sim.loop.create_task(self._record(store), name="record commits", context=Context())
+        for server in self.servers.values():
+            server.start()
+        async with asyncio.timeout(within.total_seconds()):
+            for serving in self._serving.values():
+                await serving.wait()
+        for program in self.programs.values():
+            if not program.is_running:
+                program.start()
+
+    async def heal(self) -> None:
+        """Undo all faults, let there be no more, and start what has crashed."""
+        await self.faults.stop()
+        self.sim.network.heal_all()
+        for program in (*self.servers.values(), *self.programs.values()):
+            program.resume()
+            if program.ended is Step.CRASHED:
+                program.start()
+        self.history.add(Healed(self.sim.loop.time_ns()))
+
+    async def quiet(self, within: timedelta, calm: timedelta = CALM) -> None:
+        """Wait until nothing but heartbeats has been written for a while. Raises `NotQuiet`."""
+        loop = self.sim.loop
+        calm_ns, began_ns = _nanoseconds(calm), loop.time_ns()
+        until_ns = began_ns + _nanoseconds(within)
+        while (quiet_at_ns := max(self.last_write_ns, began_ns) + calm_ns) > loop.time_ns():
+            if quiet_at_ns > until_ns:
+                raise NotQuiet(f"after {within} there is no rest. The last writes:\n{self._last_writes()}")
+            await asyncio.sleep((quiet_at_ns - loop.time_ns()) / 1e9)
+
+    async def stop(self) -> None:
+        """Stop everything in order. A run may also just end."""
+        await self.faults.stop()
+        for program in (*reversed(self.programs.values()), *self.servers.values()):
+            await program.stop()
+        if self._recording is not None:
+            self._recording.cancel()
+        if self._store is not None:
+            await self._store.store.close()
+
+    def after(self, duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call something later, on behalf of nobody: it happens whoever is dead or paused by then."""
+        return self.sim.loop.call_at_ns(self.sim.loop.time_ns() + _nanoseconds(duration), call, context=Context())
+
+    def targets(self) -> list[Program]:
+        """The programs that faults may hit."""
+        return [program for name, program in self.programs.items() if name not in self.spared]
+
+    async def compact(self) -> int:
+        """Forget all history of the store up to now."""
+        return await self._storing.compact(await self.store.revision())
+
+    # Inside.
+
+    async def _serve(self, name: str, env: Env) -> None:
+        """What the process of an API server does (compare server/process.py)."""
+        port = self.ports[name] = StorePort(self._storing)
+        authenticator = _Badges(self._users)
+        api = await Api.start(port, env, authenticator)
+        metrics = Metrics(env.clock)
+        metrics.watched(api.feed.tallies)
+        observer = Observer(api.handle, env, authenticator, metrics, None)
+        gate = Gate(name, observer.answer, api.registry, self.history, self.faults, self.sim.loop)
+        self.gates[name] = gate
+        http = await HttpServer.start(gate.answer, "0.0.0.0", PORT)
+        self._serving[name].set()
+        try:
+            await self.sim.loop.create_future()
+        finally:
+            await http.drain(DRAIN_WITHIN)
+            await api.stop()
+
+    async def _record(self, store: Store) -> None:
+        """Note every commit."""
+        loop, storing = self.sim.loop, self._storing
+        reached = await store.revision()
+        hold = store.hold(reached)  # A compaction must not overtake us.
+        with store.watch("", after=reached) as watch:
+            async for batch in watch:
+                # Until then whoever committed has said which request it was for.
+                await asyncio.sleep(0)
+                for change in batch.changes:
+                    value = None if change.entry is None else change.entry.value
+                    previous = None if change.previous is None else change.previous.value
+                    request = storing.requests.get(change.revision)
+                    if not change.key.startswith(HEARTBEATS):
+                        self.last_write_ns = loop.time_ns()
+                    self.history.add(Committed(loop.time_ns(), change.revision, change.key, value, previous, request))
+                for change in batch.changes:
+                    storing.requests.pop(change.revision, None)
+                hold.advance(batch.revision)
+
+    def _tell(self, program: Program, step: Step) -> None:
+        if step not in (Step.STARTED, Step.PAUSED, Step.RESUMED) and program.name in self.servers:
+            self._serving[program.name].clear()
+            self.gates.pop(program.name, None)
+            if (port := self.ports.pop(program.name, None)) is not None:
+                port.let_go()
+        now_ns = self.sim.loop.time_ns()
+        self.history.add(_event_of(now_ns, program, step))
+
+    def _last_writes(self, count: int = 20) -> str:
+        writes = (
+            event
+            for event in reversed(self.history.events)
+            if isinstance(event, Committed) and not event.key.startswith(HEARTBEATS)
+        )
+        return "\n".join(f"  {event}" for event, _ in zip(writes, range(count), strict=False))
+
+
+class _Badges(Authenticator):
+    """Knows the programs of a world, also those that are added later."""
+
+    def __init__(self, users: Mapping[str, User]) -> None:
+        super().__init__({})
+        self._programs = users
+
+    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | Rejected:
+        user = self._programs.get(token)
+        return super().review(token, audiences) if user is None else Accepted(user, (AUDIENCE,))
+
+
+def _event_of(now_ns: int, program: Program, step: Step) -> Event:
+    match step:
+        case Step.STARTED:
+            return Started(now_ns, program.name, program.incarnation)
+        case Step.CRASHED:
+            return Crashed(now_ns, program.name, program.incarnation)
+        case _:
+            return Became(now_ns, program.name, program.incarnation, step)
+
+
+def _nanoseconds(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000

@@ -1,0 +1,44 @@
+"""What is told of a request besides its answer."""
+
+import gc
+import warnings
+
+from mainstay.server.http.messages import Headers, Peer, Request, Response
+from mainstay.server.identity import Authenticator
+from mainstay.server.metrics import Metrics
+from mainstay.server.observing import Observer, Seen
+
+
+def a_request() -> Request:
+    return Request("GET", "/x", "/x", "", Headers(), b"", Peer("h", 1))
+
+
+def test_a_request_that_nobody_waits_for_any_more_leaves_nothing_behind(sim):
+    begun: list[str] = []
+
+    async def later() -> Response:
+        begun.append("begun")
+        return Response(200)
+
+    def handle(request: Request, seen: Seen):
+        return later()
+
+    env = sim.env("server")
+    observer = Observer(handle, env, Authenticator({}), Metrics(env.clock), None)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        pending = observer.answer(a_request())
+        pending.close()  # type: ignore[union-attr]
+        del pending
+        gc.collect()
+    assert (begun, [str(each.message) for each in heard]) == ([], [])
+
+
+async def test_an_answer_that_comes_later_has_an_audit_id_too(sim):
+    async def later() -> Response:
+        return Response(200)
+
+    env = sim.env("server")
+    observer = Observer(lambda request, seen: later(), env, Authenticator({}), Metrics(env.clock), None)
+    answer = await observer.answer(a_request())  # type: ignore[misc]
+    assert [name for name, _ in answer.headers] == ["Audit-Id"]

@@ -1,0 +1,453 @@
+"""Each fault does what it says, once, to the outside of a program; and nothing happens where nothing was chosen."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainstay.api.kind_name import KindName
+from mainstay.client.client import Client
+from mainstay.client.errors import AlreadyExists, ApiError, Unavailable
+from mainstay.client.informer import Informer, Informers
+from mainstay.env import Env, tasks
+from mainstay.runtime.leases import LEASES
+from mainstay.sim.choices import Choice, Tape
+from mainstay.sim.faults.leader_loss import LeaderLoss, leaders_of
+from mainstay.sim.faults.schedule import AT_EVENT, AT_WRITE, NAMES, TIMED
+from mainstay.sim.history import Answered, Asked, Committed, Crashed, Fault, Started
+from mainstay.sim.simulation import Simulation
+from mainstay.sim.world import World
+
+CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
+
+
+def seconds(count: float) -> timedelta:
+    return timedelta(seconds=count)
+
+
+def a_configmap(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+@dataclass
+class Scene:
+    """A worker that writes what it is told, and watches configmaps; and two servers."""
+
+    sim: Simulation
+    world: World
+    admin: Client
+    clients: list[Client]
+    """The worker's, one for each incarnation,"""
+    informers: list[Informer]
+    """and its informers."""
+
+    async def write(self, name: str) -> Any:
+        """A write of the worker, made from outside."""
+        with self.sim.network.host("worker").active():
+            return await self.clients[-1].create(CONFIGMAPS, a_configmap(name), "default")
+
+    def known(self) -> list[str]:
+        """What the worker's cache has."""
+        return [entry.key.name for entry in self.informers[-1].cache.entries()]
+
+    def faults(self) -> list[str]:
+        return [event.what for event in self.world.history.events if isinstance(event, Fault)]
+
+    async def exists(self, name: str) -> bool:
+        return await self.world.store.get(f"core/configmaps/default/{name}") is not None
+
+
+Writes = Callable[[Client], Awaitable[None]]
+
+
+@asynccontextmanager
+async def a_scene(
+    sim: Simulation, writes: Writes | None = None, *, limits: Any = None, servers: int = 2
+) -> AsyncIterator[Scene]:
+    world = World(sim)
+    for number in range(servers):
+        world.add_server(f"server-{number}")
+    clients: list[Client] = []
+    informers: list[Informer] = []
+
+    async def main(env: Env) -> None:
+        async with world.client_for("worker", env, limits=limits) as client:
+            clients.append(client)
+            following = Informers(client, env)
+            informers.append(following.get(CONFIGMAPS, "default"))
+            await following.synced()
+            if writes is not None:
+                await writes(client)
+            await asyncio.Event().wait()
+
+    world.add_program("worker", main)
+    world.know("admin")
+    await world.boot()
+    await tasks.sleep(seconds(0.5))
+    with sim.network.host("admin").active():
+        async with world.client_for("admin", sim.env("admin")) as admin:
+            yield Scene(sim, world, admin, clients, informers)
+
+
+@pytest.fixture
+def quiet() -> Simulation:
+    """A simulation in which every choice is benign, that is the mildest."""
+    return Simulation(tape=Tape())
+
+
+def run(sim: Simulation, scene: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await scene()
+
+    with sim:
+        sim.run(main(), limit=timedelta(hours=2))
+
+
+async def two_writes(client: Client) -> None:
+    """In order, each made sure of, as a program that can be restarted anywhere does."""
+    for name in ("first", "second"):
+        while True:
+            try:
+                await client.create(CONFIGMAPS, a_configmap(name), "default")
+            except AlreadyExists:
+                break
+            except ApiError:
+                await tasks.sleep(seconds(0.1))
+            else:
+                break
+
+
+def commits(scene: Scene) -> list[str]:
+    events = scene.world.history.events
+    return [each.key.rpartition("/")[2] for each in events if isinstance(each, Committed) and "configmaps" in each.key]
+
+
+def test_nothing_happens_in_a_run_in_which_everything_is_benign(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet) as it:
+            it.world.faults.start()
+            for number in range(10):
+                await it.write(f"map-{number}")
+                await tasks.sleep(seconds(5))
+            assert it.faults() == []
+
+    run(quiet, scene)
+
+
+def test_each_write_and_each_delivery_asks_whether_something_goes_wrong(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet) as it:
+            it.world.faults.start(each_by_chance=False)
+            await it.write("one")
+            await it.write("two")
+            await tasks.sleep(seconds(3))
+            asked = [(choice.label, choice.ordinal) for choice in quiet.tape if choice.label.startswith("fault/")]
+            per_write = [(f"fault/{name}/worker", ordinal) for ordinal in (0, 1) for name in AT_WRITE]
+            per_event = [(f"fault/{name}/worker", ordinal) for ordinal in (0, 1) for name in AT_EVENT]
+            per_beat = [(f"fault/{name}", 0) for name in TIMED]
+            assert sorted(asked) == sorted(per_write + per_event + per_beat)
+
+    run(quiet, scene)
+
+
+def test_a_tape_of_one_entry_hits_exactly_one_write():
+    sim = Simulation(tape=Tape([Choice("fault/answer-lost/worker", 1, 2, 1)]))
+
+    async def scene() -> None:
+        async with a_scene(sim) as it:
+            it.world.faults.start(each_by_chance=False)
+            await it.write("one")
+            with pytest.raises(Unavailable) as raised:
+                await it.write("two")
+            await it.write("three")
+            assert raised.value.may_have_happened
+            assert await it.exists("two")
+            assert len(it.faults()) == 1
+
+    run(sim, scene)
+
+
+def test_a_lost_request_has_not_happened(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet) as it:
+            it.world.faults.at_write("worker", 1, "request-lost")
+            with pytest.raises(Unavailable):
+                await it.write("one")
+            assert not await it.exists("one")
+            await it.write("two")
+
+    run(quiet, scene)
+
+
+def test_a_lost_answer_was_given_and_its_write_has_happened(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet) as it:
+            it.world.faults.at_write("worker", 1, "answer-lost")
+            with pytest.raises(Unavailable):
+                await it.write("one")
+            assert await it.exists("one")
+            answers = [each for each in it.world.history.events if isinstance(each, Answered) and each.revision]
+            assert [(each.status, each.is_delivered) for each in answers] == [(201, False)]
+
+    run(quiet, scene)
+
+
+@pytest.mark.parametrize(("fault", "happened"), [("request-lost", False), ("answer-lost", True)])
+def test_what_is_lost_silently_is_noticed_only_when_patience_ends(fault: str, happened: bool):
+    sim = Simulation(tape=Tape([Choice(f"fault/{fault}/silently", 0, 2, 1)]))
+
+    async def scene() -> None:
+        async with a_scene(sim) as it:
+            it.world.faults.at_write("worker", 1, fault)
+            began = sim.loop.time()
+            with pytest.raises(Unavailable):
+                await it.write("one")
+            assert sim.loop.time() - began >= 10
+            assert await it.exists("one") is happened
+
+    run(sim, scene)
+
+
+@pytest.mark.parametrize(
+    ("fault", "nth", "left_behind"),
+    [
+        ("crash-before", 1, []),
+        ("crash-after", 1, ["first"]),
+        ("crash-before", 2, ["first"]),
+        ("crash-after", 2, ["first", "second"]),
+    ],
+)
+def test_a_crash_between_writes_leaves_what_was_committed_and_no_more(
+    quiet: Simulation, fault: str, nth: int, left_behind: list[str]
+):
+    async def scene() -> None:
+        world = World(quiet)
+        world.add_server("server-0")
+
+        async def main(env: Env) -> None:
+            async with world.client_for("worker", env) as client:
+                try:
+                    await two_writes(client)
+                finally:
+                    if nth:  # A program that is dead must not do this.
+                        await client.create(CONFIGMAPS, a_configmap("in-finally"), "default")
+
+        world.faults.at_write("worker", nth, fault)
+        world.add_program("worker", main)
+        await world.boot()
+        await tasks.sleep(seconds(0.4))
+
+        events = world.history.events
+        done = [each.key.rpartition("/")[2] for each in events if isinstance(each, Committed) and "maps" in each.key]
+        crashed = next(each for each in events if isinstance(each, Crashed))
+        assert done == left_behind
+        assert not any(isinstance(each, Asked) for each in events[events.index(crashed) :])
+
+    run(quiet, scene)
+
+
+def test_a_program_that_crashed_at_a_write_is_started_again_and_goes_on(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet, two_writes) as it:
+            assert commits(it) == ["first", "second"]
+            assert [each.incarnation for each in it.world.history.events if isinstance(each, Crashed)] == []
+            it.world.faults.at_write("worker", it.world.faults.writes_of("worker") + 1, "crash-after")
+            it.world.programs["worker"].crash()
+            it.world.programs["worker"].start()
+            await tasks.sleep(seconds(5))
+            started = [
+                each for each in it.world.history.events if isinstance(each, Started) and each.program == "worker"
+            ]
+            assert [each.incarnation for each in started] == [0, 1, 2]
+
+    run(quiet, scene)
+
+
+def test_a_late_watch_delivers_everything_later_in_order():
+    sim = Simulation(
+        tape=Tape([Choice("fault/watch-delay/worker", 1, 2, 1), Choice("fault/watch-delay/duration", 0, 7, 4)])
+    )
+
+    async def scene() -> None:
+        async with a_scene(sim) as it:
+            it.world.faults.start(["watch-delay"], each_by_chance=False)
+            for name in ("one", "two", "three"):
+                await it.admin.create(CONFIGMAPS, a_configmap(name), "default")
+            await tasks.sleep(seconds(5))
+            assert it.known() == ["one"]
+            await tasks.sleep(seconds(6))
+            assert it.known() == ["one", "three", "two"]
+            assert it.informers[-1].counters.disconnects == 0
+
+    run(sim, scene)
+
+
+@pytest.mark.parametrize("how", [0, 1])
+def test_a_watch_that_ends_is_begun_again_and_nothing_is_missed(how: int):
+    sim = Simulation(
+        tape=Tape([Choice("fault/watch-disconnect/worker", 1, 2, 1), Choice("fault/watch-disconnect/how", 0, 2, how)])
+    )
+
+    async def scene() -> None:
+        async with a_scene(sim) as it:
+            it.world.faults.start(["watch-disconnect"], each_by_chance=False)
+            for name in ("one", "two", "three"):
+                await it.admin.create(CONFIGMAPS, a_configmap(name), "default")
+            await it.admin.delete(CONFIGMAPS, "two", "default")
+            await tasks.sleep(seconds(20))
+            assert it.known() == ["one", "three"]
+            assert it.informers[-1].counters.relists == 0
+            assert len(it.faults()) == 1
+
+    run(sim, scene)
+
+
+def test_a_compaction_alone_disturbs_no_watch(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet) as it:
+            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            TIMED["compaction"].strike(it.world)
+            await tasks.sleep(seconds(1))
+            await it.admin.create(CONFIGMAPS, a_configmap("two"), "default")
+            await tasks.sleep(seconds(1))
+            assert it.known() == ["one", "two"]
+            assert it.informers[-1].counters.relists == 0
+
+    run(quiet, scene)
+
+
+def test_a_compaction_that_a_server_has_missed_makes_its_watches_list_again(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet, servers=1) as it:
+            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            await tasks.sleep(seconds(1))
+            TIMED["compaction-missed"].strike(it.world)
+            await it.admin.delete(CONFIGMAPS, "one", "default")
+            await it.admin.create(CONFIGMAPS, a_configmap("two"), "default")
+            await tasks.sleep(seconds(60))
+            assert it.known() == ["two"]
+            assert it.informers[-1].counters.relists == 1
+
+    run(quiet, scene)
+
+
+@pytest.mark.parametrize("name", ["cut", "one-way-cut"])
+def test_a_cut_lets_nothing_through_for_a_while(name: str, quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet, servers=1) as it:
+            TIMED[name].strike(it.world)
+            assert not quiet.network.link("worker", "server-0").is_open
+            assert quiet.network.link("server-0", "worker").is_open is (name == "one-way-cut")
+            await tasks.sleep(seconds(1))
+            assert quiet.network.link("worker", "server-0").is_open
+            await it.write("one")
+
+    run(quiet, scene)
+
+
+def test_latency_makes_everything_slower_for_a_while(quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet) as it:
+            TIMED["latency"].strike(it.world)
+            began = quiet.loop.time()
+            await it.write("one")
+            assert quiet.loop.time() - began >= 0.01
+            await tasks.sleep(seconds(1))
+            began = quiet.loop.time()
+            await it.write("two")
+            assert quiet.loop.time() - began < 0.005
+
+    run(quiet, scene)
+
+
+@pytest.mark.parametrize("name", ["pause", "server-pause", "crash", "server-crash", "restart"])
+def test_what_stops_a_program_is_over_after_a_while(name: str, quiet: Simulation):
+    async def scene() -> None:
+        async with a_scene(quiet) as it:
+            TIMED[name].strike(it.world)
+            await tasks.sleep(seconds(5))
+            everybody = [*it.world.programs.values(), *it.world.servers.values()]
+            assert [(each.is_running, each.is_paused) for each in everybody] == [(True, False)] * 3
+            await it.write("one")
+            assert len(it.faults()) == 1
+
+    run(quiet, scene)
+
+
+@pytest.mark.parametrize("is_cut", [0, 1])
+def test_a_leader_is_kept_away_for_longer_than_its_lease(is_cut: int):
+    sim = Simulation(tape=Tape([Choice("fault/leader-loss/cut", 0, 2, is_cut)]))
+
+    async def scene() -> None:
+        async with a_scene(sim) as it:
+            spec = {"holderIdentity": "worker_1234", "leaseDurationSeconds": 15}
+            lease = {"metadata": {"name": "lease", "namespace": "default"}, "spec": spec}
+            await it.admin.create(LEASES, lease, "default")
+            worker = it.world.programs["worker"]
+            assert await leaders_of(it.world) == [(worker, seconds(15))]
+
+            LeaderLoss().strike(it.world)
+            await tasks.sleep(seconds(17))
+            assert worker.is_paused is not bool(is_cut)
+            assert sim.network.link("worker", "server-0").is_open is not bool(is_cut)
+            await tasks.sleep(seconds(2))
+            assert not worker.is_paused
+            assert sim.network.link("worker", "server-0").is_open
+
+    run(sim, scene)
+
+
+def test_programs_that_are_part_of_the_test_are_spared():
+    sim = Simulation(seed=1)
+
+    async def scene() -> None:
+        world = World(sim)
+        world.add_server("server-0")
+
+        async def main(env: Env) -> None:
+            async with world.client_for("workload", env) as client:
+                for number in range(200):
+                    await client.create(CONFIGMAPS, a_configmap(f"map-{number}"), "default")
+
+        program = world.add_program("workload", main, is_spared=True)
+        await world.boot()
+        world.faults.start([name for name in NAMES if not name.startswith("server-")], each_by_chance=False)
+        await program.wait()
+        await tasks.sleep(seconds(60))
+
+        assert [event for event in world.history.events if isinstance(event, Crashed)] == []
+        assert all("workload" not in what.what for what in world.history.events if isinstance(what, Fault))
+
+    run(sim, scene)
+
+
+def test_stopping_faults_undoes_those_that_last():
+    sim = Simulation(tape=Tape([Choice("fault/cut/duration", 0, 7, 6)]))
+
+    async def scene() -> None:
+        async with a_scene(sim, servers=1) as it:
+            TIMED["cut"].strike(it.world)
+            await it.world.faults.stop()
+            assert sim.network.link("worker", "server-0").is_open
+
+    run(sim, scene)
+
+
+def test_an_unknown_fault_is_refused(quiet: Simulation):
+    async def scene() -> None:
+        with pytest.raises(ValueError, match="there are no such faults: earthquake"):
+            World(quiet).faults.start(["earthquake"], each_by_chance=False)
+
+    run(quiet, scene)
+
+
+def test_every_fault_says_what_it_is_about():
+    abouts = [each.about for each in TIMED.values()]
+    abouts += [each.about for each in AT_WRITE.values()]
+    abouts += [each.about for each in AT_EVENT.values()]
+    assert all(abouts)
+    assert len(abouts) == len(NAMES)

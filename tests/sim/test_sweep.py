@@ -1,0 +1,46 @@
+"""One fault at each write of a scenario: none breaks a promise, and one that does is named."""
+
+from datetime import timedelta
+
+import pytest
+
+from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.sweep import FAULTS, Point, sweep
+from tests.twins import sim as twins
+
+LASTS = timedelta(seconds=4)
+
+
+def test_no_single_fault_breaks_a_promise():
+    found = sweep(SCENARIOS["cache-follows"], lasts=LASTS, jobs=2)
+
+    assert found.bad == ()
+    assert found.points >= 5 * len(FAULTS)
+    assert str(found) == f"cache-follows: no violation with any one fault among these {found.points} points"
+
+
+def test_a_bug_that_one_lost_answer_shows_is_named_with_its_write():
+    found = sweep(
+        SCENARIOS["cache-follows"],
+        lasts=LASTS,
+        jobs=2,
+        faults=["answer-lost"],
+        patch=lambda: twins.does_an_operation_each_time_it_is_asked(pytest.MonkeyPatch()),
+    )
+
+    points = [point for point, _ in found.bad]
+    assert points
+    assert all(isinstance(point, Point) and point.fault == "answer-lost" for point in points)
+    assert "answer-lost at write " in str(found)
+    assert "has happened twice" in str(found)
+
+
+def test_a_scenario_that_fails_without_any_fault_is_not_swept():
+    found = sweep(
+        SCENARIOS["cache-follows"], lasts=LASTS, patch=lambda: twins.never_stops_writing(pytest.MonkeyPatch())
+    )
+
+    assert found.points == 0
+    ((point, _),) = found.bad
+    assert point is None
+    assert "without any fault: violated: quiescence" in str(found)

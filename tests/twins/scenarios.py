@@ -1,0 +1,196 @@
+"""Bugs that the scenarios of a cluster must find, besides those in caches.py and sim.py."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mainstay.api import times
+from mainstay.api.errors import ApiError as ServerError
+from mainstay.api.errors import Reason
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.cache import Cache
+from mainstay.client.errors import ApiError, NotFound
+from mainstay.client.informer import Informer, Subscriber
+from mainstay.client.reflector import Instructions, Reflector, Watch
+from mainstay.runtime.acting import Wrote
+from mainstay.runtime.controller import Reads
+from mainstay.runtime.leases import LEASES, Leader
+from mainstay.runtime.loop import Loop
+from mainstay.runtime.own_writes import OwnWrites
+from mainstay.runtime.terms import Term
+from mainstay.server.feed import Window
+from mainstay.server.operations import Operation
+from mainstay.server.watching import _bookmark, _Session
+from mainstay.sim.scenarios import _placing
+from mainstay.sim.scenarios._placing import NODES, Placing, node_of
+
+Twin = Callable[[pytest.MonkeyPatch], None]
+
+
+# Nodes and tasks
+
+
+def does_not_look_again_when_a_node_goes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Placing, "reads", (Reads(NODES),))
+
+
+def expects_every_node_to_be_known(patch: pytest.MonkeyPatch) -> None:
+    def loads(nodes: Iterable[str], tasks: Iterable[Object]) -> Mapping[str, int]:
+        counts = dict.fromkeys(nodes, 0)
+        for task in tasks:
+            if node := node_of(task):
+                counts[node] += 1
+        return counts
+
+    patch.setattr(_placing, "loads", loads)
+
+
+# Leaders
+
+
+def tells_a_new_leader_only_what_is_new(patch: pytest.MonkeyPatch) -> None:
+    def subscribe(self: Informer, subscriber: Subscriber) -> None:
+        self._subscribers += (subscriber,)
+
+    patch.setattr(Informer, "subscribe", subscribe)
+
+
+def goes_on_one_change_too_late(patch: pytest.MonkeyPatch) -> None:
+    honest = Reflector._resume
+
+    def resume(self: Reflector) -> Instructions:
+        honest(self)
+        return (Watch(self.revision + 1),)
+
+    patch.setattr(Reflector, "_resume", resume)
+
+
+def counts_decisions_anew_in_each_term(patch: pytest.MonkeyPatch) -> None:
+    honest = Loop.__init__
+
+    def init(self: Loop, controller: Any, client: Any, informers: Any, env: Any, **options: Any) -> None:
+        honest(self, controller, client, informers, env, **options)
+        self._chance = env.chance.child(controller.name)
+
+    patch.setattr(Loop, "__init__", init)
+
+
+def trusts_the_times_in_the_lease(patch: pytest.MonkeyPatch) -> None:
+    async def acquire(self: Leader) -> Term:
+        while True:
+            try:
+                lease = await self._client.get(LEASES, self._name, self._namespace)
+                if _has_ended(lease["spec"], self._clock.wall()):
+                    return await self._taken(lease)
+            except NotFound:
+                with suppress(ApiError):
+                    return await self._taken(None)
+            except ApiError:
+                pass
+            await self._pause(self._settings.retry_every)
+
+    patch.setattr(Leader, "_acquire", acquire)
+
+
+def _has_ended(spec: Object, now: datetime) -> bool:
+    renewed = times.parse_time(spec["renewTime"])
+    return not spec["holderIdentity"] or renewed + timedelta(seconds=spec["leaseDurationSeconds"]) < now
+
+
+def never_stops_leading_by_itself(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Term, "left", property(lambda self: timedelta(minutes=0 if self._is_over else 10)))
+
+
+# Own writes
+
+
+def decides_without_having_seen_its_own_writes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OwnWrites, "is_seen", lambda self, key: True)
+
+
+def waits_for_the_first_of_its_writes_only(patch: pytest.MonkeyPatch) -> None:
+    honest = OwnWrites.wrote
+
+    def wrote(self: OwnWrites, key: ObjectKey, wrote: Wrote) -> None:
+        own = self._keys.get(key)
+        if own is None or wrote.kind not in own.reach:
+            honest(self, key, wrote)
+
+    patch.setattr(OwnWrites, "wrote", wrote)
+
+
+def waits_until_it_has_seen_each_child(patch: pytest.MonkeyPatch) -> None:
+    """Not until the cache is past the write: until the child is there. It may have gone again meanwhile."""
+    expected: dict[tuple[int, ObjectKey], dict[tuple[KindName, ObjectKey], None]] = {}
+    honest = OwnWrites.wrote
+
+    def wrote(self: OwnWrites, key: ObjectKey, wrote: Wrote) -> None:
+        honest(self, key, wrote)
+        if wrote.revision and wrote.key != key:
+            expected.setdefault((id(self), key), {})[(wrote.kind, wrote.key)] = None
+
+    def is_seen(self: OwnWrites, key: ObjectKey) -> bool:
+        waiting = expected.get((id(self), key), {})
+        for kind, child in list(waiting):
+            if child in self._caches[kind]:
+                del waiting[(kind, child)]
+        return not waiting
+
+    async def seen(self: OwnWrites, key: ObjectKey) -> None:
+        while not is_seen(self, key):
+            for cache in self._caches.values():
+                await cache.wait_until(cache.revision + 1)
+
+    patch.setattr(OwnWrites, "wrote", wrote)
+    patch.setattr(OwnWrites, "is_seen", is_seen)
+    patch.setattr(OwnWrites, "seen", seen)
+
+
+# Caches and servers
+
+
+def knows_nothing_of_what_goes(patch: pytest.MonkeyPatch) -> None:
+    """A delete that is told is taken for a bookmark."""
+    honest = Cache.apply
+
+    def apply(self: Cache, entry: Any, *, is_deleted: bool = False) -> Any:
+        if is_deleted:
+            self._reach(entry.revision)
+            return ()
+        return honest(self, entry)
+
+    patch.setattr(Cache, "apply", apply)
+
+
+def does_not_say_that_history_is_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Window, "lose", lambda self, revision: self.changes.clear())
+
+
+def begins_a_watch_where_it_is_itself(patch: pytest.MonkeyPatch) -> None:
+    honest = _Session.run
+
+    async def run(self: _Session, stream: Any, start: int, wants_state: bool, limit: timedelta) -> None:
+        await honest(self, stream, min(start, self._feed.revision), wants_state, limit)
+
+    patch.setattr(_Session, "run", run)
+
+
+def says_how_far_it_is_itself(patch: pytest.MonkeyPatch) -> None:
+    def bookmark(self: _Session) -> None:
+        if self._told is not None and self._feed.revision != self._told:
+            self._told = self._feed.revision
+            self.tell(_bookmark(self._selection.kind, self._told))
+
+    patch.setattr(_Session, "bookmark", bookmark)
+
+
+def tells_a_repeat_that_the_name_is_taken(patch: pytest.MonkeyPatch) -> None:
+    def outcome_in(self: Operation, entry: Any) -> Any:
+        raise ServerError(409, Reason.ALREADY_EXISTS, "it is there already")
+
+    patch.setattr(Operation, "outcome_in", outcome_in)

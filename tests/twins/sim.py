@@ -1,0 +1,50 @@
+"""Bugs that a cluster could have, which the checkers of its runs must find."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+from mainstay.client.cache import Cache
+from mainstay.client.entry import Change, Entry
+from mainstay.server import escort
+from mainstay.server.feed import Window
+from mainstay.sim.scenarios.cache_follows import CacheFollows
+from mainstay.store.interface import Change as StoreChange
+
+Twin = Callable[[pytest.MonkeyPatch], None]
+
+
+def forgets_deletes_when_a_watch_resumes(patch: pytest.MonkeyPatch) -> None:
+    honest = Window.since
+
+    def since(self: Window, revision: int) -> list[StoreChange] | None:
+        changes = honest(self, revision)
+        return None if changes is None else [change for change in changes if change.entry is not None]
+
+    patch.setattr(Window, "since", since)
+
+
+def keeps_what_a_new_list_lacks(patch: pytest.MonkeyPatch) -> None:
+    honest = Cache.replace
+
+    def replace(self: Cache, entries: Iterable[Entry], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
+        listed = {entry.key: entry for entry in entries}
+        kept = [entry for entry in self.entries() if entry.key not in listed]
+        return honest(self, [*listed.values(), *kept], revision, is_rewind=is_rewind)
+
+    patch.setattr(Cache, "replace", replace)
+
+
+def does_an_operation_each_time_it_is_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(escort, "operation_of", lambda request, user, clock: None)
+
+
+def does_not_look_at_terms(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(escort, "term_of", lambda header: None)
+
+
+def never_stops_writing(patch: pytest.MonkeyPatch) -> None:
+    async def finish(self: CacheFollows) -> None:
+        """Go on."""
+
+    patch.setattr(CacheFollows, "finish", finish)
