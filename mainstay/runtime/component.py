@@ -55,7 +55,7 @@ class Component:
         self.term: Term | None = None
         self.loops: list[Loop] = []
         self._controllers = controllers
-        self._client = client
+        self.client = client
         self._env = env
         self._is_elected = elected
         self._recorder = recorder
@@ -65,14 +65,14 @@ class Component:
         # Asked for now, so that they fill while this process is only a candidate.
         self.loops = self._made(None)
         publishing = tasks.spawn(
-            publish(self.instance, self.state, self._client, self._env, self.settings.publish),
+            publish(self.instance, self.state, self.client, self._env, self.settings.publish),
             name=f"{self.name} publishes its state",
         )
         try:
             if not self._is_elected:
                 await self._lead(None)
                 return
-            leader = Leader(self._client, self._env, LEASE_NAMESPACE, self.name, self.identity, self.settings.lease)
+            leader = Leader(self.client, self._env, LEASE_NAMESPACE, self.name, self.identity, self.settings.lease)
             await leader.run(self._lead)
         finally:
             await tasks.stop(publishing)
@@ -95,7 +95,7 @@ class Component:
         return [
             Loop(
                 controller,
-                self._client,
+                self.client,
                 self.informers,
                 self._env,
                 settings=self.settings.loop,

@@ -1,4 +1,4 @@
-"""A small controller to run loops with: each Deployment should have a ConfigMap that says how many replicas it wants."""
+"""A small controller to run loops with: each Deployment should have a ConfigMap that says its number of replicas."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -5,6 +5,7 @@ from datetime import timedelta
 from mainstay.env import tasks
 from mainstay.runtime.component import Component
 from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.runtime.metrics import ComponentMetrics
 from tests.client.world import a_client, a_world
 from tests.runtime.copying import CONFIGMAPS, DEPLOYMENTS, Copying
 from tests.server.world import a_deployment
@@ -45,4 +46,22 @@ async def test_a_component_says_how_far_it_has_come_and_under_which_term(sim):
         assert status["revisions"].keys() == {"deployments.apps", "configmaps"}
         assert component.term is not None
         assert status["term"] == component.term.text
+        await tasks.stop(running)
+
+
+async def test_what_a_component_counts_can_be_read_as_metrics(sim):
+    async with a_world(sim) as world:
+        component = Component("copying", [Copying()], world.client, sim.env("one"))
+        running = tasks.spawn(component.run(), name="one")
+        await world.client.create(DEPLOYMENTS, a_deployment("web"), "default")
+        await tasks.sleep(timedelta(seconds=30))
+        lines = ComponentMetrics(component).render().decode().splitlines()
+        figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        assert figures['workqueue_depth{name="copying"}'] == "0.0"
+        assert float(figures['workqueue_adds_total{name="copying"}']) >= 2
+        assert float(figures['workqueue_queue_duration_seconds_count{name="copying"}']) >= 2
+        assert figures['mainstay_cache_objects{kind="deployments.apps"}'] == "1.0"
+        assert float(figures['mainstay_controller_actions_total{controller="copying"}']) >= 2
+        assert figures['leader_election_master_status{name="copying"}'] == "1.0"
+        assert figures['mainstay_client_breaker{server="http://server:6443"}'] == "0.0"
         await tasks.stop(running)
