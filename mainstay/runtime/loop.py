@@ -133,6 +133,10 @@ class Loop:
             # Nothing is decided on half a picture: what is missing in a cache that is not filled looks deleted.
             for informer in self._informers.values():
                 await informer.synced()
+                if self._term is not None:
+                    # And not on one from before this leader's time: what the last one did would be done again. On a
+                    # server that sends bookmarks only once a minute, as Kubernetes does, this may take as long.
+                    await informer.cache.wait_until(self._term.revision)
             for informer, subscriber in subscribers:
                 informer.subscribe(subscriber)
             self._failure = asyncio.get_running_loop().create_future()

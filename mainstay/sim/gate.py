@@ -208,7 +208,8 @@ class Tap:
         self.watch = asked.request
         self._gate = gate
         self._stream = stream
-        self._prefix = prefix_of(target.kind)
+        self.prefix = prefix_of(target.kind)
+        """Of the keys that it is about."""
         self._task = asyncio.current_task()
         self._held: list[bytes] | None = None
         self._held_bytes = 0
@@ -229,6 +230,9 @@ class Tap:
             self._held_bytes += len(data)
             return self._held_bytes <= HELD_BYTES_MAX
         return self._deliver(data)
+
+    async def drain(self) -> None:
+        await self._stream.drain()
 
     def end_soon(self) -> None:
         self._stream.end_soon()
@@ -274,9 +278,9 @@ class Tap:
             elif event.type != "ERROR":
                 self._past.append(line + b"\n")
                 key = (
-                    f"{self._prefix}{metadata.namespace}/{metadata.name}"
+                    f"{self.prefix}{metadata.namespace}/{metadata.name}"
                     if metadata.namespace
-                    else (self._prefix + metadata.name)
+                    else (self.prefix + metadata.name)
                 )
             revision = int(metadata.resource_version)
             self._gate.history.add(Delivered(now_ns, self.watch, self.who, event.type, key, revision, is_end_of_state))

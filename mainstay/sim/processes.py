@@ -6,8 +6,8 @@ belongs to none, and cannot be halted.
 
 A process is *paused*: what would be its turn is kept instead, in order, and has its turn when it goes on. Its clock
 goes on meanwhile, and so does the network; it cannot know. Or it is *killed*: from that moment nothing of it has a turn
-ever again. No `finally` runs, no `except`, no callback, so nothing can be written by a process that is dead. Its tasks stay
-as they are until the loop is closed, and only then are taken apart, when nothing that they do can reach anybody.
+ever again. No `finally` runs, no `except`, no callback, so nothing can be written by a process that is dead. Its tasks
+stay as they are until the loop is closed, and only then are taken apart, when nothing that they do can reach anybody.
 
 What it costs: nothing until the first process is halted; from then on, a look at each callback before its turn. The
 kernel's part of a connection (wire.py) is not the process: segments to a dead one must still be answered.

@@ -1,8 +1,10 @@
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstay.api import managed_fields
 from mainstay.api.field_sets import difference, union
 from mainstay.api.managed_fields import is_same_object, updated
 from tests.api.owned_objects import POD, pods
@@ -149,6 +151,37 @@ def test_owners_count_as_a_change_only_where_they_are_meant() -> None:
     assert is_same_object(a_map({"k": "v"}, second), old, with_owners=False)
     assert not is_same_object(a_map({"k": "v"}, second), old, with_owners=True)
     assert not is_same_object(a_map({"k": "w"}, later), old, with_owners=False)
+
+
+def test_the_version_and_the_names_of_the_kind_make_no_difference() -> None:
+    old = a_map({"k": "v"}, resourceVersion="1")
+    assert is_same_object({**a_map({"k": "v"}, resourceVersion="2"), "apiVersion": "v2"}, old, with_owners=True)
+    assert not is_same_object(a_map({"k": "v"}, labels={"a": "1"}), old, with_owners=True)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), pods()), min_size=1, max_size=6))
+def test_the_short_way_leads_to_the_same_entries(writes: Any) -> None:
+    old: Any = None
+    for second, (manager, new) in enumerate(writes):
+        entries = written(old, new, manager, second, message=POD)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(managed_fields, "_changed_again", lambda *_: None)
+            assert written(old, new, manager, second, message=POD) == entries
+        old = {**new, "metadata": {**new["metadata"], "managedFields": entries}}
+
+
+def test_who_writes_again_what_was_theirs_goes_the_short_way() -> None:
+    other = an_entry("other", {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}, second=3)
+    own = an_entry("own", {"f:data": {".": {}, "f:k": {}}}, second=1)
+    owner = managed_fields.Owner("own", "Update", "v1", "")
+
+    def again(changed: Any) -> Any:
+        return managed_fields._changed_again([own, other], owner, changed, at(5))
+
+    assert again({"f:data": {"f:k": {}}}) == [other, {**own, "time": at(5)}]
+    assert again({}) == [own, other]
+    assert again({"f:data": {"f:new": {}}}) is None
+    assert again({"f:metadata": {"f:labels": {"f:a": {}}}}) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), pods()), min_size=1, max_size=6))

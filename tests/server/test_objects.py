@@ -114,6 +114,39 @@ async def test_status_and_spec_are_written_through_different_doors(sim):
         assert (obj["spec"]["replicas"], obj["status"]["replicas"]) == (2, 3)
 
 
+async def test_a_pods_status_is_the_same_whichever_way_it_is_patched(sim):
+    # A patch that speaks of the status alone does not read the rest of the pod; a JSON patch does.
+    async with a_server(sim) as client:
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}]}
+        whole = [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in status.items()]
+        label = {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}
+        part = {"metadata": {"labels": {"a": "b"}}, "status": status}
+        ways = {"json": [*whole, label], "merge": part, "strategic-merge": part}
+        found = []
+        for way, patch in ways.items():
+            made = await client.create(PODS, a_pod(way, nodeSelector={"x": "y"}))
+            await client.patch(f"{PODS}/{way}/status", patch, way)
+            changed = await client.patch(f"{PODS}/{way}/status", patch, way)
+            assert changed == await client.get(f"{PODS}/{way}")
+            assert changed["spec"] == made["spec"]
+            for unique in ("name", "uid", "resourceVersion", "creationTimestamp"):
+                del changed["metadata"][unique]
+            found.append(changed)
+
+        assert found[0] == found[1] == found[2]
+        assert found[0]["status"]["conditions"] == [{"type": "Ready", "status": "True"}]
+
+
+async def test_a_status_patch_that_speaks_of_the_spec_leaves_it_alone(sim):
+    async with a_server(sim) as client:
+        made = await client.create(PODS, a_pod("one"))
+
+        patch = {"spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+        changed = await client.patch(f"{PODS}/one/status", patch, "strategic-merge")
+
+        assert (changed["spec"], changed["status"]["phase"]) == (made["spec"], "Running")
+
+
 async def test_scale_shows_and_sets_the_replicas(sim):
     async with a_server(sim) as client:
         await client.create(DEPLOYMENTS, a_deployment("web", 3))

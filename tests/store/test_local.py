@@ -49,6 +49,28 @@ async def test_what_arrives_while_the_log_is_busy_becomes_one_group():
     assert log.groups == [[2], list(range(3, 13)), list(range(13, 17))]
 
 
+async def test_those_who_commit_in_one_turn_of_the_loop_are_one_group():
+    log = SlowLog()
+    store = await LocalStore.open(log)
+
+    await asyncio.gather(*(store.commit([], [Put(f"{number}", b"")]) for number in range(5)))
+
+    assert log.groups == [[2, 3, 4, 5, 6]]
+
+
+async def test_nobody_is_left_waiting_by_a_flush_that_is_stopped_before_it_began():
+    store = await LocalStore.open(SlowLog())
+    committing = asyncio.ensure_future(store.commit([], [Put("a", b"")]))
+    await asyncio.sleep(0)
+    flushing = store._flushing
+    assert flushing is not None
+    await asyncio.sleep(0)  # It waits for others to join.
+    flushing.cancel()
+
+    with pytest.raises(Unavailable):
+        await committing
+
+
 async def test_nothing_can_be_seen_before_it_is_durable(sim):
     store = await LocalStore.open(SlowLog())
     with store.watch("", after=1) as watch:

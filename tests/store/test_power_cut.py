@@ -6,6 +6,7 @@ from tests.store import power_cut
 from tests.twins import store as twins
 
 SEEDS = range(60)
+SEEDS_OF_TWINS = range(150)  # The most hidden bug shows with one seed in 25.
 
 
 def test_nothing_that_anybody_was_told_is_lost_in_a_power_cut():
@@ -31,7 +32,7 @@ def test_a_store_with_a_planted_bug_is_caught(twin, monkeypatch):
     twin(monkeypatch)
 
     with pytest.raises(power_cut.Broken):
-        for seed in SEEDS:
+        for seed in SEEDS_OF_TWINS:
             power_cut.run(seed)
 
 

@@ -17,6 +17,7 @@ from mainstay.client.cache import Cache
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.client.reflector import Instructions, Reflector, Watch
+from mainstay.env import Clock
 from mainstay.runtime.acting import Wrote
 from mainstay.runtime.controller import Reads
 from mainstay.runtime.leases import LEASES, Leader
@@ -78,6 +79,16 @@ def counts_decisions_anew_in_each_term(patch: pytest.MonkeyPatch) -> None:
         self._chance = env.chance.child(controller.name)
 
     patch.setattr(Loop, "__init__", init)
+
+
+def leads_with_caches_from_before_its_time(patch: pytest.MonkeyPatch) -> None:
+    honest = Term.__init__
+
+    def begin(self: Term, lease: str, revision: int, clock: Clock) -> None:
+        honest(self, lease, revision, clock)
+        self.revision = 0
+
+    patch.setattr(Term, "__init__", begin)
 
 
 def trusts_the_times_in_the_lease(patch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from mainstay.sim.scenarios.node_before_its_tasks import SCENARIO as NODE_BEFORE
 from mainstay.sim.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
 from mainstay.sim.scenarios.one_leader import SCENARIO as ONE_LEADER
 from mainstay.sim.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
+from mainstay.sim.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS_FIRST
 from mainstay.sim.scenarios.twice_in_slices import SCENARIO as TWICE_IN_SLICES
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -24,6 +25,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         GHOST_NODE,
         NODE_BEFORE_ITS_TASKS,
         NEW_LEADER_KNOWS,
+        SUCCESSOR_LOOKS_FIRST,
         ONE_POD_TOO_MANY,
         JOB_OF_THE_SAME_NAME,
         TWICE_IN_SLICES,

@@ -24,7 +24,9 @@ from mainstay.sim.world import World
 CONFIGMAPS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
 NAMES: Final = tuple(f"map-{number}" for number in range(8))
 FOLLOWERS: Final = ("streamer-1", "streamer-2", "lister")
-LISTS_MAX: Final = 40  # Of one follower in a run of a minute: with their backoff they cannot read all anew more often.
+LISTS_MAX: Final = (
+    60  # Of one follower in a run of two minutes: with their backoff they cannot read all anew more often.
+)
 SILENCE_MAX: Final = timedelta(seconds=15)  # Before a watch is taken for dead.
 _TICK: Final = timedelta(milliseconds=10)
 _FOR_EVER: Final = timedelta(days=365)

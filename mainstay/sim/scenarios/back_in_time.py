@@ -17,5 +17,6 @@ SCENARIO: Final = Scenario(
     make=Following,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=("server-behind", "watch-repeat", "watch-disconnect", "server-crash", "cut"),
+    lasts=timedelta(minutes=2),
     silence=timedelta(seconds=45),
 )

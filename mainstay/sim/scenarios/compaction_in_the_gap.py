@@ -26,5 +26,6 @@ SCENARIO: Final = Scenario(
         "cut",
         "server-crash",
     ),
+    lasts=timedelta(minutes=2),
     silence=timedelta(seconds=45),
 )

@@ -4,6 +4,7 @@ A cache that keeps the node for ever has tasks put on a ghost for ever. Nodes al
 other nodes: what was on the first is not on the second.
 """
 
+from datetime import timedelta
 from typing import Final
 
 from mainstay.client.client import Client
@@ -44,5 +45,6 @@ SCENARIO: Final = Scenario(
     about="Nodes go while the watch on them is broken; tasks must not stay on a node that is not there.",
     make=GhostNode,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), placed()],
+    lasts=timedelta(minutes=2),
     silence=SILENCE,
 )

@@ -28,7 +28,7 @@ class OnePodTooMany(UserStage):
         self._made += 1
         name = f"job-{self._made}"
         await client.create(JOBS, a_job(name, 1 + self.choose("completions", 3)))
-        for number in range(self.choose("touches", 3)):
+        for number in range(1 + self.choose("touches", 3)):
             await tasks.sleep(SOON)
             await client.patch(JOBS, name, NAMESPACE, {"metadata": {"annotations": {"touched": str(number)}}})
 

@@ -7,6 +7,7 @@ import pytest
 from mainstay.api.kind import Object
 from mainstay.api.kinds.autoscaling import to_v1, to_v2
 from mainstay.api.kinds.events import to_core, to_events
+from mainstay.api.reservations import reservation_name
 from tests.api.builders import a_definition
 from tests.api.kinds.steps import kind_of, problems, stored
 
@@ -218,16 +219,17 @@ def test_a_definition_goes_by_the_rules_for_definitions():
 
 
 def a_reservation(**spec: Any) -> Object:
-    wanted = {"kind": "Deployment", "name": "risk-api"}
+    wanted = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "risk-api", "uid": "u1"}
     given = {"nodeName": "n1", "workload": wanted, "intent": "recover-042", "resources": {"cpu": "0.5"}}
-    return {"spec": {**given, **spec}}
+    # Without a name it gets the one that it must have.
+    return {"metadata": {}, "spec": {**given, "expiresAt": "2026-01-01T00:00:00Z", **spec}}
 
 
 def test_a_reservation_says_where_for_whom_and_how_much():
     kind = kind_of("mainstay.dev/v1", "Reservation")
 
     assert wrong("mainstay.dev/v1", "Reservation", a_reservation()) == []
-    assert stored(kind, {"metadata": {}, **a_reservation()})["spec"]["resources"] == {"cpu": "500m"}
+    assert stored(kind, a_reservation())["spec"]["resources"] == {"cpu": "500m", "pods": "1"}
     assert wrong("mainstay.dev/v1", "Reservation", {"spec": {"nodeName": 5, "expiresAt": "soon"}}) == [
         "spec.workload: Required value",
         "spec.intent: Required value",
@@ -241,9 +243,54 @@ def test_a_reservation_says_where_for_whom_and_how_much():
 def test_a_reservation_may_be_prolonged_but_not_moved():
     old = a_reservation()
 
-    assert wrong("mainstay.dev/v1", "Reservation", a_reservation(expiresAt="2026-01-01T00:00:00Z"), old) == []
+    assert wrong("mainstay.dev/v1", "Reservation", a_reservation(expiresAt="2026-01-02T00:00:00Z"), old) == []
     assert wrong("mainstay.dev/v1", "Reservation", a_reservation(nodeName="n2"), old) == [
         "spec.nodeName: Forbidden: field is immutable"
+    ]
+
+
+def test_a_reservation_is_named_after_what_it_is_for_and_goes_with_its_workload():
+    kind = kind_of("mainstay.dev/v1", "Reservation")
+    made = stored(kind, a_reservation(generation=42))
+    name = reservation_name({"name": "risk-api", "uid": "u1"}, 42, "recover-042")
+
+    assert made["metadata"] == {
+        "name": name,
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "risk-api", "uid": "u1"}],
+    }
+    assert made["status"] == {"phase": "Active"}
+    assert wrong("mainstay.dev/v1", "Reservation", {**a_reservation(generation=42), "metadata": {"name": "mine"}}) == [
+        f'metadata.name: Invalid value: "mine": must be {name}, which follows from the workload\'s uid, '
+        "the generation and the intent"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("Active", "Released", None),
+        ("Active", "Expired", None),
+        ("Active", "Confirmed", "Forbidden: a reservation is confirmed by binding its pod"),
+        ("Released", "Active", "Forbidden: a reservation that is Released stays so"),
+        ("Expired", None, "Forbidden: a reservation that is Expired stays so"),
+        ("Confirmed", "Released", "Forbidden: a reservation that is Confirmed stays so"),
+        ("Active", "Lost", 'Unsupported value: "Lost": supported values: "Active", "Confirmed", "Released", "Expired"'),
+    ],
+)
+def test_a_reservation_that_is_over_stays_so(before, after, problem):
+    kind = kind_of("mainstay.dev/v1", "Reservation")
+    old = {**stored(kind, a_reservation()), "status": {"phase": before}}
+    new = {**old, "status": {"phase": after}} if after else {**old, "status": None}
+
+    found = [f"{cause.field}: {cause.message}" for cause in kind.validate(new, old)]
+
+    assert found == ([] if problem is None else [f"status.phase: {problem}"])
+
+
+def test_a_zone_limits_what_pods_request():
+    assert wrong("mainstay.dev/v1", "ZoneQuota", {"spec": {"zone": "a", "hard": {"requests.cpu": "4"}}}) == []
+    assert wrong("mainstay.dev/v1", "ZoneQuota", {"spec": {"zone": "a", "hard": {"limits.cpu": "4"}}}) == [
+        "spec.hard[limits.cpu]: Forbidden: only what pods request can be limited in a zone"
     ]
 
 

@@ -1,0 +1,16 @@
+"""Which node a pod goes to: decided from columns kept in memory, made true by the server's commit.
+
+Deciding, which only computes:
+
+    columns = NodeColumns()                          columns.py: nodes as arrays, from nodes, pods, reservations, quotas
+    columns.node_changed(node, name)                 each says which cures (reasons.Cure) the change may be
+    columns.pod_changed(old, new)
+    pod = pod_to_place(obj)                          pod_class.py: what matters of a pod; equal pods share a class
+    vectors = Vectors(columns)                       vectors.py: what is kept between decisions, for each class
+    decision = decide(vectors, pod, policy, seed)    decide.py: Placed(node, score) or Unschedulable(refusals)
+    columns.assume(pod, decision.node)               it counts there from now on, until `forget` or the bound pod comes
+
+`filters/` has one file per reason to refuse a node, `scores/` one per reason to prefer it. `what_if.py` decides on
+given objects. What is cached between decisions (class_vectors.py) never changes an outcome: tests hold every decision
+against columns that are made anew, and against a plain implementation that goes over nodes one by one.
+"""

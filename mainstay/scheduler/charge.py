@@ -1,0 +1,141 @@
+"""What a pod, or a reservation, takes on its node.
+
+A `Charge` is all that the columns need to know of a placed pod: its requests, its ports, and its labels, because other
+pods may want to be spread among pods like it. Equal pods share one, found by what their specs say (`charge_of`), so a
+change of a pod's status costs little here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.memo import Memo, encoded
+from mainstay.api.pod_resources import (
+    CPU,
+    MEMORY,
+    HostPort,
+    amounts_of,
+    host_port_of,
+    host_ports_of,
+    requests_of,
+    scored_requests_of,
+)
+from mainstay.scheduler.reasons import Cure
+
+RESERVATION_ANNOTATION: Final = "mainstay.dev/reservation"
+
+# More than any machine has, and little enough that sums of many and hundredfold ones fit into 64 bits. What is larger
+# counts as this; nodes have at most half of it, so nothing that large fits anywhere.
+AMOUNT_MAX: Final = 2**53
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_memo: Memo["Charge"] = Memo()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charge:
+    """Compared by identity: `same` looks at what it says."""
+
+    key: bytes
+    """Says all of it. Two charges with the same key are the same."""
+    namespace: str
+    labels: Mapping[str, str]
+    is_counted: bool
+    """Whether other pods are spread with regard to it. One that is about to end is not counted, nor a reservation."""
+    requests: Mapping[str, int]
+    scored_cpu: int
+    scored_memory: int
+    """What scores take it to need, which is more than nothing."""
+    ports: tuple[HostPort, ...]
+    reservation: str = ""
+    """The name of the reservation, in the same namespace, in whose room the pod is if it is on that node."""
+
+    def same(self, other: "Charge") -> bool:
+        return self is other or self.key == other.key
+
+
+def charge_of(pod: Object) -> Charge:
+    """What a pod takes on its node, for as long as it is there."""
+    key = _key(pod)
+    found = _memo.get(key)
+    if found is None:
+        metadata, scored = pod["metadata"], scored_requests_of(pod)
+        found = Charge(
+            key=key,
+            namespace=metadata.get("namespace") or "",
+            labels=dict(metadata.get("labels") or _NOTHING),
+            is_counted="deletionTimestamp" not in metadata,
+            requests=_bounded(requests_of(pod)),
+            scored_cpu=min(scored.get(CPU, 0), AMOUNT_MAX),
+            scored_memory=min(scored.get(MEMORY, 0), AMOUNT_MAX),
+            ports=host_ports_of(pod),
+            reservation=reservation_of(pod),
+        )
+        _memo.put(key, found)
+    return found
+
+
+def charge_of_reservation(reservation: Object) -> Charge:
+    """What a reservation holds."""
+    spec = reservation.get("spec") or _NOTHING
+    requests = _bounded(amounts_of(spec.get("resources")))
+    ports = tuple(host_port_of(port) for port in spec.get("ports") or () if port.get("hostPort"))
+    return Charge(
+        key=encoded([spec.get("resources"), spec.get("ports")]),
+        namespace=reservation["metadata"].get("namespace") or "",
+        labels={},
+        is_counted=False,
+        requests=requests,
+        scored_cpu=requests.get(CPU, 0),
+        scored_memory=requests.get(MEMORY, 0),
+        ports=ports,
+    )
+
+
+def reservation_of(pod: Object) -> str:
+    """The name of the reservation that holds room for a pod, in its namespace; or nothing."""
+    return (pod["metadata"].get("annotations") or _NOTHING).get(RESERVATION_ANNOTATION) or ""
+
+
+def changes(old: Charge, new: Charge) -> tuple[Cure, ...]:
+    """What may be worth another try after a pod on the same node takes something else."""
+    found = []
+    is_less = any(new.requests.get(resource, 0) < amount for resource, amount in old.requests.items())
+    if is_less or any(port not in new.ports for port in old.ports):
+        found.append(Cure.POD_REMOVED)
+    if old.labels != new.labels or old.is_counted != new.is_counted:
+        found.append(Cure.POD_LABELS)
+    return tuple(found)
+
+
+def spec_parts(spec: Mapping[str, Any]) -> list[Any]:
+    """Those parts of a spec that say what a pod takes. Others differ from pod to pod, such as names of volumes."""
+    init = spec.get("initContainers")
+    return [
+        [[each.get("name"), each.get("resources"), each.get("ports")] for each in spec.get("containers") or ()],
+        init
+        and [[each.get("name"), each.get("resources"), each.get("ports"), each.get("restartPolicy")] for each in init],
+        spec.get("overhead"),
+        spec.get("resources"),
+    ]
+
+
+def _bounded(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {resource: min(amount, AMOUNT_MAX) for resource, amount in amounts.items() if amount}
+
+
+def _key(pod: Object) -> bytes:
+    metadata, status = pod["metadata"], pod.get("status") or _NOTHING
+    parts = [
+        metadata.get("namespace"),
+        metadata.get("labels"),
+        "deletionTimestamp" in metadata,
+        reservation_of(pod),
+        spec_parts(pod.get("spec") or _NOTHING),
+    ]
+    states = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    if any("allocatedResources" in each or "resources" in each for each in states):
+        parts.append([[each.get("name"), each.get("allocatedResources"), each.get("resources")] for each in states])
+        parts.append([each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"])
+    return encoded(parts)

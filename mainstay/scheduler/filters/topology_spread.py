@@ -1,0 +1,51 @@
+"""A pod with a hard spread constraint goes only where the skew stays within what is allowed, and only to nodes that
+have the label at all.
+
+The skew of a domain is the number of matching pods in it, with this one if it matches itself, less the smallest such
+number of any domain; that number is taken to be 0 as long as there are fewer domains than `minDomains`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from mainstay.scheduler import domains
+from mainstay.scheduler.arrays import Rows, Truths
+from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.filters.refused import refused
+from mainstay.scheduler.label_column import ABSENT
+from mainstay.scheduler.pod_class import PodClass
+from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.ring import Ring
+
+PLUGIN: Final = "PodTopologySpread"
+
+
+def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths | None:
+    """Whether the nodes have the labels. Skews are judged by `domains.Domains.allowed`, for all nodes of a domain."""
+    if not any(each.is_hard for each in pod.spread):
+        return None
+    return domains.has_all_labels(columns, pod, True, rows)
+
+
+def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusal]:
+    missing = (Cure.NODE_ADDED, Cure.NODE_LABELS)
+    levelled = (*missing, Cure.NODE_REMOVED, Cure.NODE_TAINTS, Cure.POD_REMOVED, Cure.POD_PLACED, Cure.POD_LABELS)
+    for constraint in pod.spread:
+        if not constraint.is_hard:
+            continue
+        found = domains.Domains(columns, pod, constraint, ring)
+        has_label = found.by_place != ABSENT
+        skews = found.skews()[found.by_place]
+        found.close(columns)
+        key = constraint.key
+        yield from refused(ring, ~has_label, Reason.TOPOLOGY_LABEL_MISSING, PLUGIN, missing, detail=key)
+        yield from refused(
+            ring,
+            has_label & (skews > constraint.max_skew),
+            Reason.SKEW_TOO_LARGE,
+            PLUGIN,
+            levelled,
+            detail=key,
+            wanted=constraint.max_skew,
+            free=skews,
+        )

@@ -1,0 +1,27 @@
+"""A node that is marked as unschedulable takes no pods, but for those that tolerate the taint which stands for it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from mainstay.scheduler.arrays import Rows, Truths
+from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.filters.refused import refused
+from mainstay.scheduler.pod_class import PodClass
+from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.ring import Ring
+from mainstay.scheduler.taints import KEEPS_AWAY, UNSCHEDULABLE, untolerated
+
+PLUGIN: Final = "NodeUnschedulable"
+
+
+def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths | None:
+    if not untolerated((UNSCHEDULABLE,), pod.tolerations, KEEPS_AWAY):
+        return None
+    return ~columns.is_unschedulable[rows]
+
+
+def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusal]:
+    found = passing(columns, pod, ring.rows)
+    if found is not None:
+        cures = (Cure.NODE_ADDED, Cure.NODE_TAINTS)
+        yield from refused(ring, ~found, Reason.UNSCHEDULABLE_NODE, PLUGIN, cures)

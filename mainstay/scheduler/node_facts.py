@@ -1,0 +1,44 @@
+"""What the scheduler reads of a node. Two versions of a node that agree in this are the same to it: a heartbeat changes
+nothing here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mainstay.api.kind import Object
+from mainstay.api.pod_resources import allocatable_of
+from mainstay.scheduler.charge import AMOUNT_MAX
+from mainstay.scheduler.reasons import Cure
+from mainstay.scheduler.taints import Taint, taints_of
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    is_unschedulable: bool
+    allocatable: Mapping[str, int]
+
+
+def facts_of(node: Object) -> NodeFacts:
+    return NodeFacts(
+        labels=node["metadata"].get("labels") or {},
+        taints=taints_of(node),
+        is_unschedulable=bool((node.get("spec") or {}).get("unschedulable")),
+        allocatable={resource: min(amount, AMOUNT_MAX // 2) for resource, amount in allocatable_of(node).items()},
+    )
+
+
+def cures_of_change(old: NodeFacts | None, new: NodeFacts | None) -> tuple[Cure, ...]:
+    """What may be worth another try after a node changed."""
+    if old is None:
+        return () if new is None else (Cure.NODE_ADDED,)
+    if new is None:
+        return (Cure.NODE_REMOVED,)
+    found = []
+    if any(amount > old.allocatable.get(resource, 0) for resource, amount in new.allocatable.items()):
+        found.append(Cure.NODE_ALLOCATABLE)
+    if new.labels != old.labels:
+        found.append(Cure.NODE_LABELS)
+    if new.taints != old.taints or (old.is_unschedulable and not new.is_unschedulable):
+        found.append(Cure.NODE_TAINTS)
+    return tuple(found)

@@ -1,0 +1,148 @@
+"""What matters of a pod when a node is chosen for it. Pods with equal answers form a class, and share what is computed.
+
+`pod_to_place` takes a pod apart once. Its class holds whatever a filter or a score may ask for, and nothing else: not
+its name, not its images. Its labels belong to the class only if it has spread constraints, which may ask whether the
+pod itself is among those to be spread. A pod's uid takes part in the very last step only, the breaking of ties.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.labels import LabelSelector, from_labels, from_object, selector_of
+from mainstay.api.memo import Memo, encoded
+from mainstay.api.pod_resources import HostPort
+from mainstay.scheduler.charge import Charge, charge_of, reservation_of, spec_parts
+from mainstay.scheduler.node_terms import NodeRequirements, Preference, preferences_of, requirements_of
+from mainstay.scheduler.taints import Toleration, tolerations_of
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_memo: Memo["PodClass"] = Memo()
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """Pods that match a selector should be spread evenly over the values of a node label."""
+
+    key: str
+    max_skew: int
+    is_hard: bool
+    selector: LabelSelector | None
+    """None matches no pod."""
+    min_domains: int
+    honors_affinity: bool
+    """Only nodes count that the pod's node selector and affinity allow."""
+    honors_taints: bool
+    """Only nodes count whose taints the pod tolerates."""
+    matches_itself: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodClass:
+    """Two classes are equal if their keys are."""
+
+    key: bytes
+    namespace: str
+    requests: Mapping[str, int]
+    scored_cpu: int
+    scored_memory: int
+    ports: tuple[HostPort, ...]
+    node_name: str
+    """The only node it may go to, if one is named."""
+    nodes: NodeRequirements
+    named_nodes: tuple[str, ...] | None
+    """If it can only go to nodes that it names, their names."""
+    preferences: tuple[Preference, ...]
+    tolerations: tuple[Toleration, ...]
+    spread: tuple[SpreadConstraint, ...]
+    reservation: str
+    """The name of the reservation, in the pod's namespace, that holds room for it; or nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, PodClass) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class PodToPlace:
+    """A pod that has no node yet."""
+
+    namespace: str
+    name: str
+    uid: str
+    pod_class: PodClass
+    charge: Charge
+    """What it will take on its node."""
+
+
+def pod_to_place(pod: Object) -> PodToPlace:
+    """Take a pod apart for placing it, as it stands in the store."""
+    metadata = pod["metadata"]
+    return PodToPlace(
+        metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "", class_of(pod), charge_of(pod)
+    )
+
+
+def class_of(pod: Object) -> PodClass:
+    metadata, spec = pod["metadata"], pod.get("spec") or _NOTHING
+    spread = spec.get("topologySpreadConstraints")
+    reservation = reservation_of(pod)
+    affinity = spec.get("affinity")
+    key = encoded(
+        [
+            metadata.get("namespace"),
+            spec_parts(spec),
+            spec.get("nodeName"),
+            spec.get("nodeSelector"),
+            affinity and affinity.get("nodeAffinity"),
+            spec.get("tolerations"),
+            spread and [spread, metadata.get("labels")],
+            reservation,
+        ]
+    )
+    found = _memo.get(key)
+    if found is None:
+        charge, nodes, node_name = charge_of(pod), requirements_of(spec), spec.get("nodeName") or ""
+        found = PodClass(
+            key=key,
+            namespace=charge.namespace,
+            requests=charge.requests,
+            scored_cpu=charge.scored_cpu,
+            scored_memory=charge.scored_memory,
+            ports=charge.ports,
+            node_name=node_name,
+            nodes=nodes,
+            named_nodes=(node_name,) if node_name else nodes.names,
+            preferences=preferences_of(spec),
+            tolerations=tolerations_of(spec),
+            spread=tuple(_constraint(each, metadata.get("labels") or _NOTHING) for each in spread or ()),
+            reservation=reservation,
+        )
+        _memo.put(key, found)
+    return found
+
+
+def _constraint(constraint: Mapping[str, Any], labels: Mapping[str, str]) -> SpreadConstraint:
+    said = constraint.get("labelSelector")
+    selector = None if said is None else from_object(said)
+    own = {key: labels[key] for key in constraint.get("matchLabelKeys") or () if key in labels}
+    if own:
+        # A selector that is absent matches nothing, but these labels beside it match what has them.
+        more = () if selector is None else selector.requirements
+        selector = selector_of((*from_labels(own).requirements, *more))
+    return SpreadConstraint(
+        key=constraint["topologyKey"],
+        max_skew=constraint["maxSkew"],
+        is_hard=constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule",
+        selector=selector,
+        min_domains=constraint.get("minDomains") or 1,
+        honors_affinity=(constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
+        honors_taints=(constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+        matches_itself=selector is not None and selector.matches(labels),
+    )

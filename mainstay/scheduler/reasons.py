@@ -1,0 +1,110 @@
+"""Why a node cannot take a pod, as values; and the changes that may cure it.
+
+A filter that refuses nodes gives `Refusal`s: one for each reason, with the nodes it holds for and the numbers that show
+it. A node is in as many of them as it has failing constraints, so that who cures one learns of the others at once. The
+words are made elsewhere (messages.py).
+
+A `Cure` is a kind of change after which a refused pod is worth trying again. A filter names all that could help;
+whoever keeps the refused pods wakes those that wait for one of what has happened. It is a hint to save work and
+promises nothing: a woken pod may be refused again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Cure(StrEnum):
+    """A kind of change that can make a node acceptable."""
+
+    NODE_ADDED = "NodeAdded"
+    NODE_REMOVED = "NodeRemoved"
+    """A domain less to keep in balance with."""
+    NODE_ALLOCATABLE = "NodeAllocatable"
+    """There is more of something."""
+    NODE_LABELS = "NodeLabels"
+    NODE_TAINTS = "NodeTaints"
+    """Or it was marked as schedulable again."""
+    POD_REMOVED = "PodRemoved"
+    """From its node, or it needs less there."""
+    POD_PLACED = "PodPlaced"
+    """Somewhere else, which may level a skew."""
+    POD_LABELS = "PodLabels"
+    """Of a placed pod, which may level a skew; or it is about to end and is not counted any more."""
+    ZONE_QUOTA = "ZoneQuota"
+    """A quota was raised or removed."""
+    RESERVATION_RELEASED = "ReservationReleased"
+    RESERVATION_MADE = "ReservationMade"
+    """One that names a pod's place."""
+
+
+class Reason(StrEnum):
+    """Why a node was refused. Shown to users: only add."""
+
+    NO_NODES = "NoNodes"
+    INSUFFICIENT_RESOURCE = "InsufficientResource"
+    NODE_TOO_SMALL = "NodeTooSmall"
+    """Even with nothing else on it."""
+    OTHER_NODE_NAMED = "OtherNodeNamed"
+    NODE_AFFINITY = "NodeAffinity"
+    UNTOLERATED_TAINT = "UntoleratedTaint"
+    UNSCHEDULABLE_NODE = "UnschedulableNode"
+    PORT_TAKEN = "PortTaken"
+    ZONE_QUOTA_EXCEEDED = "ZoneQuotaExceeded"
+    RESERVED_ELSEWHERE = "ReservedElsewhere"
+    TOPOLOGY_LABEL_MISSING = "TopologyLabelMissing"
+    SKEW_TOO_LARGE = "SkewTooLarge"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason, and the nodes it holds for."""
+
+    reason: Reason
+    plugin: str
+    """The filter, by the name that Kubernetes has for it, as its metrics and events do."""
+    nodes: tuple[str, ...]
+    """Sorted by name."""
+    cures: tuple[Cure, ...]
+    detail: str = ""
+    """What it is about: a resource, a taint as text, a port as text, a zone, a topology key."""
+    wanted: int | None = None
+    """What the pod needs, in base units; of a skew, the largest that is allowed."""
+    free: tuple[int, ...] = ()
+    """What there is, for each of the nodes: free room, what a quota leaves, the skew that there would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """This node is the best of those that can take the pod."""
+
+    node: str
+    score: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable:
+    """No node can take the pod."""
+
+    nodes: int
+    """How many there are."""
+    refusals: tuple[Refusal, ...]
+    """All failing constraints, in the order of the filters; within one, by detail."""
+
+    @property
+    def cures(self) -> tuple[Cure, ...]:
+        """The changes worth another try, each once."""
+        return merged(cure for refusal in self.refusals for cure in refusal.cures)
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The filters that refused, each once."""
+        return tuple(dict.fromkeys(refusal.plugin for refusal in self.refusals if refusal.plugin))
+
+
+Decision = Placed | Unschedulable
+
+
+def merged(cures: Iterable[Cure]) -> tuple[Cure, ...]:
+    found = dict.fromkeys(cures)
+    return tuple(cure for cure in Cure if cure in found)
