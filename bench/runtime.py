@@ -1,4 +1,4 @@
-"""How fast does a cache take changes in, and how much memory do fifty thousand pods need?
+"""How fast does a cache take changes in, how much memory do fifty thousand pods need, and what does the runtime add?
 
 An informer with the indexes that are usual (namespace, node, owner, one label) and a subscriber follows a watch over a
 real connection on this machine, through the client and its HTTP. Only this process is counted, not the one that sends;
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from bench._queue import measure_queue
+from bench._reconcile import measure_reconcile
 from bench.measure import Figure, Stopwatch, main
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
@@ -26,6 +27,7 @@ from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 SEED: Final = 7
+RECONCILED_PODS: Final = 5_000
 INDEXES: Final = (NAMESPACE, NODE, OWNER, label("app"))
 _PAGES_OF_MB: Final = 1000 * 1000 / 4096
 
@@ -36,6 +38,18 @@ def measure(quick: bool) -> Iterable[Figure]:
     with _feed(pods, changes) as (port, go):
         yield from tasks.run(_follow(port, go, pods, changes))
     yield from measure_queue(quick)
+    with _feed(RECONCILED_PODS, 0) as (port, _):
+        yield from tasks.run(_reconcile(port, 3 if quick else 9))
+
+
+async def _reconcile(port: int, rounds: int) -> Iterable[Figure]:
+    env = _env()
+    async with Client(Config((f"http://127.0.0.1:{port}",)), env) as client:
+        return await measure_reconcile(client, env, PODS, rounds)
+
+
+def _env() -> Env:
+    return Env(SystemClock(), Chance(b"bench"), SystemDisk(Path(".")))
 
 
 @contextmanager
@@ -52,7 +66,7 @@ def _feed(pods: int, changes: int) -> Iterator[tuple[int, IO[str]]]:
 
 
 async def _follow(port: int, go: IO[str], pods: int, changes: int) -> list[Figure]:
-    env = Env(SystemClock(), Chance(b"bench"), SystemDisk(Path(".")))
+    env = _env()
     count = [0]
 
     def told(change: Change) -> None:

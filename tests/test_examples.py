@@ -101,7 +101,7 @@ async def test_a_website_gets_its_deployment_and_says_when_it_is_online(sim, web
 def test_it_runs_as_a_process_against_a_real_server():
     with ServerProcess() as server:
 
-        def kubectl(*arguments: str, **more: Any) -> str:
+        def kubectl(*arguments: str, **more: Any) -> Any:
             command = ["kubectl", *arguments]
             return subprocess.run(
                 command, env=server.environment, check=True, capture_output=True, text=True, **more

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -34,8 +35,12 @@ def test_a_copy_starts_where_this_process_is_and_changes_nothing_here():
 def test_messages_of_any_size_come_whole_and_in_order():
     sizes = [0, 1, 70_000, 3, 300_000]
 
+    def work(send: Callable[[bytes], None]) -> None:
+        for size in sizes:
+            send(b"x" * size)
+
     with Children() as children:
-        children.start(lambda send: [send(b"x" * size) for size in sizes] and None)
+        children.start(work)
         heard = heard_from(children)
 
     assert [len(each.body) for each in heard if isinstance(each, Message)] == sizes
