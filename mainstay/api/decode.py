@@ -9,8 +9,9 @@ Here is what they have in common: which one it is, whether the body is of the ki
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from mainstay.api import json_body, protobuf, schema
 from mainstay.api.conform import UNKNOWN_MAX, conform
@@ -32,8 +33,7 @@ _TYPE_META: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(Struct, frozen=True):
     object: Object
     warnings: list[str]
     """For the client to read, in the order in which they were found."""

@@ -13,10 +13,12 @@ A set is a tree of JSON objects (`FieldsV1`) and is worked with as it is, so tha
 Here are what there is of set algebra, and the ways from objects to sets: `fields_in` is what an object says, and
 `difference_of` what is new, changed and gone between two. They differ about objects within objects: saying something
 about a field does not claim the object it is in, but bringing it into being does. How the values of a kind are owned is
-told by field_shapes.py. Nothing here changes its arguments; results may share parts with them. Nothing looks at how
-deep an object goes: whatever reads requests has (json_values.py).
+told by field_shapes.py. Nothing here changes its arguments; results may share parts with them, and with each other: the
+set of a pod's spec is remembered, for the many pods that say the same. Nothing looks at how deep an object goes:
+whatever reads requests has (json_values.py).
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -30,8 +32,10 @@ from mainstay.api.field_shapes import (
     SET,
     STRUCT,
     Shape,
+    shape_of,
 )
 from mainstay.api.json_values import DEPTH_MAX
+from mainstay.api.memo import Memo, encoded
 
 FieldSet = dict[str, Any]
 """A tree as described above. Not to be changed once it is made."""
@@ -161,10 +165,7 @@ def _shown(step: str) -> str:
 
 
 def _json(value: Any) -> str:
-    return _encode(value).decode()
-
-
-_encode = msgspec.json.Encoder().encode
+    return encoded(value).decode()
 
 
 # Elements of lists
@@ -179,12 +180,20 @@ def step_of(element: Any, shape: Shape) -> str | None:
     if len(shape.keys) == 1:
         name = shape.keys[0]
         value = element.get(name)
-        if type(value) is str and value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
-            return f'k:{{"{name}":"{value}"}}'  # What json.dumps would say, in a fraction of the time.
+        if type(value) is str and len(value) <= _REMEMBERED_LENGTH_MAX:
+            return _step_by(name, value)
         return None if value is None else f"k:{_json({name: value})}"
     key = {name: element.get(name, KEY_DEFAULTS.get(name)) for name in shape.keys}
     key = {name: value for name, value in key.items() if value is not None}
     return f"k:{_json(key)}" if key else None
+
+
+_REMEMBERED_LENGTH_MAX: Final = 64  # What comes from outside may be of any length, and is not yet checked here.
+
+
+@lru_cache(maxsize=2048)  # Names of containers, types of conditions: the same in most objects of a kind.
+def _step_by(name: str, value: str) -> str:
+    return f"k:{_json({name: value})}"
 
 
 def elements_of(elements: list[Any], shape: Shape) -> dict[str, Any]:
@@ -289,13 +298,27 @@ def begun(value: dict[str, Any], shape: Shape) -> FieldSet:
         else:
             each = value[name]
             if type(each) is dict:
-                tree = begun(each, below)
+                tree = _begun_spec(each, below) if below is shape_of(_POD_SPEC) else begun(each, below)
             else:
                 tree = whole(each, below)
                 tree.pop(SELF, None)
             if tree:
                 result[step] = tree
     return result
+
+
+def _begun_spec(spec: dict[str, Any], shape: Shape) -> FieldSet:
+    """As `begun`, of the spec of a pod: found once for all that say the same."""
+    key = encoded(spec)
+    known = _known_specs.get(key)
+    if known is None:
+        known = begun(spec, shape)
+        _known_specs.put(key, known)
+    return known
+
+
+_POD_SPEC: Final = "k8s.io.api.core.v1.PodSpec"
+_known_specs: Final[Memo[FieldSet]] = Memo()
 
 
 # From two objects to what is between them

@@ -11,7 +11,6 @@ Fields are not looked at here: see conform.py.
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -32,8 +31,7 @@ _MANY_DIGITS: Final = b"0" * 19
 _MALFORMED: Final = re.compile(r"JSON is malformed: (?P<what>.*) \(byte (?P<at>\d+)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     value: Any
     may_have_duplicates: bool
     """If so, ask `duplicates`. If not, there are none."""

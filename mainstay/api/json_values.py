@@ -21,15 +21,15 @@ def copied(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         if depth >= DEPTH_MAX:
             raise too_deep()
-        return {name: copied(each, depth + 1) if type(each) in _DEEP else each for name, each in value.items()}
+        return {name: copied(each, depth + 1) if type(each) in DEEP else each for name, each in value.items()}
     if isinstance(value, list):
         if depth >= DEPTH_MAX:
             raise too_deep()
-        return [copied(each, depth + 1) if type(each) in _DEEP else each for each in value]
+        return [copied(each, depth + 1) if type(each) in DEEP else each for each in value]
     return value
 
 
-_DEEP: Final = frozenset({dict, list})  # Most values are neither, and a call for each would be most of the work.
+DEEP: Final = frozenset({dict, list})  # Most values are neither, and a call for each would be most of the work.
 
 
 def same(left: Any, right: Any, depth: int = 0) -> bool:

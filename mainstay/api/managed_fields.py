@@ -9,8 +9,10 @@ Only what a request said is looked at, defaults included: what the server itself
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mainstay.api.field_sets import FieldSet, begun, covers, difference, difference_of, is_field_set, ordered, union
 from mainstay.api.field_shapes import shape_of
@@ -30,8 +32,7 @@ _NEVER_OWNED_STEPS: Final = frozenset(f"f:{name}" for name in (*_NEVER_OWNED, "m
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """Who an entry is about. Someone who applies is the same in all versions."""
 
     manager: str
@@ -44,8 +45,7 @@ class Owner:
         return (self.manager, self.operation, "" if self.operation == APPLY else self.api_version, self.subresource)
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(Struct, frozen=True):
     """An entry."""
 
     owner: Owner
@@ -88,15 +88,28 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _read(entry: Object) -> Owned:
-    owner = Owner(entry.get("manager", ""), entry["operation"], entry["apiVersion"], entry.get("subresource", ""))
-    return Owned(owner, entry.get("time", ""), entry.get("fieldsV1", {}))
+    return Owned(_owner(entry), entry.get("time", ""), entry.get("fieldsV1", {}))
+
+
+def _owner(entry: Object) -> Owner:
+    return Owner(entry.get("manager", ""), entry["operation"], entry["apiVersion"], entry.get("subresource", ""))
 
 
 def written_owners(owners: Owners) -> list[Object]:
     """As entries in an object's metadata: those who apply first, then the oldest first. Who owns nothing has none."""
-    kept = [owned for owned in owners.values() if owned.fields]
-    kept.sort(key=lambda each: (each.owner.operation, each.time, *_rest(each.owner)))
-    return [_entry(owned) for owned in kept]
+    kept = [_entry(owned) for owned in owners.values() if owned.fields]
+    kept.sort(key=_order)
+    return kept
+
+
+def _order(entry: Object) -> tuple[str, ...]:
+    return (
+        entry["operation"],
+        entry.get("time", ""),
+        entry.get("manager", ""),
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
 
 
 def _rest(owner: Owner) -> tuple[str, str, str]:
@@ -138,13 +151,17 @@ def updated(
         if not sent:
             fields = owned_from_the_start(new, message, without_status=without_status)
             return [_entry(Owned(owner, now, fields))] if fields else []
-    owners = _owners_to_go_by(old, new, subresource)
-    if old is not None and not owners:
-        return []  # Forgotten on purpose, or made before there was a record: only applying begins a new one.
     before: Object = {} if old is None else old
     changed, gone = difference_of(before, new, shape_of(message))
     _strip(changed, without_status=without_status)
     _strip(gone, without_status=without_status)
+    if old is not None and not gone and not are_sent(new, old):
+        again = _changed_again(old["metadata"].get("managedFields") or (), owner, changed, now)
+        if again is not None:
+            return again
+    owners = _owners_to_go_by(old, new, subresource)
+    if old is not None and not owners:
+        return []  # Forgotten on purpose, or made before there was a record: only applying begins a new one.
     after = give_up(owners, owner, changed, gone)
     if changed:
         own = after.get(owner.identity)
@@ -153,6 +170,31 @@ def updated(
         fields = had if covers(had, changed) else ordered(union(had, changed))
         after[owner.identity] = Owned(owner, now, fields)
     return written_owners(_without_ancients(after))
+
+
+def _changed_again(entries: Sequence[Object], owner: Owner, changed: FieldSet, now: str) -> list[Object] | None:
+    """The entries after an owner has changed fields that it had already, and nobody else: as most writes do.
+
+    None if it is not so. It is what `updated` would find out in the general way, for a fraction of the work.
+    """
+    own: Object | None = None
+    after: list[Object] = []
+    for entry in entries:
+        fields = entry.get("fieldsV1")
+        if not fields:
+            return None
+        if _owner(entry) == owner:
+            if own is not None or not covers(fields, changed):
+                return None
+            own = _entry(Owned(owner, now if changed else entry.get("time", ""), fields))
+            after.append(own)
+        elif difference(fields, changed) is fields:
+            after.append(entry)
+        else:
+            return None
+    if own is None or len(after) > UPDATERS_MAX:
+        return None
+    return sorted(after, key=_order) if len(after) > 1 else after
 
 
 def owned_from_the_start(obj: Object, message: str, *, without_status: bool) -> FieldSet:
@@ -246,13 +288,26 @@ def are_sent(new: Object, old: Object) -> bool:
 
 
 def is_same_object(new: Object, old: Object, *, with_owners: bool) -> bool:
-    """Whether a write would change nothing. When something was owned does not count; by whom, only `with_owners`."""
-    if new == old:
-        return True
-    after, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
-    if after == before or (with_owners and _without_times(after) != _without_times(before)):
+    """Whether a write would change nothing. When something was owned does not count; by whom, only `with_owners`.
+
+    What a kind is called and the resource version do not count either: they are not part of what is stored.
+    """
+    # What is most likely to differ comes first.
+    if _without(new, _NOT_STORED) != _without(old, _NOT_STORED):
         return False
-    return _without_owners(new) == _without_owners(old)
+    after, before = new["metadata"], old["metadata"]
+    if _without(after, _NOT_COMPARED) != _without(before, _NOT_COMPARED):
+        return False
+    owners, owners_before = after.get("managedFields"), before.get("managedFields")
+    return not with_owners or owners == owners_before or _without_times(owners) == _without_times(owners_before)
+
+
+_NOT_STORED: Final = ("metadata", "kind", "apiVersion")  # The first is compared by itself.
+_NOT_COMPARED: Final = ("managedFields", "resourceVersion")
+
+
+def _without(obj: Object, names: Sequence[str]) -> Object:
+    return {name: value for name, value in obj.items() if name not in names}
 
 
 def _without_times(entries: Any) -> Sequence[Object]:
@@ -262,7 +317,3 @@ def _without_times(entries: Any) -> Sequence[Object]:
 
 
 _NAMING: Final = ("manager", "operation", "apiVersion", "subresource")
-
-
-def _without_owners(obj: Object) -> Object:
-    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}

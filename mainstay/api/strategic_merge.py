@@ -14,12 +14,12 @@ Which elements a list has is thus up to the patch; where they stand, in this ord
 the patch, the order in the object.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
 from mainstay.api.errors import ApiError, Reason, bad_request
-from mainstay.api.json_values import DEPTH_MAX, copied, too_deep
+from mainstay.api.json_values import DEEP, DEPTH_MAX, too_deep
 from mainstay.api.kind import Object
 from mainstay.api.merge_keys import MergeRule, merge_rule
 from mainstay.api.schema import fields_of
@@ -35,7 +35,8 @@ Identity = tuple[bool, Any]  # What an element is told apart by. The first part 
 def strategic_merge(original: Object, patch: Object, message: str) -> Object:
     """The patched object, of which `message` describes the fields.
 
-    It shares nothing with the arguments, which stay as they are. ApiError 400 if the patch makes no sense.
+    The arguments stay as they are. The result shares with the original what the patch does not speak of, and nothing
+    with the patch. ApiError 400 if the patch makes no sense.
     """
     if not isinstance(patch, dict):
         raise bad_request("invalid JSON document")
@@ -56,33 +57,33 @@ def _merged(original: Object, patch: Object, message: str, values: str, depth: i
             pass
         case unknown:
             raise bad_request(f"unknown patch type: {unknown} in map: {_as_go(patch)}")
-    # What the patch speaks of is copied where it is merged.
-    retained = _retained(original, patch)
-    result = {name: each if name in patch else copied(each, depth + 1) for name, each in retained.items()}
+    result = _retained(original, patch)
+    directives: list[tuple[str, str, Any]] = []
     for name, value in patch.items():
-        if name.startswith("$") and _is_directive(name):
-            continue
-        if value is None:
+        if name[:1] == "$" and _is_directive(name):
+            directive, _, field = name.partition("/")
+            directives.append((directive, field, value))
+        elif value is None:
             result.pop(name, None)
-            continue
-        old = result.get(name)
-        rule = merge_rule(message, name)
-        if isinstance(old, dict) and isinstance(value, dict):
+        elif type(value) not in DEEP:
+            result[name] = value
+        elif type(result.get(name)) is not type(value):
+            result[name] = _without_directives(value, depth + 1)
+        elif type(value) is dict:
+            rule = merge_rule(message, name)
             if rule is not None and rule.strategy == "replace":
                 result[name] = _without_directives(value, depth + 1)
             else:
-                result[name] = _merged(old, value, *_below(message, values, name), depth + 1)
-        elif isinstance(old, list) and isinstance(value, list) and rule is not None:
-            result[name] = _merged_list(old, value, rule, _below(message, values, name)[0], depth + 1)
+                result[name] = _merged(result[name], value, *_below(message, values, name), depth + 1)
+        elif type(value) is list and (rule := merge_rule(message, name)) is not None:
+            result[name] = _merged_list(result[name], value, rule, _below(message, values, name)[0], depth + 1)
         else:
             result[name] = _without_directives(value, depth + 1)
-    for name, value in patch.items():
-        directive, _, field = name.partition("/")
+    for directive, field, value in directives:
         if directive == _ORDER:
             rule = merge_rule(message, field) or MergeRule()
             _put_in_order(result, original.get(field), patch.get(field), field, value, rule)
-    for name, value in patch.items():
-        directive, _, field = name.partition("/")
+    for directive, field, value in directives:
         if directive == _DELETE_FROM:
             _delete_values(result, field, value)
     return result
@@ -105,7 +106,7 @@ def _is_directive(name: str) -> bool:
 def _retained(original: Object, patch: Object) -> Object:
     """What remains of an object by `$retainKeys`. All that the patch sets must be there too."""
     if _RETAIN not in patch:
-        return original
+        return dict(original)
     keys = patch[_RETAIN]
     if not isinstance(keys, list):
         raise bad_request("invalid patch format of retainKeys")
@@ -123,14 +124,14 @@ def _without_directives(value: Any, depth: int) -> Any:
         if value.get(_PATCH) == "delete":
             return {}
         return {
-            name: _without_directives(each, depth + 1)
+            name: _without_directives(each, depth + 1) if type(each) in DEEP else each
             for name, each in value.items()
-            if each is not None and not _is_directive(name)
+            if each is not None and not (name[:1] == "$" and _is_directive(name))
         }
     if isinstance(value, list):
         # An element with a directive stands for something to do, not for an element.
         kept = (each for each in value if not (isinstance(each, dict) and each.get(_PATCH) in ("delete", "replace")))
-        return [_without_directives(each, depth + 1) for each in kept]
+        return [_without_directives(each, depth + 1) if type(each) in DEEP else each for each in kept]
     return value
 
 
@@ -146,22 +147,21 @@ def _merged_list(original: Sequence[Any], patch: Sequence[Any], rule: MergeRule,
         if not rule.key:
             raise bad_request("cannot merge lists without merge key for type struct")
         return _merged_objects(original, patch, rule.key, message, depth)
-    identity = _identity_by("")
-    union = {identity(each): each for each in (*original, *patch)}
-    return _interleaved(list(union.values()), patch, original, identity)
+    ours, theirs = _identities(original, ""), _identities(patch, "")
+    union = dict(zip((*ours, *theirs), (*original, *patch), strict=True))
+    return _interleaved(list(union), list(union.values()), theirs, ours)
 
 
 def _merged_objects(
     original: Sequence[Object], patch: Sequence[Object], key: str, message: str, depth: int
 ) -> list[Any]:
-    identity = _identity_by(key)
     changes: list[Object] = []
     deleted: set[Identity] = set()
     is_replaced = False
     for element in patch:
         match element.get(_PATCH):
             case "delete":
-                deleted.add(identity(element))
+                deleted.add(_identity(element, key))
             case "replace":
                 is_replaced = True
             case None | "merge":
@@ -171,73 +171,70 @@ def _merged_objects(
     if is_replaced:
         return [_without_directives(each, depth + 1) for each in changes]
 
-    remaining = [each for each in original if identity(each) not in deleted]
-    merged = list(remaining)
-    position: dict[Identity, int] = {}
-    for index, element in enumerate(merged):
-        position.setdefault(identity(element), index)
-    for change in changes:
-        index = position.setdefault(identity(change), len(merged))
+    before, wanted = _identities(original, key), _identities(changes, key)
+    remaining = list(zip(before, original, strict=True))
+    if deleted:
+        remaining = [(name, each) for name, each in remaining if name not in deleted]
+        before = [name for name, _ in remaining]
+    names, merged = list(before), [each for _, each in remaining]
+    position = _positions(names)
+    for name, change in zip(wanted, changes, strict=True):
+        index = position.setdefault(name, len(merged))
         if index < len(merged):
             merged[index] = _merged(merged[index], change, message, "", depth + 1)
         else:
+            names.append(name)
             merged.append(_without_directives(change, depth + 1))
-    for index, element in enumerate(remaining):
-        if merged[index] is element:
-            merged[index] = copied(element, depth + 1)
-    return _interleaved(merged, changes, remaining, identity)
+    return _interleaved(names, merged, wanted, before)
 
 
 def _interleaved(
-    merged: Sequence[Any], order: Sequence[Any], original: Sequence[Any], identity: Callable[[Any], Identity]
+    names: Sequence[Identity], merged: Sequence[Any], order: Sequence[Identity], original: Sequence[Identity]
 ) -> list[Any]:
     """Put what is in `order` into that order, and leave the others among them where they were in `original`.
 
-    With original a, b, c and order c, x: both c and x come as ordered, a and b before c as before. So: a, b, c, x.
+    `names` are those of the elements in `merged`. With original a, b, c and order c, x: both c and x come as ordered,
+    a and b before c as before. So: a, b, c, x.
     """
-    wanted = _positions(order, identity)
-    known = [(identity(each), each) for each in merged]
-    placed = [(wanted[name], each) for name, each in known if name in wanted]
-    placed.sort(key=itemgetter(0))
-    ordered = [each for _, each in placed]
+    wanted = _positions(order)
+    known = list(zip(names, merged, strict=True))
+    ordered = [(wanted[name], name, each) for name, each in known if name in wanted]
+    ordered.sort(key=itemgetter(0))
     if len(ordered) == len(known):
-        return ordered
-    before = _positions(original, identity)
-    others = [each for name, each in known if name not in wanted]
-    others.sort(key=lambda each: before.get(identity(each), len(before)))
+        return [each for _, _, each in ordered]
+    before = _positions(original)
+    others = [(before.get(name, len(before)), each) for name, each in known if name not in wanted]
+    others.sort(key=itemgetter(0))
 
     result: list[Any] = []
     taken = 0
-    for other in others:
-        place = before.get(identity(other), len(before))
-        while taken < len(ordered) and before.get(identity(ordered[taken]), -1) < place:
-            result.append(ordered[taken])
+    for place, other in others:
+        while taken < len(ordered) and before.get(ordered[taken][1], -1) < place:
+            result.append(ordered[taken][2])
             taken += 1
         result.append(other)
-    return [*result, *ordered[taken:]]
+    return [*result, *(each for _, _, each in ordered[taken:])]
 
 
-def _positions(elements: Sequence[Any], identity: Callable[[Any], Identity]) -> dict[Identity, int]:
-    positions: dict[Identity, int] = {}
-    for index, element in enumerate(elements):
-        positions.setdefault(identity(element), index)
-    return positions
+def _positions(names: Sequence[Identity]) -> dict[Identity, int]:
+    """Where each is, of those called the same the first."""
+    return {name: index for index, name in reversed(list(enumerate(names)))}
 
 
-def _identity_by(key: str) -> Callable[[Any], Identity]:
+def _identities(elements: Sequence[Any], key: str) -> list[Identity]:
     """What tells the elements of a list apart: the field `key` of objects, or plain values themselves."""
+    return [_identity(element, key) for element in elements]
 
-    def identity(element: Any) -> Identity:
-        value = element
-        if key:
-            if not isinstance(element, dict) or key not in element:
-                raise bad_request(f"map: {_as_go(element)} does not contain declared merge key: {key}")
-            value = element[key]
-        if isinstance(value, dict | list):
-            raise _no_lists_of_lists()
-        return isinstance(value, bool), value
 
-    return identity
+def _identity(element: Any, key: str) -> Identity:
+    value = element
+    if key:
+        if not isinstance(element, dict) or key not in element:
+            raise bad_request(f"map: {_as_go(element)} does not contain declared merge key: {key}")
+        value = element[key]
+    if isinstance(value, dict | list):
+        raise _no_lists_of_lists()
+    return isinstance(value, bool), value
 
 
 def _has_objects(*lists: Sequence[Any]) -> bool:
@@ -261,17 +258,17 @@ def _put_in_order(result: Object, original: Any, patch: Any, field: str, order: 
         raise bad_request("invalid patch format of setElementOrder list")
     if not isinstance(merged, list):
         return
-    identity = _identity_by(rule.key)
     mentioned = [each for each in patch or () if not (isinstance(each, dict) and _PATCH in each)]
+    wanted = _identities(order, rule.key)
     if order and mentioned:
         # What the patch sets must be in the order as well, and in that order.
-        steps = iter([identity(each) for each in order])
-        if not all(identity(each) in steps for each in mentioned):
+        steps = iter(wanted)
+        if not all(name in steps for name in _identities(mentioned, rule.key)):
             raise bad_request(
                 f"The order in patch list:\n{_as_go(patch)}\n doesn't match {_ORDER} list:\n{_as_go(order)}\n"
             )
-    before = original if isinstance(original, list) else ()
-    result[field] = _interleaved(merged, order, before, identity)
+    before = _identities(original, rule.key) if isinstance(original, list) else []
+    result[field] = _interleaved(_identities(merged, rule.key), merged, wanted, before)
 
 
 def _delete_values(result: Object, field: str, values: Any) -> None:
@@ -279,9 +276,8 @@ def _delete_values(result: Object, field: str, values: Any) -> None:
         raise bad_request("invalid patch format of primitive list")
     remaining = result.get(field)
     if isinstance(remaining, list):
-        identity = _identity_by("")
-        unwanted = {identity(each) for each in values}
-        result[field] = [each for each in remaining if isinstance(each, dict) or identity(each) not in unwanted]
+        unwanted = frozenset(_identities(values, ""))
+        result[field] = [each for each in remaining if isinstance(each, dict) or _identity(each, "") not in unwanted]
 
 
 def _as_go(value: Any, levels: int = 5) -> str:

@@ -8,6 +8,7 @@ Nothing here knows what time it is: `now` is an argument.
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Final
 
 _RFC3339: Final = re.compile(
@@ -67,23 +68,31 @@ def format_micro_time(moment: datetime) -> str:
 def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{moment} does not say of which offset it is")
-    return moment.astimezone(UTC).replace(tzinfo=None)
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).replace(tzinfo=None)
+
+
+# Almost all times are written already as they would be stored, and need not be taken apart.
 
 
 def canonical_time(text: str) -> str:
     """What the server stores where a client sent this as `Time`."""
-    return text if _is_canonical(text, 20) else format_time(parse_time(text))
+    return text if len(text) == 20 and _is_canonical_time(text) else format_time(parse_time(text))
 
 
 def canonical_micro_time(text: str) -> str:
     """What the server stores where a client sent this as `MicroTime`."""
-    return text if _is_canonical(text, 27) else format_micro_time(parse_time(text))
+    return text if len(text) == 27 and text[19] == "." and _is_canonical(text) else format_micro_time(parse_time(text))
 
 
-def _is_canonical(text: str, length: int) -> bool:
-    """Whether a time is written already as it would be stored. Almost all are, and need not be taken apart."""
+@lru_cache(maxsize=1024)  # One second is in many conditions, and they are sent again and again.
+def _is_canonical_time(text: str) -> bool:
+    return _is_canonical(text)
+
+
+def _is_canonical(text: str) -> bool:
+    """Whether a text of the right length is a time in the right form."""
     # `fromisoformat` is quick but takes other forms too; in these places they differ.
-    if len(text) != length or text[4:17:3] != "--T::" or text[-1] != "Z" or (length == 27 and text[19] != "."):
+    if text[4:17:3] != "--T::" or text[-1] != "Z":
         return False
     try:
         datetime.fromisoformat(text)

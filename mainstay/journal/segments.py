@@ -50,8 +50,9 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 class Limits:
     """When a segment is closed, and when it is forgotten."""
 
-    segment_bytes: int = 16 * 1024 * 1024
-    """Before compression. Also what a reader of a living journal has to read of the open segment."""
+    segment_bytes: int = 6 * 1024 * 1024
+    """Before compression. Closing a segment takes several times this much memory, and reading a living journal reads
+    the open one."""
     segment_age: timedelta = timedelta(hours=1)
     keep: timedelta = timedelta(days=7)
     keep_bytes: int = 2 * 1024 * 1024 * 1024

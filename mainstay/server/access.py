@@ -15,6 +15,7 @@ MASTERS: Final = "system:masters"
 NODES: Final = "system:nodes"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
+_AGENT: Final = "system:node:"
 
 # What an agent does: it reads what is bound to it and what that needs, and writes about itself and its pods.
 _NODE_READS: Final = frozenset(
@@ -70,11 +71,18 @@ class Action:
 def may(user: User, action: Action) -> bool:
     if user.is_master:
         return True
-    if NODES in user.groups and user.name.startswith("system:node:"):
-        return _node_may(user.name.removeprefix("system:node:"), action)
+    node = agent_in(user)
+    if node:
+        return _node_may(node, action)
     return action.resource in ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews") and (
         AUTHENTICATED in user.groups
     )
+
+
+def agent_in(user: User) -> str:
+    """The node that somebody is the agent of; empty for everybody else."""
+    is_agent = user.name.startswith(_AGENT) and NODES in user.groups
+    return user.name.removeprefix(_AGENT) if is_agent else ""
 
 
 def _node_may(node: str, action: Action) -> bool:

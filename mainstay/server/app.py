@@ -18,11 +18,15 @@ from mainstay.api.conform import conform
 from mainstay.api.custom import ScalePaths
 from mainstay.api.decode import Decoded, decode_body
 from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, invalid, invalid_value, not_found
+from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds import BUILTIN, REVIEWS
+from mainstay.api.kinds.reviews import BINDINGS
 from mainstay.env import Env
 from mainstay.server import access, forms, reviews, subresources
 from mainstay.server.admission import Known, admission_of
+from mainstay.server.batch_binding import bind_all
+from mainstay.server.binding import OBSERVED, wish_of
 from mainstay.server.definitions import Definitions
 from mainstay.server.discovery import (
     AGGREGATED_TYPE,
@@ -41,7 +45,8 @@ from mainstay.server.keyspace import key_of
 from mainstay.server.observing import Seen
 from mainstay.server.operations import REPEATED, Sweeper
 from mainstay.server.options import DeleteOptions, WriteOptions
-from mainstay.server.patching import application_of, is_apply, patch_of
+from mainstay.server.patching import Patch, application_of, is_apply, patch_of
+from mainstay.server.placing import Placing
 from mainstay.server.priorities import Priorities
 from mainstay.server.reads import Reads
 from mainstay.server.registry import Registry
@@ -93,7 +98,8 @@ class Api:
         self._authenticator = authenticator
         self._discovery = Discovery(self.registry)
         self._reads = Reads(store, feed)
-        self._writes = Writes(store, env, admission_of(known))
+        self._placing = placing = Placing(store, self._kind("", "v1", "pods"))
+        self._writes = Writes(store, env, admission_of(known), placing.points, placing.shared)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"))
         self.registry.on_removal(self._watching.end_all)
         self._priorities = Priorities(store, feed, known)
@@ -121,9 +127,7 @@ class Api:
 
     async def _make_namespaces(self) -> None:
         """Those that clients expect to be there from the beginning."""
-        kind = self.registry.find("", "v1", "namespaces")
-        if kind is None:
-            raise AssertionError("there is no kind for namespaces")
+        kind = self._kind("", "v1", "namespaces")
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             new = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": {"name": name}}
             try:
@@ -131,6 +135,13 @@ class Api:
             except ApiError as error:
                 if error.reason is not Reason.ALREADY_EXISTS:
                     raise
+
+    def _kind(self, group: str, version: str, plural: str) -> Kind:
+        """A kind that is always there."""
+        kind = self.registry.find(group, version, plural)
+        if kind is None:
+            raise AssertionError(f"there is no kind for {plural}")
+        return kind
 
     def handle(self, request: Request, seen: Seen) -> Answer | Awaitable[Answer]:
         """Answer a request, and note what was found out about it. Raises `ApiError`."""
@@ -232,6 +243,10 @@ class Api:
 
     async def _write(self, request: Request, user: access.User, target: Target, options: Options, form: Form) -> Answer:
         escort = escort_of(request, user, self._clock)
+        if target.kind is BINDINGS:
+            return Response(200, await bind_all(self._placing.binder, request, user, escort, self._clock))
+        if target.subresource == "ghosts":
+            return _json(200, await self._placing.ghosts.reported(target.name, request.body))
         match target.verb:
             case Verb.CREATE:
                 return await self._create(request, target, options, form, escort)
@@ -253,6 +268,8 @@ class Api:
                 form,
                 options,
             )
+        if target.subresource == "ghosts":
+            return _json(200, await self._placing.ghosts.of(target.name))
         if target.subresource not in ("", "status"):
             raise await self._no_agent(target)
         include = options.get("includeObject", "Metadata")
@@ -275,21 +292,15 @@ class Api:
         body = self._decode_part(request, target)
         if target.subresource == "token":
             return _json(201, await self._authenticator.issue(target.namespace, target.name, body))
-        pods = self.registry.find("", "v1", "pods")
-        if pods is None:
-            raise AssertionError("there is no kind for pods")
+        pods = self._kind("", "v1", "pods")
         name = target.name or (body.get("metadata") or {}).get("name", "")
         now = times.format_time(self._clock.wall())
         match target.subresource or target.kind.plural:
             case "binding" | "bindings":
-                mutate = subresources.bound(pods, name, body, now)
-                await self._writes.update(
-                    pods, target.namespace, name, mutate, wanted, subresource="binding", escort=escort
-                )
+                wish = wish_of(target.namespace, name, body, request.headers.get(OBSERVED))
+                await self._placing.binder.bind(wish, now, escort, dry_run=wanted.dry_run)
             case "eviction":
-                budgets = self.registry.find("policy", "v1", "poddisruptionbudgets")
-                if budgets is None:
-                    raise AssertionError("there is no kind for disruption budgets")
+                budgets = self._kind("policy", "v1", "poddisruptionbudgets")
                 how = DeleteOptions.of(options, body.get("deleteOptions") or {}, pods)
                 await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, escort)
             case other:
@@ -317,10 +328,11 @@ class Api:
             text = "may not be specified for non-apply patch"
             raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
         warnings: list[str] = []
+        is_status_alone = False
         if is_put:
             mutate, warnings = self._replacement(request, target, wanted)
         else:
-            mutate = self._patched(request, target, wanted, warnings)
+            mutate, is_status_alone = self._patched(request, target, wanted, warnings)
         try:
             written = await self._writes.update(
                 kind,
@@ -330,6 +342,7 @@ class Api:
                 wanted,
                 subresource=target.subresource,
                 is_put=is_put,
+                is_status_alone=is_status_alone,
                 escort=escort,
             )
         except ApiError as error:
@@ -380,24 +393,33 @@ class Api:
 
         return replaced, decoded.warnings
 
-    def _patched(self, request: Request, target: Target, wanted: WriteOptions, warnings: list[str]) -> Any:
-        """What a PATCH does."""
+    def _patched(self, request: Request, target: Target, wanted: WriteOptions, warnings: list[str]) -> tuple[Any, bool]:
+        """What a PATCH does, and whether that has to do with nothing but the status."""
         kind = target.kind
-        patch = patch_of(request.headers.get("content-type"), request.body, kind)
+        unused = [patch_of(request.headers.get("content-type"), request.body, kind)]
+
+        def take_patch() -> Patch:
+            # Read anew for each further attempt, instead of being held until the commit is durable.
+            return unused.pop() if unused else patch_of(request.headers.get("content-type"), request.body, kind)
+
         if target.subresource == "scale":
             paths = self._scale_paths(kind)
-            return lambda obj: subresources.scaled(patch.apply(subresources.scale_of(obj, paths)), paths)(obj)
+            return (
+                lambda obj: subresources.scaled(take_patch().apply(subresources.scale_of(obj, paths)), paths)(obj)
+            ), False
         # What cannot change is most of an object, and need not be copied, merged and looked at.
-        is_part = target.subresource == "status" and patch.is_within(_WITH_STATUS)
-        leaves_owners = patch.leaves_owners()
+        is_part = target.subresource == "status" and unused[0].is_within(_WITH_STATUS)
 
         def mutate(obj: Object) -> Object:
+            patch = take_patch()
+            leaves_owners = patch.leaves_owners()
             owners = obj["metadata"].get(_OWNERS) if leaves_owners else None
             if is_part:
                 obj = {name: obj[name] for name in _WITH_STATUS if name in obj}
             if owners is not None:
                 obj = {**obj, "metadata": {name: each for name, each in obj["metadata"].items() if name != _OWNERS}}
-            new = patch.apply(obj)
+            # What is filled in and put right later is not in a status: of that alone, parts may be shared.
+            new = patch.apply(copied(obj) if patch.shares and not is_part else obj)
             if not isinstance(new.get("metadata"), dict):
                 raise bad_request("the patch does not leave an object with metadata")
             unknown = conform(new, kind.message) if kind.message else self._pruned(kind, new)
@@ -410,7 +432,7 @@ class Api:
                 new["metadata"][_OWNERS] = owners
             return new
 
-        return mutate
+        return mutate, is_part
 
     async def _delete(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
         kind = target.kind

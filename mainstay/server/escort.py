@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from mainstay.env import Clock
-from mainstay.server.access import User
+from mainstay.server.access import User, agent_in
 from mainstay.server.http.messages import Request
 from mainstay.server.keyspace import ASIDE
 from mainstay.server.operations import Operation, operation_of
@@ -30,6 +30,8 @@ class Escort:
     cause: str = ""
     term: Check | None = None
     operation: Operation | None = None
+    agent_of: str = ""
+    """The node whose own agent writes this, if it is one: only that knows what has ended there."""
 
     @property
     def checks(self) -> list[Check]:
@@ -62,6 +64,7 @@ def escort_of(request: Request, user: User, clock: Clock) -> Escort:
     headers = request.headers
     decision, cause = headers.get("mainstay-decision"), headers.get("mainstay-cause")
     term, operation = term_of(headers.get(TERM)), operation_of(request, user, clock)
-    if decision or cause or term or operation:
-        return Escort(decision or "", cause or "", term, operation)
+    agent_of = agent_in(user)
+    if decision or cause or term or operation or agent_of:
+        return Escort(decision or "", cause or "", term, operation, agent_of)
     return ALONE

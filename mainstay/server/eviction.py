@@ -1,16 +1,38 @@
-"""Evicting a pod: a deletion that disruption budgets may refuse. A commit point: the budget pays first."""
+"""Evicting a pod: a deletion that disruption budgets may refuse. A commit point: the budget pays in the same transaction.
+
+So there is no moment in which a budget has paid for a pod that stays, or a pod goes that nobody has paid for, whatever
+crashes in between. Who pays is decided from the pod and the budgets as they were read; if the pod has changed since, or
+the budget covers others now, it is decided again. That somebody else has used the budget too changes nothing: the
+payment is worked out from what is left at the commit (shared_writes.py).
+
+As in Kubernetes a pod that is not ready may go without being paid for, as long as its budget has enough that are.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
 
 from mainstay.api import labels
-from mainstay.api.errors import ApiError, Reason, not_found
+from mainstay.api.errors import ApiError, Reason, forbidden, not_found
 from mainstay.api.kind import Kind, Object, Propagation
+from mainstay.server.commit_points import NOTHING, Beside
 from mainstay.server.escort import Escort
 from mainstay.server.keyspace import key_of, prefix_of
 from mainstay.server.options import DeleteOptions
+from mainstay.server.shared_writes import SharedWrite
 from mainstay.server.stored import read, stored
 from mainstay.server.writes import Writes
-from mainstay.store.interface import Check, Committed, Entry, Put, Store
+from mainstay.store.interface import Check, Entry, Put, Store, Write
 
-ATTEMPTS_MAX = 20
+ATTEMPTS_MAX: Final = 20
+DISRUPTED_MAX: Final = 2000  # Evictions of one budget that its controller has not yet heard of.
+RETRY_AFTER_S: Final = 10
+_VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+class _DecideAnew(Exception):  # noqa: N818 - nothing is wrong
+    """The budget is not the one that was looked at."""
 
 
 async def evict(
@@ -32,24 +54,63 @@ async def evict(
         if entry is None:
             raise not_found(pods.plural, pods.group, name)
         pod = read(pods, entry)
-        budget = await _budget_of(store, budgets, namespace, pod)
-        if budget is not None and _counts(pod):
-            paid = _paid(read(budgets, budget), name, now)
-            if not options.dry_run:
-                checks = [Check(budget.key, budget.revision), Check(entry.key, entry.revision)]
-                answer = await store.commit(checks, [Put(budget.key, stored(paid))])
-                if not isinstance(answer, Committed):
-                    continue
-        wanted = DeleteOptions(
-            options.dry_run, options.grace_period_s, Propagation.BACKGROUND, pod["metadata"]["uid"], ""
-        )
-        await writes.delete(pods, namespace, name, wanted, escort)
+        also = await _payment(store, budgets, pod, now)
+        if options.dry_run:
+            for each in also.shared:
+                each.change(await store.get(each.key))
+        try:
+            await writes.delete(pods, namespace, name, _pinned(options, pod), escort, also)
+        except _DecideAnew:
+            continue
+        except ApiError as error:
+            # The pod has changed since it was looked at. Who has named a version themselves gets the conflict.
+            if error.code != 409 or options.resource_version or _is_other(options, pod):
+                raise
+            continue
         return
     raise ApiError(503, Reason.SERVICE_UNAVAILABLE, f'pods "{name}" is being changed all the time', retry_after_s=1)
 
 
-async def _budget_of(store: Store, budgets: Kind, namespace: str, pod: Object) -> Entry | None:
-    page = await store.range(prefix_of(budgets, namespace))
+def _pinned(options: DeleteOptions, pod: Object) -> DeleteOptions:
+    """Only the pod that was looked at, as it was."""
+    meta = pod["metadata"]
+    return msgspec.structs.replace(
+        options,
+        propagation=Propagation.BACKGROUND,
+        uid=options.uid or meta["uid"],
+        resource_version=options.resource_version or meta["resourceVersion"],
+    )
+
+
+def _is_other(options: DeleteOptions, pod: Object) -> bool:
+    return bool(options.uid) and options.uid != pod["metadata"]["uid"]
+
+
+async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside:
+    """What goes with the deletion of a pod. Raises `ApiError`."""
+    if _is_free(pod):
+        return NOTHING
+    entry = await _budget_of(store, budgets, pod)
+    if entry is None:
+        return NOTHING
+    seen = read(budgets, entry)
+    if not _is_ready(pod) and _may_go_unready(seen):
+        # The budget must not have changed its mind by then.
+        return Beside(checks=[Check(entry.key, entry.revision)])
+    uid, generation = seen["metadata"]["uid"], seen["metadata"].get("generation")
+    name = pod["metadata"]["name"]
+
+    def change(found: Entry | None) -> Sequence[Write]:
+        budget = None if found is None else read(budgets, found)
+        if budget is None or (budget["metadata"]["uid"], budget["metadata"].get("generation")) != (uid, generation):
+            raise _DecideAnew
+        return (Put(entry.key, stored(_paid(budget, name, now))),)
+
+    return Beside(shared=[SharedWrite(entry.key, change)])
+
+
+async def _budget_of(store: Store, budgets: Kind, pod: Object) -> Entry | None:
+    page = await store.range(prefix_of(budgets, pod["metadata"]["namespace"]))
     found = [entry for entry in page.entries if _covers(read(budgets, entry), pod)]
     if len(found) > 1:
         text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -62,26 +123,43 @@ def _covers(budget: Object, pod: Object) -> bool:
     return selector is not None and labels.from_object(selector).matches(pod["metadata"].get("labels") or {})
 
 
-def _counts(pod: Object) -> bool:
-    """Only a pod that is ready, and not on its way out already, is one that a budget would miss."""
-    status = pod.get("status") or {}
-    if status.get("phase") in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]:
-        return False
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or [])
+def _is_free(pod: Object) -> bool:
+    """A pod that does not run, or is on its way out already, is none that a budget would miss."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _may_go_unready(budget: Object) -> bool:
+    """Whether a pod that is not ready may go without being paid for."""
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    return 0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0)
 
 
 def _paid(budget: Object, name: str, now: str) -> Object:
     """The budget after one more disruption. Raises `ApiError` (429) if there is none left."""
-    status = budget.get("status") or {}
-    allowed = status.get("disruptionsAllowed", 0)
-    if allowed <= 0 or status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        who = budget["metadata"]["name"]
+    status, who = budget.get("status") or {}, budget["metadata"]["name"]
+    allowed, disrupted = status.get("disruptionsAllowed", 0), status.get("disruptedPods") or {}
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _violated(f"The disruption budget {who} is still being processed by the server.", RETRY_AFTER_S)
+    if allowed < 0:
+        raise forbidden("poddisruptionbudgets", "policy", who, "pdb disruptions allowed is negative")
+    if len(disrupted) > DISRUPTED_MAX:
+        text = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden("poddisruptionbudgets", "policy", who, text)
+    if allowed == 0:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        cause = {
-            "reason": "DisruptionBudget",
-            "message": f"The disruption budget {who} needs {needs} healthy pods and has {has} currently",
-        }
-        text = "Cannot evict pod as it would violate the pod's disruption budget."
-        raise ApiError(429, Reason.TOO_MANY_REQUESTS, text, {"causes": [cause]})
-    disrupted = {**(status.get("disruptedPods") or {}), name: now}
-    return {**budget, "status": {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}}
+        raise _violated(f"The disruption budget {who} needs {needs} healthy pods and has {has} currently", None)
+    paid = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, name: now}}
+    return {**budget, "status": paid}
+
+
+def _violated(message: str, retry_after_s: int | None) -> ApiError:
+    causes = [{"reason": "DisruptionBudget", "message": message}]
+    return ApiError(429, Reason.TOO_MANY_REQUESTS, _VIOLATED, {"causes": causes}, retry_after_s)

@@ -64,12 +64,16 @@ def problems(kind: Kind, new: Object, old: Object | None) -> Sequence[Cause]:
     elif old is None:
         found += [invalid_value("metadata.name", name, text) for text in names.name_problems(kind.name_rule, name)]
     for key, value in (metadata.get("labels") or {}).items():
-        found += [invalid_value("metadata.labels", key, text) for text in names.qualified_name(key)]
-        found += [invalid_value("metadata.labels", value, text) for text in names.label_value(value)]
-    annotations = metadata.get("annotations") or {}
-    for key in annotations:
-        found += [invalid_value("metadata.annotations", key, text) for text in names.annotation_key(key)]
-    if sum(len(key) + len(value) for key, value in annotations.items()) > ANNOTATIONS_BYTES_MAX:
+        for text in names.qualified_name(key):
+            found.append(invalid_value("metadata.labels", key, text))
+        for text in names.label_value(value):
+            found.append(invalid_value("metadata.labels", value, text))
+    annotations_bytes = 0
+    for key, value in (metadata.get("annotations") or {}).items():
+        annotations_bytes += len(key) + len(value)
+        for text in names.annotation_key(key):
+            found.append(invalid_value("metadata.annotations", key, text))
+    if annotations_bytes > ANNOTATIONS_BYTES_MAX:
         found.append(forbidden_value("metadata.annotations", f"may not be more than {ANNOTATIONS_BYTES_MAX} bytes"))
     for index, owner in enumerate(metadata.get("ownerReferences") or []):
         for field in ("apiVersion", "kind", "name", "uid"):

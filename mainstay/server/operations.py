@@ -11,6 +11,7 @@ A write that was refused leaves nothing behind: sent again, it is judged again. 
 import hashlib
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -81,12 +82,18 @@ def operation_of(request: Request, user: User, clock: Clock) -> Operation | None
     name = request.headers.get(HEADER)
     if not name:
         return None
+    about = (request.method, request.target, request.headers.get("content-type") or "")
+    return operation_named(name, about, request.body, user, clock)
+
+
+def operation_named(name: str, about: Sequence[str], body: bytes, user: User, clock: Clock) -> Operation:
+    """The operation that somebody has given a name. `about` and `body` say what it is, all of it."""
     if _ID.fullmatch(name) is None:
         raise bad_request("Mainstay-Operation must be 1 to 128 letters, digits or any of . _ : -")
     said = hashlib.sha256()
-    for part in (request.method, request.target, request.headers.get("content-type") or ""):
+    for part in about:
         said.update(part.encode() + b"\0")
-    said.update(request.body)
+    said.update(body)
     owner = hashlib.sha256(user.name.encode()).hexdigest()[:16]
     return Operation(f"{_PREFIX}{owner}/{name}", said.digest()[:16], int(clock.wall().timestamp()))
 

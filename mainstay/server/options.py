@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from mainstay.api.errors import Cause, CauseType, invalid, invalid_value, not_supported
 from mainstay.api.kind import Kind, Propagation
 from mainstay.server.requests import Options
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(Struct, frozen=True):
     dry_run: bool
     validation: str
     """Strict, Warn or Ignore."""

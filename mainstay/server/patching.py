@@ -88,9 +88,11 @@ class Patch:
     """What a patch does to an object."""
 
     apply: Callable[[Object], Object]
-    """The result shares nothing with the argument, which stays as it is."""
+    """The argument stays as it is."""
     body: Object | None = None
     """The patch, if it looks like the object: then what it does not speak of stays as it is."""
+    shares: bool = False
+    """Whether the result shares with the argument what the patch does not speak of. Otherwise it shares nothing."""
 
     def is_within(self, fields: Collection[str]) -> bool:
         """Whether it speaks of nothing but these fields."""
@@ -119,4 +121,4 @@ def patch_of(content_type: str | None, body: bytes, kind: Kind) -> Patch:
         raise bad_request("a patch of this type must be an object")
     if media == MERGE_PATCH:
         return Patch(lambda obj: merge_patch(obj, patch), patch)
-    return Patch(lambda obj: strategic_merge(obj, patch, kind.message), patch)
+    return Patch(lambda obj: strategic_merge(obj, patch, kind.message), patch, shares=True)

@@ -3,10 +3,11 @@
 Plain functions: nothing is looked up but the registry of kinds.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.parse import parse_qsl
+
+from msgspec import Struct
 
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.kind import Kind
@@ -24,8 +25,7 @@ class Verb(StrEnum):
     DELETE_COLLECTION = "deletecollection"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A verb on an object, on a part of it, or on a collection."""
 
     verb: Verb
@@ -103,16 +103,15 @@ def target_of(method: str, path: str, options: Options, registry: Registry) -> T
     if kind is None or len(rest) > 3:
         raise _no_such_resource()
     name, subresource = (*rest[1:], "", "")[:2]
-    if subresource and kind.subresource(subresource) is None:
-        raise _no_such_resource()
+    allowed = kind.verbs
+    if subresource:
+        part = kind.subresource(subresource)
+        if part is None:
+            raise _no_such_resource()
+        allowed = part.verbs
 
     verb = _verb(method, name, subresource, is_watch)
-    allowed = kind.verbs if not subresource else getattr(kind.subresource(subresource), "verbs", ())
-    if (
-        verb is None
-        or str(verb) not in allowed
-        or (kind.namespaced and (name or verb is Verb.CREATE) and not namespace)
-    ):
+    if verb is None or verb not in allowed or (kind.namespaced and (name or verb is Verb.CREATE) and not namespace):
         raise method_not_allowed()
     return Target(verb, kind, namespace, name, subresource)
 

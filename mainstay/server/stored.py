@@ -30,11 +30,11 @@ _decode = msgspec.json.Decoder().decode
 
 def stored(obj: Object) -> bytes:
     """The bytes to store of an object. It must have a name and a uid."""
-    given = obj["metadata"]
-    metadata = {name: given[name] for name in _NAMING if name in given}
-    metadata.update((name, value) for name, value in given.items() if name not in _NAMING and name != "resourceVersion")
+    given = dict(obj["metadata"])
+    given.pop("resourceVersion", None)
+    naming = {name: given.pop(name) for name in _NAMING if name in given}
     rest = {name: value for name, value in obj.items() if name not in ("metadata", "kind", "apiVersion")}
-    return _encode({"metadata": metadata, **rest})
+    return _encode({"metadata": {**naming, **given}, **rest})
 
 
 def stored_of(kind: Kind, obj: Object) -> bytes:
@@ -51,10 +51,32 @@ def read(kind: Kind, entry: Entry) -> Object:
     return {**obj, "kind": kind.kind, "apiVersion": kind.group_version}
 
 
+class _Pod(msgspec.Struct, forbid_unknown_fields=True):
+    metadata: Object
+    spec: msgspec.Raw
+    status: Object | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode_pod = msgspec.json.Decoder(_Pod).decode
+
+
+def read_pod_for_status(kind: Kind, entry: Entry) -> Object:
+    """A pod as `read` gives it, for whoever only looks at metadata and status. Its spec is bytes, as stored.
+
+    Most of the small objects that reading a pod makes are in the spec, and nearly all writes are to the status.
+    """
+    parts = _decode_pod(entry.value)
+    parts.metadata["resourceVersion"] = str(entry.revision)
+    pod: Object = {"metadata": parts.metadata, "spec": parts.spec}
+    if parts.status is not msgspec.UNSET:
+        pod["status"] = parts.status
+    return {**pod, "kind": kind.kind, "apiVersion": kind.group_version}
+
+
 def versioned(value: bytes, revision: int) -> bytes:
     """The stored bytes with the resource version in their place."""
     at = value.index(_UID) + _UID_BYTES
-    return b'%b,"resourceVersion":"%d"%b' % (value[:at], revision, value[at:])
+    return b"".join((value[:at], b',"resourceVersion":"%d"' % revision, value[at:]))
 
 
 def rendered(kind: Kind, value: bytes, revision: int) -> bytes:
@@ -73,10 +95,25 @@ def rendered_list(kind: Kind, entries: Sequence[Entry], metadata: dict[str, Any]
         _encode(metadata),
     )
     if kind.is_custom or kind.from_stored is not None:
-        items = (rendered(kind, entry.value, entry.revision) for entry in entries)
-    else:
-        items = (versioned(entry.value, entry.revision) for entry in entries)
-    return in_pieces(head, items)
+        return in_pieces(head, (rendered(kind, entry.value, entry.revision) for entry in entries))
+    return _stored_in_pieces(head, entries)
+
+
+def _stored_in_pieces(head: bytes, entries: Iterable[Entry]) -> Iterator[bytes]:
+    """As `in_pieces`, of items as `versioned` makes them; but what is stored is copied once, into the piece."""
+    piece: list[bytes | memoryview] = [head]
+    between, size = b"", 0
+    for entry in entries:
+        value = entry.value
+        at = value.index(_UID) + _UID_BYTES
+        piece += (between, value[:at], b',"resourceVersion":"%d"' % entry.revision, memoryview(value)[at:])
+        between = b","
+        size += len(value)
+        if size >= PIECE_BYTES:
+            yield b"".join(piece)
+            piece, size = [], 0
+    piece.append(b"]}")
+    yield b"".join(piece)
 
 
 def in_pieces(head: bytes, items: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Parts of objects with an address of their own: scale, binding, eviction, finalize. `status` needs nothing special.
+"""Parts of objects with an address of their own: scale and finalize. `status` needs nothing special.
 
 Each is a change of the object by a function of what is there, so each is one conditional commit.
 """
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from mainstay.api import labels
 from mainstay.api.custom import ScalePaths
-from mainstay.api.errors import bad_request, conflict
-from mainstay.api.kind import Kind, Object
+from mainstay.api.errors import bad_request
+from mainstay.api.kind import Object
 from mainstay.server.writes import Mutate
 
 BUILTIN_SCALE: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
@@ -63,37 +63,6 @@ def scaled(scale: Object, paths: ScalePaths) -> Mutate:
             parent = parent.setdefault(step, {})
         parent[paths.spec_replicas[-1]] = replicas
         return obj
-
-    return mutate
-
-
-def bound(kind: Kind, name: str, binding: Object, now: str) -> Mutate:
-    """Put a pod on a node, for good."""
-    target: dict[str, Any] = binding.get("target") or {}
-    node = target.get("name")
-    if not node or target.get("kind") not in (None, "", "Node"):
-        raise bad_request("a binding needs a target of kind Node with a name")
-    given: dict[str, Any] = binding.get("metadata") or {}
-
-    def mutate(pod: Object) -> Object:
-        there = pod["spec"].get("nodeName")
-        if "deletionTimestamp" in pod["metadata"]:
-            raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
-        if there:
-            raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{there}"')
-        uid = given.get("uid")
-        if uid and uid != pod["metadata"]["uid"]:
-            raise conflict("pods/binding", "", name, "the pod is not the one that was meant: it was made anew since")
-        pod["spec"]["nodeName"] = node
-        for field in ("annotations", "labels"):
-            for key, value in (given.get(field) or {}).items():
-                if not key.startswith("mainstay.dev/"):
-                    pod["metadata"].setdefault(field, {})[key] = value
-        status = pod.setdefault("status", {})
-        others = [each for each in status.get("conditions") or [] if each.get("type") != "PodScheduled"]
-        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-        status["conditions"] = [*others, scheduled]
-        return pod
 
     return mutate
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mainstay.api import managed_fields, times
 from mainstay.api.errors import (
     OBJECT_MODIFIED,
@@ -25,12 +27,13 @@ from mainstay.api.errors import (
 )
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
-from mainstay.server import metadata, terms
-from mainstay.server.addresses import Addresses, Placed, released
+from mainstay.server import metadata
+from mainstay.server.commit_points import NOTHING, Beside, CommitPoints, joined
 from mainstay.server.escort import ALONE, Escort
 from mainstay.server.keyspace import key_of, namespace_key
 from mainstay.server.options import DeleteOptions, WriteOptions
-from mainstay.server.stored import read, stored_of
+from mainstay.server.shared_writes import SharedWrite, SharedWrites
+from mainstay.server.stored import read, read_pod_for_status, stored_of
 from mainstay.server.written import Written
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
 
@@ -43,15 +46,30 @@ Admission = Callable[[Kind, Object, Object | None], None]
 """Looks at an object on its way in, and may change it. Raises `ApiError` to refuse it."""
 
 
-class Writes:
-    """The writing half of the API. `admission` is run in order, for every create and update."""
+class _Decided(Struct, frozen=True):
+    """What is to be committed for an update, and what it will have led to. Without writes nothing is to change."""
 
-    def __init__(self, store: Store, env: Env, admission: Sequence[Admission]) -> None:
+    checks: list[Check]
+    writes: list[Write]
+    shared: Sequence[SharedWrite]
+    outcome: Written
+
+
+class Writes:
+    """The writing half of the API. `admission` is run in order, for every create and update.
+
+    `points` says what goes with each write into its transaction (commit_points.py).
+    """
+
+    def __init__(
+        self, store: Store, env: Env, admission: Sequence[Admission], points: CommitPoints, shared: SharedWrites
+    ) -> None:
         self._store = store
         self._clock = env.clock
         self._chance = env.chance
         self._admission = admission
-        self._addresses = Addresses(store)
+        self._points = points
+        self._shared = shared
         self._made = 0
 
     async def create(
@@ -94,15 +112,15 @@ class Writes:
         self._admit(kind, new, None)
         key = key_of(kind, namespace, new["metadata"]["name"])
         for _ in range(ATTEMPTS_MAX):
-            placed = await self._addresses.placed(kind, key, new, None)
-            checks = [Check(key, ABSENT), *placed.checks]
+            beside = await self._points.beside(kind, key, new, None, "", escort)
+            checks = [Check(key, ABSENT), *beside.checks]
             if kind.namespaced:
                 checks.append(await self._namespace_check(kind, namespace, new["metadata"]["name"]))
-            value = stored_of(kind, placed.object)
+            value = stored_of(kind, beside.object or new)
             if options.dry_run:
                 return None if await self._store.get(key) else Written(value, 0)
-            beside = [*terms.term_writes(kind, new, None), *placed.writes]
-            answer = await self._commit(escort, checks, [Put(key, value), *beside], Written(value, 0))
+            writes = [Put(key, value), *beside.writes]
+            answer = await self._commit(escort, checks, writes, beside.shared, Written(value, 0))
             if isinstance(answer, Written):
                 return answer
             if key in answer.found:
@@ -136,12 +154,13 @@ class Writes:
         subresource: str = "",
         is_put: bool = False,
         is_applied: bool = False,
+        is_status_alone: bool = False,
         escort: Escort = ALONE,
     ) -> Written:
         """Change an object by a function of what is there. The function is called again when others were faster.
 
         Subresources other than `status` say themselves what may change: then nothing is filled in or looked at here.
-        What is applied says itself who owns it.
+        What is applied says itself who owns it. A function that needs no more than metadata and status says so.
         """
         if (before := await self.repeated(escort)) is not None:
             return before
@@ -150,70 +169,99 @@ class Writes:
             entry = await self._store.get(key)
             if entry is None:
                 raise not_found(kind.plural, kind.group, name)
-            old = read(kind, entry)
-            # Who replaces, patches or applies leaves alone what is given; other subresources change it in place.
-            new = mutate(old if subresource in ("", "status") else read(kind, entry))
-            self._require_same(kind, namespace, name, new, old, entry, is_put=is_put)
-            owners = new["metadata"].get("managedFields")
-            if subresource == "status":
-                new = _only_status(kind, new, old)
-            elif kind.has_status and not subresource:
-                _keep_status(new, old)
-            metadata.carry_over(kind, new, old)
-            if is_applied:
-                managed_fields.put(new, owners or [])
-            is_claim = is_applied or managed_fields.are_sent(new, old)
-            if not subresource or subresource == "status":
-                kind.defaults(new)
-            if not is_applied and subresource != "binding":
-                self._track(kind, new, old, options, subresource)
-            if not subresource or subresource == "status":
-                self._admit(kind, new, old, is_status=bool(subresource))
-            metadata.count_generation(kind, new, old)
-            written = await self._replace(kind, entry, new, old, options, escort, is_claim=is_claim)
+            # Only the decision is kept while the commit is waited for: what it was made from is many small objects.
+            if is_status_alone and _is_pod(kind):
+                decided = await self._updated_status(kind, namespace, entry, mutate, options, escort)
+            else:
+                decided = await self._updated(
+                    kind, namespace, entry, mutate, options, subresource, escort, is_put=is_put, is_applied=is_applied
+                )
+            written = await self._act(decided, options, escort)
             if written is not None:
                 return written
         raise _too_contended(kind, name)
 
-    async def _replace(
+    async def _updated(
+        self,
+        kind: Kind,
+        namespace: str,
+        entry: Entry,
+        mutate: Mutate,
+        options: WriteOptions,
+        subresource: str,
+        escort: Escort,
+        *,
+        is_put: bool,
+        is_applied: bool,
+    ) -> _Decided:
+        """Decide what an update makes of what is there."""
+        old = read(kind, entry)
+        # Who replaces, patches or applies leaves alone what is given; other subresources change it in place.
+        new = mutate(old if subresource in ("", "status") else read(kind, entry))
+        self._require_same(kind, namespace, new, old, is_put=is_put)
+        owners = new["metadata"].get("managedFields")
+        if subresource == "status":
+            new = _only_status(kind, new, old)
+        elif kind.has_status and not subresource:
+            _keep_status(new, old)
+        metadata.carry_over(kind, new, old)
+        if is_applied:
+            managed_fields.put(new, owners or [])
+        is_claim = is_applied or managed_fields.are_sent(new, old)
+        if not subresource or subresource == "status":
+            kind.defaults(new)
+        if not is_applied:
+            self._track(kind, new, old, options, subresource)
+        if not subresource or subresource == "status":
+            self._admit(kind, new, old, is_status=bool(subresource))
+        metadata.count_generation(kind, new, old)
+        return await self._replaced(kind, entry, new, old, options, subresource, escort, is_claim=is_claim)
+
+    async def _updated_status(
+        self, kind: Kind, namespace: str, entry: Entry, mutate: Mutate, options: WriteOptions, escort: Escort
+    ) -> _Decided:
+        """The same for what pods are written most: their status alone. The spec is neither read nor looked at."""
+        old = read_pod_for_status(kind, entry)
+        changed = mutate(old)
+        self._require_same(kind, namespace, changed, old, is_put=False)
+        new = _only_status(kind, changed, old)
+        metadata.carry_over(kind, new, old)
+        self._track(kind, new, old, options, "status")
+        self._admit(kind, new, old, is_status=True)
+        return await self._replaced(kind, entry, new, old, options, "status", escort)
+
+    async def _replaced(
         self,
         kind: Kind,
         entry: Entry,
         new: Object,
         old: Object,
         options: WriteOptions,
+        subresource: str,
         escort: Escort,
         *,
         is_claim: bool = False,
-    ) -> Written | None:
-        """Commit the new state of an object. None if somebody was faster. `is_claim`: who owns it counts as state."""
-        new["metadata"].pop("resourceVersion", None)
-        before = {**old, "metadata": {k: v for k, v in old["metadata"].items() if k != "resourceVersion"}}
-        after = {**new, "kind": kind.kind, "apiVersion": kind.group_version}
-        if managed_fields.is_same_object(after, before, with_owners=is_claim):
-            return await self._unchanged(entry, options, escort)
+    ) -> _Decided:
+        """Decide how an object gets to its new state. `is_claim`: who owns it counts as state."""
+        checks = [Check(entry.key, entry.revision)]
+        if managed_fields.is_same_object(new, old, with_owners=is_claim):
+            return _Decided(checks, [], (), Written(entry.value, entry.revision))
         is_over = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
         is_over = is_over and not new["metadata"].get("deletionGracePeriodSeconds") and not _has_other_hold(kind, new)
-        if is_over:
-            placed = Placed(new, (), released(kind, old))
-        else:
-            placed = await self._addresses.placed(kind, entry.key, new, old)
-        value = stored_of(kind, placed.object)
-        if options.dry_run:
-            return Written(value, entry.revision)
+        beside = await self._points.beside(kind, entry.key, None if is_over else new, old, subresource, escort)
+        value = stored_of(kind, beside.object or new)
         write: Write = Delete(entry.key) if is_over else Put(entry.key, value)
-        beside = [*terms.term_writes(kind, None if is_over else new, old), *placed.writes]
-        outcome = Written(value, entry.revision if is_over else 0, was_removed=is_over)
-        checks = [Check(entry.key, entry.revision), *placed.checks]
-        answer = await self._commit(escort, checks, [write, *beside], outcome)
-        return None if isinstance(answer, Refused) else answer
+        outcome = Written(
+            value, entry.revision if is_over or options.dry_run else 0, was_removed=is_over and not options.dry_run
+        )
+        return _Decided([*checks, *beside.checks], [write, *beside.writes], beside.shared, outcome)
 
-    async def _unchanged(self, entry: Entry, options: WriteOptions, escort: Escort) -> Written | None:
-        """Nothing is to be done. That is an outcome too: an operation that was one does nothing later either."""
-        outcome = Written(entry.value, entry.revision)
-        if options.dry_run or escort.operation is None:
-            return outcome
-        answer = await self._commit(escort, [Check(entry.key, entry.revision)], [], outcome)
+    async def _act(self, decided: _Decided, options: WriteOptions, escort: Escort) -> Written | None:
+        """Commit what was decided. None if somebody was faster."""
+        # To do nothing is an outcome too: an operation that was one does nothing later either.
+        if options.dry_run or (not decided.writes and escort.operation is None):
+            return decided.outcome
+        answer = await self._commit(escort, decided.checks, decided.writes, decided.shared, decided.outcome)
         return None if isinstance(answer, Refused) else answer
 
     async def repeated(self, escort: Escort) -> Written | None:
@@ -226,7 +274,12 @@ class Writes:
         return escort.operation.outcome_in(entry)
 
     async def _commit(
-        self, escort: Escort, checks: list[Check], writes: list[Write], outcome: Written
+        self,
+        escort: Escort,
+        checks: list[Check],
+        writes: list[Write],
+        shared: Sequence[SharedWrite],
+        outcome: Written,
     ) -> Written | Refused:
         """Commit a write with all that goes with it. An outcome of revision 0 gets that of the commit.
 
@@ -235,16 +288,22 @@ class Writes:
         if escort is not ALONE:
             writes += escort.writes(checks[0].key, outcome)
             checks += escort.checks
-        answer = await self._store.commit(checks, writes)
+        answer = await self._shared.commit(checks, writes, shared)
         if isinstance(answer, Committed):
             return outcome if outcome.revision else Written(outcome.value, answer.revision)
         escort.require_term(answer.found)
         return await self.repeated(escort) or answer
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, options: DeleteOptions, escort: Escort = ALONE
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+        escort: Escort = ALONE,
+        also: Beside = NOTHING,
     ) -> Written:
-        """Remove an object, or begin to, if something still has to happen first."""
+        """Remove an object, or begin to, if something still has to happen first. `also` is committed with that."""
         if (before := await self.repeated(escort)) is not None:
             return before
         key = key_of(kind, namespace, name)
@@ -259,13 +318,17 @@ class Writes:
                 outcome = Written(entry.value, entry.revision, was_removed=True)
                 if options.dry_run:
                     return outcome
-                beside = [*terms.term_writes(kind, None, old), *released(kind, old)]
-                answer = await self._commit(escort, [Check(key, entry.revision)], [Delete(key), *beside], outcome)
+                beside = joined((await self._points.beside(kind, key, None, old, "", escort), also))
+                checks = [Check(key, entry.revision), *beside.checks]
+                writes = [Delete(key), *beside.writes]
+                answer = await self._commit(escort, checks, writes, beside.shared, outcome)
                 if isinstance(answer, Written):
                     return answer
             else:
                 write_options = WriteOptions(options.dry_run, "Ignore", "")
-                written = await self._replace(kind, entry, new, old, write_options, escort)
+                decided = await self._replaced(kind, entry, new, old, write_options, "", escort)
+                decided = _with(decided, also)
+                written = await self._act(decided, write_options, escort)
                 if written is not None:
                     return written
         raise _too_contended(kind, name)
@@ -324,15 +387,13 @@ class Writes:
         if causes:
             raise invalid(kind.kind, kind.group, new["metadata"].get("name", ""), causes)
 
-    def _require_same(
-        self, kind: Kind, namespace: str, name: str, new: Object, old: Object, entry: Entry, *, is_put: bool
-    ) -> None:
-        given = new.setdefault("metadata", {})
+    def _require_same(self, kind: Kind, namespace: str, new: Object, old: Object, *, is_put: bool) -> None:
+        given, name = new.setdefault("metadata", {}), old["metadata"]["name"]
         if given.get("name", name) != name:
             raise bad_request(f"the name of the object ({given['name']}) does not match the name on the URL ({name})")
         _require_namespace_of(kind, namespace, given)
         version = given.get("resourceVersion")
-        if version and version != str(entry.revision):
+        if version and version != old["metadata"]["resourceVersion"]:
             raise conflict(kind.plural, kind.group, name, OBJECT_MODIFIED)
         if is_put and not version and kind.put_needs_version:
             text = "must be specified for an update"
@@ -341,6 +402,17 @@ class Writes:
         if uid and uid != old["metadata"]["uid"]:
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(kind.plural, kind.group, name, text)
+
+
+def _with(decided: _Decided, also: Beside) -> _Decided:
+    if also is NOTHING:
+        return decided
+    return _Decided(
+        [*decided.checks, *also.checks],
+        [*decided.writes, *also.writes],
+        [*decided.shared, *also.shared],
+        decided.outcome,
+    )
 
 
 def _require_namespace_of(kind: Kind, namespace: str, given: dict[str, Any]) -> None:
@@ -359,11 +431,15 @@ def _only_status(kind: Kind, new: Object, old: Object) -> Object:
         result["status"] = new["status"]
     else:
         result.pop("status", None)
-    if (kind.group, kind.kind) == ("", "Pod"):
+    if _is_pod(kind):
         for name in ("labels", "annotations"):
             if name in new["metadata"]:
                 result["metadata"][name] = new["metadata"][name]
     return result
+
+
+def _is_pod(kind: Kind) -> bool:
+    return kind.kind == "Pod" and kind.group == ""
 
 
 def _keep_status(new: Object, old: Object) -> None:
@@ -380,7 +456,7 @@ def _has_other_hold(kind: Kind, obj: Object) -> bool:
 
 def _grace_period(kind: Kind, old: Object, options: DeleteOptions) -> int:
     """How long a pod is given to end. Everything else, and what does not run, ends at once."""
-    if (kind.group, kind.kind) != ("", "Pod"):
+    if not _is_pod(kind):
         return 0
     spec, status = old.get("spec") or {}, old.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):

@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final, Self
 
 import msgspec
@@ -56,6 +57,10 @@ _logger = logging.getLogger(__name__)
 
 GROUP_TRANSACTIONS_MAX: Final = 256  # More than this in one append would only lengthen the wait of the first one.
 GROUP_BYTES_MAX: Final = 4_000_000
+# Turns of the loop before a group is appended. Each takes microseconds when there is nothing to do, and when there is,
+# it would be done anyway. In the meantime those who were answered with the last group ask again: half as many appends.
+JOINING_TURNS: Final = 3
+_ONE_TURN: Final = timedelta(0)
 COMPACTION_STEP_CHANGES: Final = 500  # Small enough that a commit behind one step waits a few milliseconds.
 
 
@@ -155,6 +160,25 @@ class LocalStore:
             self._flushing = tasks.spawn(self._flush(), name="store flush")
         return await waiter
 
+    def newest(self, key: str) -> Entry | None:
+        """What is at a key once all that is staged has happened: to decide a commit from, with a check of its revision.
+
+        It may still be taken back, and with it what was decided from it. So it is not for telling anybody.
+        """
+        self._require_open()
+        return self._newest(key)
+
+    def is_durable(self, key: str) -> bool:
+        """Whether `newest` of this key is there for good."""
+        return key not in self._staged_entries
+
+    async def settled(self) -> None:
+        """Wait until all that is staged now is durable. Raises what those are told who have staged it."""
+        if self._flushing is not None:
+            waiter: asyncio.Future[Committed | Refused] = asyncio.get_running_loop().create_future()
+            self._staged.append(_Staged(None, Committed(self._next_revision - 1), waiter))
+            await waiter
+
     def _newest(self, key: str) -> Entry | None:
         """What is at a key once all that is staged has happened."""
         staged = self._staged_entries.get(key)
@@ -185,9 +209,13 @@ class LocalStore:
         """Append what is staged, group by group, until there is nothing left."""
         try:
             while self._staged:
-                group = self._take_group()
-                rows = [_row(staged.transaction) for staged in group if staged.transaction is not None]
+                group: list[_Staged] = []
                 try:
+                    # Whoever is about to commit as well comes into the same group.
+                    for _ in range(JOINING_TURNS):
+                        await tasks.sleep(_ONE_TURN)
+                    group = self._take_group()
+                    rows = [_row(staged.transaction) for staged in group if staged.transaction is not None]
                     if rows:
                         await self._log.append(rows)
                     if self._broken is not None:

@@ -8,15 +8,19 @@ far it has come, has only a status.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mainstay.api.errors import Cause, CauseType, forbidden_value, invalid_value, required
+from mainstay.api.errors import Cause, CauseType, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Kind, Object, no_defaults
 from mainstay.api.kinds.amounts import check_amount
 from mainstay.api.kinds.checks import check_selector, check_subdomain
 from mainstay.api.kinds.declare import child, fill, own_status
 from mainstay.api.quantity import canonical
+from mainstay.api.reservations import Phase, phase_of, reservation_name
 from mainstay.api.times import parse_time
 
 _PERCENT_MAX = 100
+_PORT_MAX = 65_535
+_PORTS_MAX = 50  # Of one reservation: all of them are in the ledger of its node.
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 Check = Callable[[Any, str, list[Cause]], None]
 
@@ -118,26 +122,48 @@ def _wrong_type(path: str, value: Any, wanted: str) -> Cause:
     return Cause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
 
 
-_WORKLOAD = _object(("kind", "name"), apiVersion=_text, kind=_text, name=_text, uid=_text)
 _SCOPE = _object((), namespaces=_list_of(_name), selector=_selector, zones=_list_of(_text))
 
+
+def _host_ports(value: Any, path: str, causes: list[Cause]) -> None:
+    _list_of(_object(("hostPort",), hostPort=_number(1, _PORT_MAX), hostIP=_text, protocol=_protocol))(
+        value, path, causes
+    )
+    if isinstance(value, list) and len(value) > _PORTS_MAX:
+        causes.append(invalid_value(path, len(value), f"there may be at most {_PORTS_MAX}"))
+
+
+def _protocol(value: Any, path: str, causes: list[Cause]) -> None:
+    if value not in _PROTOCOLS:
+        causes.append(not_supported(path, value, _PROTOCOLS))
+
+
+def _requests(value: Any, path: str, causes: list[Cause]) -> None:
+    """Amounts of what pods ask for. What they are limited to says nothing about the room that they take."""
+    _amounts(value, path, causes)
+    for name in value if isinstance(value, dict) else ():
+        if name.startswith("limits."):
+            causes.append(forbidden_value(f"{path}[{name}]", "only what pods request can be limited in a zone"))
+
+
 # Room that is held on a node for one pod of a workload, until it is used or the time is over. There is at most one for
-# a workload, generation and intent: whoever tries again finds the first.
+# a workload, generation and intent: whoever tries again finds the first, because its name follows from them.
 _RESERVATION = _object(
-    ("nodeName", "workload", "intent", "resources"),
+    ("nodeName", "workload", "intent", "resources", "expiresAt"),
     nodeName=_name,
-    workload=_WORKLOAD,
+    workload=_object(("kind", "name", "uid"), apiVersion=_text, kind=_text, name=_text, uid=_text),
     generation=_number(0),
     intent=_text,
     pod=_object(("name",), name=_text, uid=_text),
     gang=_text,
     resources=_amounts,
+    ports=_host_ports,
     expiresAt=_moment,
 )
-_RESERVATION_FIXED = ("nodeName", "workload", "generation", "intent", "gang", "resources")
+_RESERVATION_FIXED = ("nodeName", "workload", "generation", "intent", "gang", "resources", "ports")
 
 # How much the pods of a namespace may use in one zone.
-_ZONE_QUOTA = _object(("zone", "hard"), zone=_text, hard=_amounts)
+_ZONE_QUOTA = _object(("zone", "hard"), zone=_text, hard=_requests)
 
 _PLACEMENT_POLICY = _object(
     ("policyVersion",),
@@ -225,6 +251,49 @@ def _default_amounts(*fields: str) -> Callable[[Object], None]:
     return defaults
 
 
+def _default_reservation(new: Object) -> None:
+    """Its name follows from what it is for; it holds the place of one pod; and it goes with its workload."""
+    _default_amounts("resources")(new)
+    spec, metadata = new.get("spec"), child(new, "metadata")
+    if not isinstance(spec, dict) or not isinstance(spec.get("workload"), dict):
+        return  # Validation will say so.
+    fill(spec, generation=0)
+    if isinstance(spec.get("resources"), dict) and spec["resources"]:
+        fill(spec["resources"], pods="1")
+    workload = spec["workload"]
+    if not metadata.get("name") and not metadata.get("generateName"):
+        metadata["name"] = _name_of(spec)
+    owner = {field: workload.get(field) for field in ("apiVersion", "kind", "name", "uid")}
+    if not metadata.get("ownerReferences") and all(isinstance(each, str) and each for each in owner.values()):
+        metadata["ownerReferences"] = [owner]
+
+
+def _name_of(spec: Mapping[str, Any]) -> str:
+    return reservation_name(spec["workload"], spec.get("generation") or 0, str(spec.get("intent") or ""))
+
+
+def _validate_reservation(new: Object, old: Object | None) -> Sequence[Cause]:
+    causes = list(_RESERVATION_VALID(new, old))
+    if causes:
+        return causes
+    name = _name_of(new["spec"])
+    if old is None and new["metadata"].get("name") != name:
+        detail = f"must be {name}, which follows from the workload's uid, the generation and the intent"
+        causes.append(invalid_value("metadata.name", new["metadata"].get("name") or "", detail))
+    phase = (new.get("status") or {}).get("phase") or Phase.ACTIVE
+    if phase not in list(Phase):
+        causes.append(not_supported("status.phase", phase, list(Phase)))
+    elif old is not None and phase != phase_of(old):
+        if phase_of(old) is not Phase.ACTIVE:
+            causes.append(forbidden_value("status.phase", f"a reservation that is {phase_of(old)} stays so"))
+        elif phase == Phase.CONFIRMED:
+            causes.append(forbidden_value("status.phase", "a reservation is confirmed by binding its pod"))
+    return causes
+
+
+_RESERVATION_VALID = _validator(_RESERVATION, _RESERVATION_FIXED)
+
+
 def _default_active(new: Object) -> None:
     spec = child(new, "spec")
     if isinstance(spec, dict):
@@ -237,6 +306,7 @@ def _own(
     namespaced: bool,
     validate: Callable[[Object, Object | None], Sequence[Cause]],
     defaults: Callable[[Object], None] = no_defaults,
+    status: Callable[[], Object] = dict,
     **rest: Any,
 ) -> Kind:
     return Kind(
@@ -249,7 +319,7 @@ def _own(
         categories=("mainstay",),
         subresources=(STATUS,),
         defaults=defaults,
-        prepare=own_status(),
+        prepare=own_status(status),
         validate=validate,
         **rest,
     )
@@ -265,8 +335,9 @@ RESERVATION = _own(
     "Reservation",
     "reservations",
     True,
-    _validator(_RESERVATION, _RESERVATION_FIXED),
-    _default_amounts("resources"),
+    _validate_reservation,
+    _default_reservation,
+    lambda: {"phase": str(Phase.ACTIVE)},
     short_names=("rsv",),
     selectable={"spec.nodeName": _place},
 )

@@ -113,6 +113,8 @@ NODE = builtin(
     namespaced=False,
     short_names=("no",),
     subresources=(
+        # Pods that were removed by force and may still run: ours (server/ghosts.py).
+        Subresource("ghosts", ("get", "update"), "mainstay.dev", "v1", "NodeGhosts"),
         Subresource("proxy", ("create", "delete", "get", "patch", "update"), kind="NodeProxyOptions"),
         STATUS,
     ),

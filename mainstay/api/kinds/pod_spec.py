@@ -1,6 +1,8 @@
 """What the spec of a pod may say, wherever one is written: in a Pod or in a template. See containers.py too."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import Object
@@ -8,6 +10,7 @@ from mainstay.api.kinds.amounts import check_amount, check_amounts, check_resour
 from mainstay.api.kinds.checks import check_label, check_labels, check_subdomain
 from mainstay.api.kinds.containers import check_containers
 from mainstay.api.kinds.placement import check_affinity, check_spread, check_tolerations
+from mainstay.api.memo import Memo, encoded
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -32,7 +35,7 @@ def check_template(
     parent: Object,
     path: str,
     causes: list[Cause],
-    restart_policies: Sequence[str] = RESTART_POLICIES,
+    restart_policies: tuple[str, ...] = RESTART_POLICIES,
 ) -> None:
     """The template of a workload, its spec and its labels."""
     path = f"{path}.template" if path else "template"
@@ -50,8 +53,24 @@ def check_pod_spec(
     spec: Object,
     path: str,
     causes: list[Cause],
-    restart_policies: Sequence[str] = RESTART_POLICIES,
+    restart_policies: tuple[str, ...] = RESTART_POLICIES,
 ) -> None:
+    """What is wrong with the spec of a pod. One in which nothing was is remembered, and passed when it comes again."""
+    valid = _valid[restart_policies]
+    key = encoded(spec)
+    if valid.get(key):
+        return
+    before = len(causes)
+    _check_spec(spec, path, causes, restart_policies)
+    if len(causes) == before:
+        valid.put(key, True)
+
+
+_valid: Final[defaultdict[tuple[str, ...], Memo[bool]]] = defaultdict(Memo)
+"""By the restart policies that are allowed where the spec is: few, and written down in the kinds."""
+
+
+def _check_spec(spec: Object, path: str, causes: list[Cause], restart_policies: Sequence[str]) -> None:
     get = spec.get
     volumes = get("volumes")
     volume_names = _check_volumes(volumes, f"{path}.volumes", causes) if volumes else ()

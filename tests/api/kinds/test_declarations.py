@@ -45,7 +45,8 @@ discovery.k8s.io/v1/endpointslices EndpointSlice Namespaced - - -
 
 
 def _line(kind: Kind) -> str:
-    parts = [f"{each.name}:{'/'.join(each.verbs)}" for each in kind.subresources]
+    theirs = [each for each in kind.subresources if each.group != "mainstay.dev"]  # We may have more than they.
+    parts = [f"{each.name}:{'/'.join(each.verbs)}" for each in theirs]
     scope = "Namespaced" if kind.namespaced else "Cluster"
     listed = (",".join(each) or "-" for each in (kind.short_names, kind.categories, parts))
     return f"{kind.group_version}/{kind.plural} {kind.kind} {scope} {' '.join(listed)}"

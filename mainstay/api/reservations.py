@@ -1,0 +1,65 @@
+"""What a reservation is called, and what it holds: for the server that commits it and the scheduler that asks for it.
+
+A reservation is named after what it is for: the workload (its uid), the generation of it, and the intent, such as
+`replica-042`. So whoever tries again, after a timeout, a restart or with a cache that lags, asks for the same name, and
+the name is the key on which both attempts meet: of one intent there is never a second reservation beside the first.
+
+    reservation_name({"kind": "Deployment", "name": "risk-api", "uid": "…"}, 42, "replica-042")  # risk-api-5f0c…
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.pod_resources import HostPort, amounts_of, host_port_of
+
+ANNOTATION: Final = "mainstay.dev/reservation"
+"""On a pod: the name of the reservation, in its namespace, that holds room for it."""
+
+_HASH_DIGITS: Final = 20  # 80 bits: two intents of one name would take a trillion of them.
+_READABLE_MAX: Final = 40
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
+
+
+class Phase(StrEnum):
+    """What has become of a reservation. Shown to users: only add."""
+
+    ACTIVE = "Active"
+    """It holds room on its node."""
+    CONFIRMED = "Confirmed"
+    """Its pod was bound, and took over the room."""
+    RELEASED = "Released"
+    """It was let go by whoever wanted it."""
+    EXPIRED = "Expired"
+    """Its time was over before it was used."""
+
+
+def reservation_name(workload: Mapping[str, Any], generation: int, intent: str) -> str:
+    """The one name that a reservation for this may have. `workload` needs its uid; its name is only to be read."""
+    said = "\0".join((str(workload.get("uid") or ""), str(generation), intent))
+    digits = hashlib.sha256(said.encode()).hexdigest()[:_HASH_DIGITS]
+    readable = _NOT_IN_NAMES.sub("-", str(workload.get("name") or "").lower())[:_READABLE_MAX].strip("-")
+    return f"{readable or 'reservation'}-{digits}"
+
+
+def phase_of(reservation: Object) -> Phase:
+    """One that says nothing was just made: it is active."""
+    return Phase((reservation.get("status") or {}).get("phase") or Phase.ACTIVE)
+
+
+def is_active(reservation: Object | None) -> bool:
+    """Whether it is there and holds room."""
+    return reservation is not None and phase_of(reservation) is Phase.ACTIVE
+
+
+def resources_of(reservation: Object) -> dict[str, int]:
+    """What it holds, in base units."""
+    return amounts_of(reservation["spec"].get("resources"))
+
+
+def ports_of(reservation: Object) -> tuple[HostPort, ...]:
+    """The ports that it holds on its node, each once."""
+    return tuple(dict.fromkeys(host_port_of(port) for port in reservation["spec"].get("ports") or ()))

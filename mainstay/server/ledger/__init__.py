@@ -1,0 +1,1 @@
+"""What each node has given away: values and plain functions, over which the commit points of the server decide."""

@@ -1,0 +1,52 @@
+"""How a binding is refused: with a cause that a scheduler can act on, and words that say what is missing."""
+
+from enum import StrEnum
+
+import msgspec
+
+from mainstay.api.errors import ApiError, Reason
+from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY
+
+_KI = 1024
+_IN_BYTES = (MEMORY, EPHEMERAL_STORAGE)
+
+
+class RefusalCause(StrEnum):
+    """`details.causes[0].reason` of a 409. Shown to clients: only add."""
+
+    CAPACITY_CHANGED = "CapacityChanged"
+    ALREADY_BOUND = "AlreadyBound"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    NODE_GONE = "NodeGone"
+    NODE_NOT_ACCEPTING = "NodeNotAccepting"
+    PORT_TAKEN = "PortTaken"
+    RESERVATION_HELD = "ReservationHeld"
+    STALE = "Stale"
+    POD_DELETED = "PodDeleted"
+    """It is on its way out, or it was made anew since."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An expected no."""
+
+    cause: RefusalCause
+    message: str
+
+
+def refused(name: str, refusal: Refusal) -> ApiError:
+    """The refusal of a binding of the pod `name`, as an answer."""
+    text = f'Operation cannot be fulfilled on pods/binding "{name}": {refusal.message}'
+    causes = [{"reason": str(refusal.cause), "message": refusal.message}]
+    return ApiError(409, Reason.CONFLICT, text, {"name": name, "kind": "pods/binding", "causes": causes})
+
+
+def shown(resource: str, amount: int) -> str:
+    """An amount in base units, as people write it: 1500m, 2Gi, 3."""
+    if resource == CPU:
+        return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
+    if resource in _IN_BYTES or resource.startswith(HUGE_PAGES):
+        for unit in ("", "Ki", "Mi", "Gi"):
+            if not amount or amount % _KI or unit == "Gi":
+                return f"{amount}{unit}"
+            amount //= _KI
+    return str(amount)

@@ -1,0 +1,46 @@
+"""Which commit points there are: the one table of what happens together with a write, besides the write."""
+
+from mainstay.server.addresses import Addresses, released
+from mainstay.server.charging import Charging
+from mainstay.server.commit_points import Beside, CommitPoints, Intended
+from mainstay.server.node_point import NodePoint
+from mainstay.server.pod_point import PodPoint
+from mainstay.server.terms import term_writes
+from mainstay.store.interface import Store
+
+
+def commit_points_of(store: Store, charging: Charging) -> CommitPoints:
+    return CommitPoints(
+        {
+            ("", "Service"): (ServicePoint(Addresses(store)),),
+            ("coordination.k8s.io", "Lease"): (LeasePoint(),),
+            ("", "Pod"): (PodPoint(store, charging),),
+            ("", "Node"): (NodePoint(),),
+        }
+    )
+
+
+class ServicePoint:
+    """A Service takes its addresses, and gives them back."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+
+    def concerns(self, intended: Intended) -> bool:
+        return True
+
+    async def beside(self, intended: Intended) -> Beside:
+        if intended.new is None:
+            return Beside(writes=released(intended.kind, intended.old or {}))
+        placed = await self._addresses.placed(intended.kind, intended.key, intended.new, intended.old)
+        return Beside(placed.checks, placed.writes, object=placed.object)
+
+
+class LeasePoint:
+    """A lease that changes hands begins a term."""
+
+    def concerns(self, intended: Intended) -> bool:
+        return True
+
+    async def beside(self, intended: Intended) -> Beside:
+        return Beside(writes=term_writes(intended.kind, intended.new, intended.old))

@@ -1,0 +1,221 @@
+"""Keys that many writes share, such as the ledger of a node or the use of a quota, and how not to fight over them.
+
+A write that touches one does not say what it puts there but how it changes what is there: a plain function of the
+entry at the moment of the commit. So a write that was too late for a shared key, and for nothing else, is worked out
+again from what the store has just said and sent again, without reading or judging its object a second time.
+
+A store in our own process has what is staged and not yet durable at hand (`newest`). A change is worked out from that
+and staged behind it in the same turn of the loop: nobody is ever too late, and many changes of one key go to the disk
+together. A refusal waits until what it rests on is durable: nobody is told of something that may not have happened.
+
+Over etcd there is a *lane* for each key, in which the writers of this server take turns: of many servers each sends at
+most one commit for a key at a time, and of these always one succeeds. What the last one left there is remembered, so a
+turn costs one request. What is remembered may be old, which a commit finds out; a refusal is never based on it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from msgspec import Struct
+
+from mainstay.api.errors import ApiError, Reason
+from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
+
+ATTEMPTS_MAX: Final = 50  # Of one write. Each in vain means that another server has succeeded.
+WAITING_MAX: Final = 1000  # In one lane.
+REMEMBERED_MAX: Final = 10_000  # Entries.
+
+Change = Callable[[Entry | None], Sequence[Write] | None]
+"""What a write makes of the entry that is there: what is to be written, to that key and others.
+
+Raises `ApiError` to refuse the write; None if the write must be decided anew from the beginning. May be called often.
+"""
+
+
+class SharedWrite(Struct, frozen=True):
+    """The change of one shared key, as part of a commit."""
+
+    key: str
+    change: Change
+
+
+class SharedWrites:
+    """Commits what touches shared keys. One for each store: it is where the lanes are."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # What a store in our own process can do besides (store/local.py).
+        self._newest: Callable[[str], Entry | None] | None = getattr(store, "newest", None)
+        self._lanes: dict[str, _Lane] = {}
+        self._remembered: dict[str, Entry | None] = {}
+
+    async def read(self, key: str) -> Entry | None:
+        """What is at a shared key, more or less: enough to prepare a change, not to refuse one."""
+        if self._newest is not None:
+            return self._newest(key)
+        if key in self._remembered:
+            return self._remembered[key]
+        entry = await self._store.get(key)
+        self._remember(key, entry)
+        return entry
+
+    def forget(self, key: str) -> None:
+        """Somebody else has written this key."""
+        self._remembered.pop(key, None)
+
+    async def commit(
+        self, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
+    ) -> Committed | Refused:
+        """Commit what was decided, together with its changes of shared keys. Raises `ApiError`, and what stores raise.
+
+        `Refused`: something else has changed too, decide anew.
+        """
+        if not shared:
+            return await self._store.commit(checks, writes)
+        if self._newest is not None:
+            return await self._at_once(self._newest, checks, writes, shared)
+        async with AsyncExitStack() as turns:
+            for key in sorted({each.key for each in shared}):  # All in one order, so that none waits for the other.
+                await turns.enter_async_context(self._lane(key))
+            return await self._in_turn(checks, writes, shared)
+
+    async def _at_once(
+        self,
+        newest: Callable[[str], Entry | None],
+        checks: Sequence[Check],
+        writes: Sequence[Write],
+        shared: Sequence[SharedWrite],
+    ) -> Committed | Refused:
+        store: Any = self._store
+        for _ in range(ATTEMPTS_MAX):
+            found = {each.key: newest(each.key) for each in shared}
+            try:
+                decided = _decided(shared, found)
+            except ApiError:
+                if any(not store.is_durable(key) for key in found):
+                    await store.settled()
+                    continue
+                raise
+            if decided is None:
+                return Refused(found)
+            answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
+            if isinstance(answer, Committed) or not _is_all_of(answer, found):
+                return answer
+        raise too_contended(shared[0].key)
+
+    async def _in_turn(
+        self, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
+    ) -> Committed | Refused:
+        found: dict[str, Entry | None] = {}
+        stale = [each.key for each in shared if each.key in self._remembered]
+        for each in shared:
+            found[each.key] = await self.read(each.key)
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                decided = _decided(shared, found)
+            except ApiError:
+                if not stale:
+                    raise
+                decided = None
+            if decided is None and stale:
+                found |= {key: await self._store.get(key) for key in stale}
+                stale = []
+                continue
+            if decided is None:
+                return Refused(found)
+            try:
+                answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
+            except BaseException:
+                for key in found:  # Nobody knows what is there now.
+                    self._remembered.pop(key, None)
+                raise
+            if isinstance(answer, Committed):
+                self._learn(found, decided, answer.revision)
+                return answer
+            for key in found:
+                if key in answer.found:
+                    found[key] = answer.found[key]
+                    self._remember(key, answer.found[key])
+            stale = [key for key in stale if key not in answer.found]
+            if not _is_all_of(answer, found):
+                return answer
+        raise too_contended(shared[0].key)
+
+    def _learn(self, found: dict[str, Entry | None], decided: Sequence[Write], revision: int) -> None:
+        for write in decided:
+            if write.key in found:
+                match write:
+                    case Put(key, value):
+                        self._remember(key, Entry(key, value, revision, revision, 1))
+                    case Delete(key):
+                        self._remember(key, None)
+
+    def _remember(self, key: str, entry: Entry | None) -> None:
+        self._remembered.pop(key, None)
+        self._remembered[key] = entry
+        if len(self._remembered) > REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+
+    def _lane(self, key: str) -> "_Lane":
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(self._lanes, key)
+        return lane
+
+
+class _Lane:
+    """Where the writers of one key take turns, in the order in which they came. It is there while somebody is in it."""
+
+    __slots__ = ("_count", "_key", "_lanes", "_lock")
+
+    def __init__(self, lanes: dict[str, "_Lane"], key: str) -> None:
+        self._lanes = lanes
+        self._key = key
+        self._lock = asyncio.Lock()
+        self._count = 0
+
+    async def __aenter__(self) -> None:
+        if self._count >= WAITING_MAX:
+            raise too_contended(self._key)
+        self._count += 1
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._count -= 1
+        if not self._count:
+            del self._lanes[self._key]
+
+
+def _decided(shared: Sequence[SharedWrite], found: dict[str, Entry | None]) -> list[Write] | None:
+    writes: list[Write] = []
+    for each in shared:
+        more = each.change(found[each.key])
+        if more is None:
+            return None
+        writes += more
+    return writes
+
+
+def _checks(found: dict[str, Entry | None]) -> list[Check]:
+    return [Check(key, ABSENT if entry is None else entry.revision) for key, entry in found.items()]
+
+
+def _is_all_of(answer: Refused, found: dict[str, Entry | None]) -> bool:
+    """Whether nothing but shared keys was in the way."""
+    return all(key in found for key in answer.found)
+
+
+def too_contended(key: str) -> ApiError:
+    """Not a conflict: whoever asks has done nothing wrong, and may ask again."""
+    text = f"{key.lstrip('~')} is being changed by others all the time; try again"
+    return ApiError(503, Reason.SERVICE_UNAVAILABLE, text, retry_after_s=1)
