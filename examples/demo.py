@@ -1,4 +1,4 @@
-"""A tour of what is there: the store on a real disk, a killed process, the API server, and virtual time.
+"""A tour of what is there: the store on a real disk, a killed process, the API server, virtual time, scenarios.
 
 make demo
 """
@@ -42,6 +42,8 @@ def main() -> None:
     show_aiohttp()
     title("6. A program that waits for ever is an error that says who waits where")
     show_a_deadlock()
+    title("7. A controller on its worst days: watches that are late, crashes, lost answers, new leaders")
+    show_scenarios()
 
 
 async def show_the_store(directory: Path) -> None:
@@ -250,6 +252,19 @@ def show_a_deadlock() -> None:
             simulation.run(embrace())
         except Deadlock as error:
             say(error)
+
+
+def show_scenarios() -> None:
+    for arguments in (
+        "list",
+        "run one-pod-too-many --seeds 20",
+        "run one-pod-too-many --seeds 1 --first-seed 17 --json",
+    ):
+        say(f"$ mainstay sim {arguments}")
+        command = [sys.executable, "-m", "mainstay.cli.main", "sim", *arguments.split()]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+        for line in done.stdout.splitlines():
+            say("   ", line)
 
 
 def title(text: str) -> None:
