@@ -17,6 +17,7 @@ from mainstay.env.processes import cores
 from mainstay.sim import scenarios
 from mainstay.sim.forks import run_many
 from tests.client import cache_faults
+from tests.server import binding_races
 from tests.store import power_cut
 from tests.store.test_etcd_store import EVERYTHING, run_with_faults
 
@@ -24,6 +25,8 @@ SCENARIOS: Final[dict[str, Callable[[int], object]]] = {
     "power-cut": power_cut.run,
     "etcd-faults": partial(run_with_faults, faults=EVERYTHING),
     "cache": cache_faults.run,
+    "binding-races": partial(binding_races.run, backend="memory"),
+    "binding-races-etcd": partial(binding_races.run, backend="fake-etcd"),
 }
 NAMES: Final = (*SCENARIOS, *scenarios.SCENARIOS)
 """Also those of clusters, which `mainstay sim run` knows too."""

@@ -5,6 +5,7 @@ import sys
 import click
 
 from mainstay.cli.exits import Exit
+from mainstay.cli.scheduler import scheduler
 from mainstay.cli.server import server
 from mainstay.cli.sim import sim
 
@@ -15,6 +16,7 @@ def cli() -> None:
     """A control plane that speaks the Kubernetes API, explains every decision, and can run any incident again."""
 
 
+cli.add_command(scheduler)
 cli.add_command(server)
 cli.add_command(sim)
 

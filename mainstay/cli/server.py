@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mainstay.cli.address import Address
 from mainstay.cli.logs import set_up_logs
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
 from mainstay.env.disk import read_text
@@ -24,24 +25,6 @@ from mainstay.server.process import (
     Tls,
     serve,
 )
-
-
-class _Address(click.ParamType[tuple[str, int]]):
-    name = "host:port"
-
-    def convert(
-        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        host, colon, port = value.rpartition(":")
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1]
-        elif ":" in host:
-            self.fail(f"{value!r}: an IPv6 address goes into brackets, as in [::1]:6443", param, ctx)
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            self.fail(f"{value!r} is not HOST:PORT, as in 127.0.0.1:6443", param, ctx)
-        return host or "0.0.0.0", int(port)
 
 
 class _StoreType(click.ParamType[StoreChoice]):
@@ -84,7 +67,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--listen",
-    type=_Address(),
+    type=Address(),
     default="127.0.0.1:6443",
     show_default=True,
     metavar="HOST:PORT",

@@ -115,11 +115,13 @@ class Api:
         await api._make_namespaces()
         await api._definitions.start()
         api._sweeper = Sweeper(store, env.clock)
+        api._placing.start(env.clock)
         return api
 
     async def stop(self) -> None:
         if self._sweeper is not None:
             await self._sweeper.stop()
+        await self._placing.stop()
         await self._definitions.stop()
         await self._priorities.stop()
         await self._watching.stop()
@@ -244,7 +246,9 @@ class Api:
     async def _write(self, request: Request, user: access.User, target: Target, options: Options, form: Form) -> Answer:
         escort = escort_of(request, user, self._clock)
         if target.kind is BINDINGS:
-            return Response(200, await bind_all(self._placing.binder, request, user, escort, self._clock))
+            is_dry = WriteOptions.of(options, "CreateOptions", "").dry_run
+            results = await bind_all(self._placing.binder, request, user, escort, self._clock, dry_run=is_dry)
+            return Response(200, results)
         if target.subresource == "ghosts":
             return _json(200, await self._placing.ghosts.reported(target.name, request.body))
         match target.verb:

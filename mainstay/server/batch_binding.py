@@ -80,7 +80,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def bind_all(
-    binder: Binder, request: Request, user: User, escort: Escort, clock: Clock, *, dry_run: bool = False
+    binder: Binder, request: Request, user: User, escort: Escort, clock: Clock, *, dry_run: bool
 ) -> bytes:
     """Carry out a request, and the body of its answer. Raises `ApiError` (400) for one that makes no sense."""
     items = _items_in(request)

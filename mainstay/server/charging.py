@@ -15,6 +15,7 @@ from mainstay.server.commit_points import NOTHING, Beside, joined
 from mainstay.server.ledger.charge import Charge, encode_charge
 from mainstay.server.ledger.ledger import (
     GHOSTS_MAX,
+    Drift,
     Ledger,
     charged,
     haunted,
@@ -100,7 +101,7 @@ class Charging:
                 return None  # Another quota's business: begin again.
             return (write_of(place, change(ledger, ABSENT if entry is None else entry.revision)),)
 
-        own = Beside((Check(key, charge_revision),), (written,), (SharedWrite(place, shared),))
+        own = Beside((Check(key, charge_revision),), (written,), (_shared(place, shared),))
         return await self._counted(own, None, charge, is_checked=is_checked)
 
     async def changed(self, before: Entry, old: Charge, new: Charge) -> Beside:
@@ -112,7 +113,7 @@ class Charging:
             return (write_of(place, charged(released(ledger_in(entry), old), new)),)
 
         written = Put(before.key, encode_charge(new))
-        own = Beside((Check(before.key, before.revision),), (written,), (SharedWrite(place, shared),))
+        own = Beside((Check(before.key, before.revision),), (written,), (_shared(place, shared),))
         return await self._counted(own, old, new, is_checked=False)
 
     async def went(self, before: Entry, charge: Charge) -> Beside:
@@ -145,7 +146,7 @@ class Charging:
         own = Beside(
             (Check(before.key, before.revision),),
             (Delete(before.key),),
-            (SharedWrite(ledger_key(charge.node), shared),),
+            (_shared(ledger_key(charge.node), shared),),
         )
         return await self._counted(own, charge, None, is_checked=False)
 
@@ -154,6 +155,18 @@ class Charging:
             return own
         others = [await each.counted(before, after, is_checked=is_checked) for each in self._tallies]
         return joined((own, *(each for each in others if each is not NOTHING)))
+
+
+def _shared(key: str, change: Change) -> SharedWrite:
+    """A change of a ledger by what was read before it: a charge, say, that another has given back meanwhile."""
+
+    def changed(entry: Entry | None) -> Sequence[Write] | None:
+        try:
+            return change(entry)
+        except Drift:
+            return None  # Read all of it again. If that does not help the ledger is wrong, and has to be recounted.
+
+    return SharedWrite(key, changed)
 
 
 class _LedgerChange(Protocol):

@@ -1,4 +1,4 @@
-"""Evicting a pod: a deletion that disruption budgets may refuse. A commit point: the budget pays in the same transaction.
+"""Evicting a pod: a deletion that disruption budgets may refuse, and that they pay for in the same transaction.
 
 So there is no moment in which a budget has paid for a pod that stays, or a pod goes that nobody has paid for, whatever
 crashes in between. Who pays is decided from the pod and the budgets as they were read; if the pod has changed since, or
@@ -9,9 +9,8 @@ As in Kubernetes a pod that is not ready may go without being paid for, as long 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
-
-import msgspec
 
 from mainstay.api import labels
 from mainstay.api.errors import ApiError, Reason, forbidden, not_found
@@ -23,7 +22,7 @@ from mainstay.server.options import DeleteOptions
 from mainstay.server.shared_writes import SharedWrite
 from mainstay.server.stored import read, stored
 from mainstay.server.writes import Writes
-from mainstay.store.interface import Check, Entry, Put, Store, Write
+from mainstay.store.interface import Entry, Put, Store, Write
 
 ATTEMPTS_MAX: Final = 20
 DISRUPTED_MAX: Final = 2000  # Evictions of one budget that its controller has not yet heard of.
@@ -31,7 +30,7 @@ RETRY_AFTER_S: Final = 10
 _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-class _DecideAnew(Exception):  # noqa: N818 - nothing is wrong
+class _DecideAnew(Exception):
     """The budget is not the one that was looked at."""
 
 
@@ -64,7 +63,8 @@ async def evict(
             continue
         except ApiError as error:
             # The pod has changed since it was looked at. Who has named a version themselves gets the conflict.
-            if error.code != 409 or options.resource_version or _is_other(options, pod):
+            is_ours = error.code == 409 and not (error.details or {}).get("causes")
+            if not is_ours or options.resource_version or _is_other(options, pod):
                 raise
             continue
         return
@@ -74,7 +74,7 @@ async def evict(
 def _pinned(options: DeleteOptions, pod: Object) -> DeleteOptions:
     """Only the pod that was looked at, as it was."""
     meta = pod["metadata"]
-    return msgspec.structs.replace(
+    return replace(
         options,
         propagation=Propagation.BACKGROUND,
         uid=options.uid or meta["uid"],
@@ -94,19 +94,22 @@ async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside
     if entry is None:
         return NOTHING
     seen = read(budgets, entry)
-    if not _is_ready(pod) and _may_go_unready(seen):
-        # The budget must not have changed its mind by then.
-        return Beside(checks=[Check(entry.key, entry.revision)])
-    uid, generation = seen["metadata"]["uid"], seen["metadata"].get("generation")
-    name = pod["metadata"]["name"]
+    is_ready, name = _is_ready(pod), pod["metadata"]["name"]
 
     def change(found: Entry | None) -> Sequence[Write]:
         budget = None if found is None else read(budgets, found)
-        if budget is None or (budget["metadata"]["uid"], budget["metadata"].get("generation")) != (uid, generation):
+        if budget is None or _identity(budget) != _identity(seen):
             raise _DecideAnew
+        if not is_ready and _may_go_unready(budget):
+            return ()
         return (Put(entry.key, stored(_paid(budget, name, now))),)
 
     return Beside(shared=[SharedWrite(entry.key, change)])
+
+
+def _identity(budget: Object) -> tuple[str, int]:
+    """As long as it is the same, a budget covers the same pods."""
+    return budget["metadata"]["uid"], budget["metadata"].get("generation", 0)
 
 
 async def _budget_of(store: Store, budgets: Kind, pod: Object) -> Entry | None:
@@ -139,7 +142,7 @@ def _may_go_unready(budget: Object) -> bool:
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
-    return 0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0)
+    return bool(0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0))
 
 
 def _paid(budget: Object, name: str, now: str) -> Object:
@@ -155,11 +158,14 @@ def _paid(budget: Object, name: str, now: str) -> Object:
         raise forbidden("poddisruptionbudgets", "policy", who, text)
     if allowed == 0:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        raise _violated(f"The disruption budget {who} needs {needs} healthy pods and has {has} currently", None)
+        raise _violated(f"The disruption budget {who} needs {needs} healthy pods and has {has} currently")
     paid = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, name: now}}
     return {**budget, "status": paid}
 
 
-def _violated(message: str, retry_after_s: int | None) -> ApiError:
-    causes = [{"reason": "DisruptionBudget", "message": message}]
-    return ApiError(429, Reason.TOO_MANY_REQUESTS, _VIOLATED, {"causes": causes}, retry_after_s)
+def _violated(message: str, retry_after_s: int = 0) -> ApiError:
+    """When to try again is said in the body alone: by the header clients would go by themselves, and tell nobody."""
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+    return ApiError(429, Reason.TOO_MANY_REQUESTS, _VIOLATED, details)

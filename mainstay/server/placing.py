@@ -1,22 +1,36 @@
-"""All that makes the choice of a node true, put together: ledgers, bindings, ghosts, and who else counts pods.
+"""All that makes the choice of a node true, put together: ledgers, bindings, reservations, ghosts, and quotas.
 
-The one place to add another `Tally` (what else is counted when a pod comes to a node or goes), or what reservations
-hold (`Reservations` in binding.py).
+The one place to add another `Tally` (charging.py): what else is counted when a pod comes to a node or goes.
 """
 
 from mainstay.api.kind import Kind
+from mainstay.env import Clock
 from mainstay.server.binding import Binder
 from mainstay.server.charging import Charging
 from mainstay.server.ghosts import Ghosts
 from mainstay.server.points import commit_points_of
+from mainstay.server.quota_statuses import QuotaStatuses
+from mainstay.server.reservations import Claims, Expiry
 from mainstay.server.shared_writes import SharedWrites
+from mainstay.server.zone_quota import ZoneTally
 from mainstay.store.interface import Store
 
 
 class Placing:
+    """`start` begins what goes on in the background: reservations expire, and the statuses of quotas follow."""
+
     def __init__(self, store: Store, pods: Kind) -> None:
         self.shared = SharedWrites(store)
-        charging = Charging(self.shared, tallies=())
-        self.points = commit_points_of(store, charging)
-        self.binder = Binder(store, pods, self.shared, charging)
+        charging = Charging(self.shared, (ZoneTally(store),))
+        self.points = commit_points_of(store, self.shared, charging)
+        self.binder = Binder(store, pods, self.shared, charging, Claims(store))
         self.ghosts = Ghosts(store, self.shared)
+        self._store = store
+        self._background: list[Expiry | QuotaStatuses] = []
+
+    def start(self, clock: Clock) -> None:
+        self._background = [Expiry(self._store, self.shared, clock), QuotaStatuses(self._store)]
+
+    async def stop(self) -> None:
+        for each in self._background:
+            await each.stop()

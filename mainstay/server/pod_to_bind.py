@@ -1,8 +1,8 @@
 """A pod as a binding needs it: looked into as little as possible, and put on its node by putting bytes together.
 
 To read a pod makes hundreds of small objects, nearly all of which a binding neither looks at nor changes. What it does
-look at in the spec follows from the bytes of the spec, and many pods have the same: it is remembered. What it changes is
-the generation, `spec.nodeName`, and a condition:
+look at in the spec follows from the bytes of the spec, and many pods have the same: it is remembered. What it changes
+is the generation, `spec.nodeName`, and a condition:
 
     {"metadata":{…,"generation":2,…},"spec":{"nodeName":"node-c12",…},"status":{…,"conditions":[…]}}
 

@@ -5,18 +5,25 @@ from mainstay.server.charging import Charging
 from mainstay.server.commit_points import Beside, CommitPoints, Intended
 from mainstay.server.node_point import NodePoint
 from mainstay.server.pod_point import PodPoint
+from mainstay.server.quotas import Quotas
+from mainstay.server.reservations import ReservationPoint
+from mainstay.server.shared_writes import SharedWrites
 from mainstay.server.terms import term_writes
+from mainstay.server.zone_quota import ZoneQuotaPoint
 from mainstay.store.interface import Store
 
 
-def commit_points_of(store: Store, charging: Charging) -> CommitPoints:
+def commit_points_of(store: Store, shared: SharedWrites, charging: Charging) -> CommitPoints:
     return CommitPoints(
         {
             ("", "Service"): (ServicePoint(Addresses(store)),),
             ("coordination.k8s.io", "Lease"): (LeasePoint(),),
             ("", "Pod"): (PodPoint(store, charging),),
             ("", "Node"): (NodePoint(),),
-        }
+            ("mainstay.dev", "Reservation"): (ReservationPoint(store, shared),),
+            ("mainstay.dev", "ZoneQuota"): (ZoneQuotaPoint(store, shared),),
+        },
+        everywhere=(Quotas(store, shared),),
     )
 
 

@@ -99,6 +99,7 @@ class SharedWrites:
                     continue
                 raise
             if decided is None:
+                await store.settled()  # So that whoever decides anew sees what this has seen.
                 return Refused(found)
             answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
             if isinstance(answer, Committed) or not _is_all_of(answer, found):

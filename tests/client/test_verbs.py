@@ -198,7 +198,7 @@ async def test_a_collection_is_deleted_by_labels(sim):
 
 async def test_parts_of_an_object_are_made(sim):
     async with a_world(sim) as world:
-        await world.client.create(NODES, {"metadata": {"name": "n1"}})
+        await world.client.create(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": {"pods": "1"}}})
         await world.client.create(PODS, a_pod("one"), "default")
         binding = {"metadata": {"name": "one"}, "target": {"kind": "Node", "name": "n1"}}
 

@@ -1,0 +1,275 @@
+"""Telling the server which pods go to which nodes: many in one request, each accepted or refused on its own.
+
+Ours takes a list of bindings (`POST /apis/mainstay.dev/v1/bindings`) and answers for each, in order. A server that has
+no such address, as Kubernetes, gets one plain binding for each pod; it knows neither the ledger's refusals nor
+operation ids, so there a conflict says only that somebody else was first.
+
+An answer is one of four: `Bound`, `Refused` with a cause to act on, `NotDone` if nothing was tried, `Unknown` if it may
+or may not have happened. Nothing is sent twice here; assumed.py has what to do about the unknown.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.api.kind_name import KindName
+from mainstay.client.client import Client
+from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, NotFound, Throttled
+
+PODS: Final = KindName("", "v1", "Pod", "pods", True)
+BATCHES: Final = "/apis/mainstay.dev/v1/bindings"
+BATCH_MAX: Final = 500  # More are not taken by a server.
+OBSERVED: Final = "Mainstay-Observed"
+
+_PLAIN_AT_ONCE: Final = 16
+
+
+class Cause(StrEnum):
+    """Why a binding was refused, in the server's words. What is not among them is `OTHER`."""
+
+    CAPACITY_CHANGED = "CapacityChanged"
+    ALREADY_BOUND = "AlreadyBound"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    NODE_GONE = "NodeGone"
+    NODE_NOT_ACCEPTING = "NodeNotAccepting"
+    PORT_TAKEN = "PortTaken"
+    RESERVATION_HELD = "ReservationHeld"
+    STALE = "Stale"
+    POD_DELETED = "PodDeleted"
+    POD_GONE = "PodGone"
+    OTHER = "Other"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """What is to be sent."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    observed: int
+    """The revision of pods that the decision has seen."""
+    operation: str
+    decision: str
+    cause: str = ""
+    reservation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It was tried, and this request did not bind the pod."""
+
+    cause: Cause
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """The server could not be asked, or did not take the request."""
+
+    message: str
+    retry_after: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    message: str
+
+
+Answer = Bound | Refused | NotDone | Unknown
+
+
+class _Metadata(msgspec.Struct, omit_defaults=True):
+    namespace: str
+    name: str
+    uid: str
+
+
+class _Target(msgspec.Struct):
+    name: str
+    kind: str = "Node"
+
+
+class _Item(msgspec.Struct, omit_defaults=True):
+    metadata: _Metadata
+    target: _Target
+    observed: int
+    operation: str = ""
+    decision: str = ""
+    cause: str = ""
+    reservation: str = ""
+
+
+class _Batch(msgspec.Struct, rename="camel"):
+    items: list[_Item]
+    kind: str = "BindingList"
+    api_version: str = "mainstay.dev/v1"
+
+
+class _Result(msgspec.Struct):
+    status: str
+    revision: int = 0
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class _Results(msgspec.Struct):
+    items: list[_Result]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_results = msgspec.json.Decoder(_Results).decode
+
+
+class _Made(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Plain(msgspec.Struct):
+    metadata: _Made | None = None
+
+
+_decode_plain = msgspec.json.Decoder(_Plain).decode
+
+
+class Binder:
+    def __init__(self, client: Client, *, term: str = "") -> None:
+        self._client = client
+        self._headers = {"Mainstay-Term": term} if term else {}
+        self._has_batches: bool | None = None
+        """None until a server has been asked."""
+
+    async def bind(self, binds: Sequence[Bind]) -> list[Answer]:
+        """Send them, at most `BATCH_MAX`. An answer for each, in order. Raises `Fenced`."""
+        if self._has_batches is not False:
+            answers = await self._batch(binds)
+            if answers is not None:
+                return answers
+        return await self._plainly(binds)
+
+    async def _batch(self, binds: Sequence[Bind]) -> list[Answer] | None:
+        """None if the server knows no such thing."""
+        body = _encode(_Batch([_item(bind) for bind in binds]))
+        try:
+            response = await self._client.request("POST", BATCHES, body=body, headers=self._headers)
+            results = _decode_results(response.body).items
+            if len(results) != len(binds):
+                raise ValueError(f"{len(results)} answers came to {len(binds)} bindings")
+            answers = [_answer(result) for result in results]
+        except Fenced:
+            raise
+        except (NotFound, BadRequest) as error:
+            if error.status not in (404, 405) or self._has_batches:
+                return [NotDone(str(error))] * len(binds)
+            self._has_batches = False
+            return None
+        except ApiError as error:
+            return [_failed(error)] * len(binds)
+        except (msgspec.DecodeError, ValueError) as error:
+            return [Unknown(f"the answer makes no sense: {error}")] * len(binds)
+        self._has_batches = True
+        return answers
+
+    async def _plainly(self, binds: Sequence[Bind]) -> list[Answer]:
+        answers: list[Answer] = []
+        for start in range(0, len(binds), _PLAIN_AT_ONCE):
+            answers += await asyncio.gather(*[self._one(bind) for bind in binds[start : start + _PLAIN_AT_ONCE]])
+        return answers
+
+    async def _one(self, bind: Bind) -> Answer:
+        annotations = {"mainstay.dev/reservation": bind.reservation} if bind.reservation else {}
+        body: dict[str, Any] = {
+            "kind": "Binding",
+            "apiVersion": "v1",
+            "metadata": {
+                "namespace": bind.namespace,
+                "name": bind.name,
+                "uid": bind.uid,
+                "annotations": annotations,
+            },
+            "target": {"kind": "Node", "name": bind.node},
+        }
+        headers = {
+            **self._headers,
+            OBSERVED: str(bind.observed),
+            "Mainstay-Operation": bind.operation,
+            "Mainstay-Decision": bind.decision,
+            "Mainstay-Cause": bind.cause,
+        }
+        path = PODS.path(bind.namespace, bind.name, "binding")
+        try:
+            response = await self._client.request("POST", path, body=body, headers=headers)
+            version = (_decode_plain(response.body).metadata or _Made()).resource_version
+            return Bound(int(version) if version.isdigit() else 0)
+        except Fenced:
+            raise
+        except NotFound as error:
+            return Refused(Cause.POD_GONE, str(error))
+        except Conflict as error:
+            if error.causes and not error.may_have_happened:
+                return Refused(_cause(error.causes[0].reason), str(error))
+            return await self._what_became_of(bind, str(error))
+        except ApiError as error:
+            return _failed(error)
+        except msgspec.DecodeError as error:
+            return Unknown(f"the answer makes no sense: {error}")
+
+    async def _what_became_of(self, bind: Bind, message: str) -> Answer:
+        """A conflict without a cause: the pod is bound, perhaps by ourselves, or about to go, or another one."""
+        try:
+            pod = await self._client.get(PODS, bind.name, bind.namespace)
+        except NotFound:
+            return Refused(Cause.POD_GONE, message)
+        except ApiError:
+            return Unknown(message)
+        if pod["metadata"]["uid"] != bind.uid or "deletionTimestamp" in pod["metadata"]:
+            return Refused(Cause.POD_DELETED, message)
+        if (pod.get("spec") or {}).get("nodeName"):
+            return Refused(Cause.ALREADY_BOUND, message)
+        return Refused(Cause.OTHER, message)
+
+
+def _item(bind: Bind) -> _Item:
+    metadata = _Metadata(bind.namespace, bind.name, bind.uid)
+    return _Item(
+        metadata, _Target(bind.node), bind.observed, bind.operation, bind.decision, bind.cause, bind.reservation
+    )
+
+
+def _answer(result: _Result) -> Answer:
+    if result.status == "Bound":
+        return Bound(result.revision)
+    if result.status != "Refused":
+        return Unknown(result.message or f"the server says {result.status}")
+    if result.code == 404:
+        return Refused(Cause.POD_GONE, result.message)
+    if result.code == 409:
+        return Refused(_cause(result.reason), result.message)
+    if result.code == 429 or result.code >= 500:
+        return NotDone(result.message)
+    return Refused(Cause.OTHER, result.message or f"the server says {result.status} {result.code}")
+
+
+def _cause(reason: str) -> Cause:
+    try:
+        return Cause(reason)
+    except ValueError:
+        return Cause.OTHER
+
+
+def _failed(error: ApiError) -> Answer:
+    if error.may_have_happened:
+        return Unknown(str(error))
+    return NotDone(str(error), error.retry_after if isinstance(error, Throttled) else None)

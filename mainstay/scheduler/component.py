@@ -1,0 +1,244 @@
+"""The scheduler as a program's component: its caches, leader election or sharing, and what it says about itself.
+
+Led: of several processes with the same lease one decides, and the others have everything ready. Every write carries
+its term, so that the server refuses what a deposed leader still sends. Shared: all of them decide at once, each for all
+pods. Two that choose the same pod, or the same room, meet at the commit: one is refused, and takes a fresh candidate.
+They break ties by different seeds, so they rarely do. Sharing needs the ledger of our server; beside Kubernetes use a
+lease.
+
+A pod is for the scheduler that it names. By default this one answers to `default-scheduler` and to `mainstay`.
+
+What it knows (columns, queue) is filled as soon as the caches are, and made anew for each term.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.client import Client
+from mainstay.client.errors import ApiError, Fenced, NotFound
+from mainstay.client.informer import Informer, Informers, Subscriber
+from mainstay.env import Env, tasks
+from mainstay.journal import record
+from mainstay.journal.record import DecisionRecord, Seen
+from mainstay.runtime.component import LEASE_NAMESPACE
+from mainstay.runtime.component_state import ComponentState, PublishSettings, publish
+from mainstay.runtime.leases import Leader, LeaseSettings
+from mainstay.runtime.loop import Loop
+from mainstay.runtime.terms import Deposed, Term
+from mainstay.scheduler.binding import PODS, Binder
+from mainstay.scheduler.counting import Counts
+from mainstay.scheduler.cycle import CurrentPolicy, Cycle, CycleSettings
+from mainstay.scheduler.feeding import DEFAULT_NAME
+from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
+from mainstay.scheduler.reporting import Reporter, ReportSettings
+
+NODES: Final = KindName("", "v1", "Node", "nodes", False)
+RESERVATIONS: Final = KindName("mainstay.dev", "v1", "Reservation", "reservations", True)
+ZONE_QUOTAS: Final = KindName("mainstay.dev", "v1", "ZoneQuota", "zonequotas", True)
+PLACEMENT_POLICIES: Final = KindName("mainstay.dev", "v1", "PlacementPolicy", "placementpolicies", False)
+OWN_NAME: Final = "mainstay"
+LEASE: Final = "mainstay-scheduler"
+
+_ASK_AGAIN: Final = timedelta(seconds=1)
+_logger = logging.getLogger(__name__)
+
+Recorder = Callable[[DecisionRecord], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    lease_name: str = LEASE
+    """Empty: decide without being elected, together with others."""
+    names: tuple[str, ...] = (DEFAULT_NAME, OWN_NAME)
+    """Pods with one of these as their `schedulerName` are ours."""
+    policy: Policy = DEFAULT
+    policy_name: str = ""
+    """A PlacementPolicy in the cluster to go by. While there is none of that name, or it is not active, it is
+    `policy`."""
+    cycle: CycleSettings = field(default_factory=CycleSettings)
+    report: ReportSettings = field(default_factory=ReportSettings)
+    lease: LeaseSettings = field(default_factory=LeaseSettings)
+    publish: PublishSettings = field(default_factory=PublishSettings)
+    build: str = ""
+
+
+class Scheduler:
+    """`run` until cancelled."""
+
+    name: Final = "scheduler"
+
+    def __init__(
+        self,
+        client: Client,
+        env: Env,
+        *,
+        instance: str = "scheduler",
+        settings: SchedulerSettings | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """`instance` tells several schedulers apart. It stays the same when a process starts anew."""
+        self.instance = instance
+        self.client = client
+        self.settings = settings or SchedulerSettings()
+        self.identity = f"{instance}_{env.chance.uid('identity', 0)}"
+        self.informers = Informers(client, env)
+        self.counts = Counts()
+        self.term: Term | None = None
+        self.loops: list[Loop] = []
+        """None: it has a cycle of its own. Here for those who measure components."""
+        self.cycle: Cycle | None = None
+        self.is_deciding = False
+        self._env = env
+        self._recorder = recorder
+        self._cycles = 0
+        self._policies: Informer | None = None
+        self._policy_seen: tuple[int, CurrentPolicy] | None = None
+        self._subscribed: list[tuple[Informer, Subscriber]] = []
+
+    async def run(self) -> None:
+        """Raises what the work raises: a cache that cannot be fed any more, a bug."""
+        publishing = tasks.spawn(
+            publish(self.instance, self.state, self.client, self._env, self.settings.publish),
+            name=f"{self.instance} publishes its state",
+        )
+        try:
+            await self._follow()
+            if not self.settings.lease_name:
+                await self._lead(None)
+                return
+            leader = Leader(
+                self.client,
+                self._env,
+                LEASE_NAMESPACE,
+                self.settings.lease_name,
+                self.identity,
+                self.settings.lease,
+            )
+            await leader.run(self._lead)
+        finally:
+            await tasks.stop(publishing)
+            await self.informers.stop()
+
+    def state(self) -> ComponentState:
+        revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
+        policies = {named.name: named.revision for named in self.current_policy().named}
+        term = self.term.text if self.term is not None else ""
+        return ComponentState(revisions, self.settings.build, (), policies, term)
+
+    def current_policy(self) -> CurrentPolicy:
+        """What decisions go by at this moment."""
+        fixed = CurrentPolicy(self.settings.policy)
+        if self._policies is None:
+            return fixed
+        cache = self._policies.cache
+        entry = cache.entry(ObjectKey("", self.settings.policy_name))
+        if entry is None:
+            return fixed
+        if self._policy_seen is None or self._policy_seen[0] != entry.revision:
+            found = entry.object()
+            named = (record.Policy(PLACEMENT_POLICIES.text, entry.key.name, entry.uid, entry.revision),)
+            is_active = (found.get("spec") or {}).get("active", True)
+            current = CurrentPolicy(policy_of(found), named) if is_active else fixed
+            self._policy_seen = entry.revision, current
+        return self._policy_seen[1]
+
+    # Knowing.
+
+    async def _follow(self) -> None:
+        """Begin to follow all that decisions are made from, and wait until the caches are filled."""
+        self.informers.get(PODS)
+        self.informers.get(NODES)
+        if await self._has_own_kinds():
+            self.informers.get(RESERVATIONS)
+            self.informers.get(ZONE_QUOTAS)
+            if self.settings.policy_name:
+                self._policies = self.informers.get(PLACEMENT_POLICIES)
+        await self.informers.synced()
+
+    async def _has_own_kinds(self) -> bool:
+        """Whether the server is one of ours. A Kubernetes one has no reservations, and a cache of them would never be
+        filled."""
+        while True:
+            try:
+                await self.client.request("GET", "/apis/mainstay.dev/v1")
+                return True
+            except NotFound:
+                return False
+            except ApiError as error:
+                _logger.warning("%s does not know what the server is: %s", self.instance, error)
+                await tasks.sleep(_ASK_AGAIN)
+
+    def _seen(self) -> tuple[Seen, ...]:
+        """The name of the view."""
+        return tuple([Seen(each.cache.kind.text, each.cache.revision) for each in self.informers.all()])
+
+    # Working.
+
+    async def _lead(self, term: Term | None) -> None:
+        self.term = term
+        text = term.text if term is not None else ""
+        self._cycles += 1
+        pods = self.informers.get(PODS)
+        reporter = Reporter(self.client, pods.cache, self._env, self.instance, self.settings.report, term=text)
+        cycle = self.cycle = Cycle(
+            self._env,
+            pods,
+            self._seen,
+            Binder(self.client, term=text),
+            reporter,
+            component=self.instance,
+            names=self.settings.names,
+            policy=self.current_policy,
+            settings=self.settings.cycle,
+            recorder=self._recorder,
+            counts=self.counts,
+            build=self.settings.build,
+            term=text,
+            identity=self._env.chance.uid("cycle", self._cycles),
+        )
+        try:
+            if term is not None:
+                # Not on a picture from before this leader's time. With Kubernetes, which sends bookmarks once a
+                # minute, this may take as long.
+                for informer in self.informers.all():
+                    await informer.cache.wait_until(term.revision)
+            self._subscribe(cycle)
+            self.is_deciding = True
+            await tasks.together(
+                [cycle.run(), *[reporter.run() for _ in range(self.settings.report.writers)]],
+                name=f"{self.instance} works",
+            )
+        except Fenced as error:
+            if term is None:
+                raise
+            term.lost()
+            raise Deposed(str(error)) from error
+        finally:
+            self.is_deciding = False
+            self._unsubscribe()
+            self.term = None
+
+    def _subscribe(self, cycle: Cycle) -> None:
+        """Nodes first: what is placed on them then has its row."""
+        feed = cycle.feed
+        told: dict[KindName, Subscriber] = {
+            NODES: feed.node_changed,
+            RESERVATIONS: feed.reservation_changed,
+            ZONE_QUOTAS: feed.zone_quota_changed,
+            PODS: feed.pod_changed,
+        }
+        by_kind = {informer.cache.kind: informer for informer in self.informers.all()}
+        for kind, subscriber in told.items():
+            if kind in by_kind:
+                by_kind[kind].subscribe(subscriber)
+                self._subscribed.append((by_kind[kind], subscriber))
+
+    def _unsubscribe(self) -> None:
+        for informer, subscriber in self._subscribed:
+            informer.unsubscribe(subscriber)
+        self._subscribed.clear()

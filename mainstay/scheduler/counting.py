@@ -1,0 +1,69 @@
+"""What a scheduler counts, for its metrics: attempts by result, how long they took, how long pods waited."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+# Upper bounds in seconds, as Kubernetes has them: from a millisecond on, each twice the one before.
+ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**power for power in range(15))
+WAIT_BOUNDS: Final = tuple(0.01 * 2**power for power in range(20))
+ATTEMPTS_SHOWN_MAX: Final = 15
+
+
+class Result(StrEnum):
+    """Of an attempt. Kubernetes' words: only add."""
+
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    ERROR = "error"
+
+
+class Histogram:
+    __slots__ = ("bounds", "buckets", "count", "total_s")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.count = 0
+        self.total_s = 0.0
+
+    def add(self, duration_ns: int) -> None:
+        seconds = duration_ns / 1e9
+        self.buckets[bisect_left(self.bounds, seconds)] += 1
+        self.count += 1
+        self.total_s += seconds
+
+    def cumulated(self) -> list[tuple[str, float]]:
+        """As Prometheus has them: up to each bound, and in the end all."""
+        found, sum_so_far = [], 0
+        for bound, count in zip(self.bounds, self.buckets, strict=False):
+            sum_so_far += count
+            found.append((repr(bound), float(sum_so_far)))
+        return [*found, ("+Inf", float(self.count))]
+
+
+@dataclass(slots=True)
+class Counts:
+    """Since the scheduler began."""
+
+    attempts: dict[Result, Histogram] = field(
+        default_factory=lambda: {result: Histogram(ATTEMPT_BOUNDS) for result in Result}
+    )
+    deciding: Histogram = field(default_factory=lambda: Histogram(ATTEMPT_BOUNDS))
+    """Of one pod, without binding."""
+    waits: dict[int, Histogram] = field(default_factory=dict)
+    """From getting in line for the first time to being bound, by the number of attempts."""
+    bound: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    """Bindings that the server refused, by cause."""
+    unknown: int = 0
+    """Bindings that got no answer."""
+    bugs: int = 0
+
+    def waited(self, attempts: int, duration_ns: int) -> None:
+        shown = min(attempts, ATTEMPTS_SHOWN_MAX)
+        histogram = self.waits.get(shown)
+        if histogram is None:
+            histogram = self.waits[shown] = Histogram(WAIT_BOUNDS)
+        histogram.add(duration_ns)

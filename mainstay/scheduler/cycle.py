@@ -1,0 +1,459 @@
+"""The scheduler at work: take pods from the queue, decide for each, bind them together, learn what came of it.
+
+    queue ─► decide, assume (a step without awaiting) ─► one request with all of them ─► confirm, or forget and again
+      ▲                                                   several on their way at once        │
+      └──────────────────────── parked, backing off, or a fresh candidate ◄───────────────────┘
+
+Deciding never waits for binding: a pod that is decided for counts on its node at once, and the next ones are decided
+with that in mind. What is true is decided by the server. A refusal means that it knew more than the caches: the node is
+left out, and the pod gets a fresh candidate at once, `candidates_max` times in a row; then it backs off.
+
+A binding without an answer stays assumed, and is sent again as it was until there is one, or the cache shows it; see
+assumed.py. How often is a matter of time, and there is no bound to it but that: to give up would be to guess.
+
+Not here: what makes up the knowledge (feeding.py), who leads (component.py), how reasons reach users (reporting.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.informer import Informer
+from mainstay.env import Env, tasks
+from mainstay.journal import record
+from mainstay.journal.record import DecisionRecord, Seen, micros
+from mainstay.scheduler import recording
+from mainstay.scheduler.assumed import Assumed
+from mainstay.scheduler.binding import BATCH_MAX, Answer, Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
+from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.counting import Counts, Result
+from mainstay.scheduler.decide import decide
+from mainstay.scheduler.feeding import Feed
+from mainstay.scheduler.messages import message_of
+from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
+from mainstay.scheduler.recording import Deciding, Setting
+from mainstay.scheduler.reporting import Reason, Report, Reporter
+from mainstay.scheduler.scheduling_queue import QueuedPod, QueueSettings, SchedulingQueue
+from mainstay.scheduler.second_choice import decide_without
+from mainstay.scheduler.vectors import Vectors
+
+_logger = logging.getLogger(__name__)
+
+_NO_TIME: Final = timedelta(0)
+_ALL_NODES_LEFT_OUT: Final = Unschedulable(0, ())
+_GONE: Final = (Cause.POD_DELETED, Cause.POD_GONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleSettings:
+    batch_max: int = 200
+    """How many pods are decided in one step, and bound with one request. A step takes a few milliseconds."""
+    requests_max: int = 4
+    """How many requests are on their way at once. While all are, pods gather for the next one."""
+    candidates_max: int = 5
+    """How often a pod whose binding was refused gets another candidate at once."""
+    operations: bool = True
+    """Give each binding an id, so that a repeat finds the first outcome. A repeated binding is harmless without one
+    too: it is refused, because the pod is bound."""
+    repeat_first: timedelta = timedelta(seconds=1)
+    repeat_max: timedelta = timedelta(seconds=10)
+    """When a binding without an answer is sent again."""
+    sweep_every: timedelta = timedelta(seconds=30)
+    queue: QueueSettings = field(default_factory=QueueSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPolicy:
+    """What decisions go by now, and how records name it."""
+
+    policy: Policy
+    named: tuple[record.Policy, ...] = ()
+
+
+class _Attempt:
+    """A pod that was decided for, until it is known what came of it."""
+
+    __slots__ = ("bind", "deciding", "queued", "score", "started_ns")
+
+    def __init__(self, queued: QueuedPod, deciding: Deciding, bind: Bind, score: int, started_ns: int) -> None:
+        self.queued = queued
+        self.deciding = deciding
+        self.bind = bind
+        self.score = score
+        self.started_ns = started_ns
+
+
+class Cycle:
+    """One scheduler's knowledge and work, for one term of office. `feed` it from the beginning; then `run`."""
+
+    def __init__(
+        self,
+        env: Env,
+        pods: Informer,
+        seen: Callable[[], tuple[Seen, ...]],
+        binder: Binder,
+        reporter: Reporter,
+        *,
+        component: str,
+        names: Sequence[str],
+        policy: Callable[[], CurrentPolicy],
+        settings: CycleSettings | None = None,
+        recorder: Callable[[DecisionRecord], None] | None = None,
+        counts: Counts | None = None,
+        build: str = "",
+        term: str = "",
+        identity: str = "",
+    ) -> None:
+        """`seen` names the view: how far each cache is. `identity` must be new for each cycle, decisions are named by
+        it."""
+        self._settings = settings or CycleSettings()
+        self._clock = env.clock
+        self._pods = pods
+        self._seen = seen
+        self._binder = binder
+        self._reporter = reporter
+        self._component = component
+        self._policy = policy
+        self._recorder = recorder
+        self.counts = counts or Counts()
+        self._build = build
+        self._term = term
+        self._identity = identity or env.chance.uid("scheduler", 0)
+        self._seed = env.chance.uid("scheduler seed", 0)
+        self._number = 0
+        self.columns = NodeColumns()
+        self.queue = SchedulingQueue(self._settings.queue)
+        self.assumed = Assumed()
+        self._vectors = Vectors(self.columns)
+        self._left_out: dict[str, dict[str, None]] = {}
+        """By uid, the nodes where the binding of a pod was refused."""
+        self._unsettled: dict[str, _Attempt] = {}
+        """Whose binding got no answer."""
+        self._sending: dict[asyncio.Task[None], None] = {}
+        self._has_work = asyncio.Event()
+        self._has_unknown = asyncio.Event()
+        self._failure: asyncio.Future[None] | None = None
+        self.feed = Feed(
+            self.columns,
+            self.queue,
+            self.assumed,
+            env.clock,
+            names,
+            wake=self._has_work.set,
+            settled=self._settled,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled. Raises `Fenced` when this leader's term is over."""
+        self._failure = asyncio.get_running_loop().create_future()
+        try:
+            await tasks.together(
+                [self._cycle(), self._settle(), self._sweep(), self._hear_of(self._failure)], name="scheduling"
+            )
+        finally:
+            for task in list(self._sending):
+                await tasks.stop(task)
+
+    # Deciding.
+
+    async def _cycle(self) -> None:
+        while True:
+            now_ns = self._clock.monotonic_ns()
+            if len(self._sending) < self._settings.requests_max and self.queue.has_active(now_ns):
+                self._step(now_ns)
+                await tasks.sleep(_NO_TIME)  # Changes come in between.
+            else:
+                await self._wait(now_ns)
+
+    async def _wait(self, now_ns: int) -> None:
+        self._has_work.clear()
+        due_ns = self.queue.next_due_ns
+        if due_ns is None or len(self._sending) >= self._settings.requests_max:
+            await self._has_work.wait()
+            return
+        try:
+            # A little more than that, because what is due may not be seen to be due a moment too early.
+            async with tasks.timeout(timedelta(microseconds=max(due_ns - now_ns, 0) // 1000 + 1)):
+                await self._has_work.wait()
+        except TimeoutError:
+            pass
+
+    def _step(self, now_ns: int) -> None:
+        """Decide for the next pods, all on the same view."""
+        taken = self.queue.take(min(self._settings.batch_max, BATCH_MAX), now_ns)
+        if not taken:
+            return
+        mark, current = self.queue.mark, self._policy()
+        setting = self._setting(current)
+        observed = self._pods.cache.revision
+        attempts: list[_Attempt] = []
+        refused: list[tuple[QueuedPod, Deciding, Unschedulable]] = []
+        for queued in taken:
+            self._number += 1
+            deciding = self._deciding(setting, queued, now_ns)
+            started_ns = self._clock.monotonic_ns()
+            try:
+                decision = self._decide(queued, current.policy)
+                if isinstance(decision, Placed):
+                    self.columns.assume(queued.pod, decision.node)
+            except Exception as error:  # noqa: BLE001 - reported; one pod's bug must not stop the others
+                self._failed_to_decide(queued, deciding, error, now_ns)
+                continue
+            ended_ns = self._clock.monotonic_ns()
+            self.counts.deciding.add(ended_ns - started_ns)
+            match decision:
+                case Placed(node=node, score=score):
+                    bind = self._bind(queued, deciding, node, observed)
+                    self.assumed.send(bind)
+                    attempts.append(_Attempt(queued, deciding, bind, score, started_ns))
+                case Unschedulable():
+                    self.counts.attempts[Result.UNSCHEDULABLE].add(ended_ns - started_ns)
+                    refused.append((queued, deciding, decision))
+        if attempts:
+            # What was just placed may be a cure for what was refused beside it.
+            self.queue.changed((Cure.POD_PLACED,), now_ns)
+            task = tasks.spawn(self._send(attempts), name="bind pods")
+            self._sending[task] = None
+            task.add_done_callback(self._sent)
+        for queued, deciding, no in refused:
+            self._refused(queued, deciding, no, mark, now_ns)
+
+    def _decide(self, queued: QueuedPod, policy: Policy) -> Decision:
+        left_out = self._left_out.get(queued.pod.uid)
+        if not left_out:
+            return decide(self._vectors, queued.pod, policy, self._seed)
+        found = decide_without(self._vectors, queued.pod, policy, self._seed, left_out)
+        return _ALL_NODES_LEFT_OUT if found is None else found
+
+    def _refused(self, queued: QueuedPod, deciding: Deciding, no: Unschedulable, mark: int, now_ns: int) -> None:
+        uid = queued.pod.uid
+        left_out = self._left_out.pop(uid, None)
+        if no is _ALL_NODES_LEFT_OUT:
+            # What the columns say of the nodes left out is not true yet, so no change of theirs may be waited for.
+            text = f"the server refused to bind it to {', '.join(left_out or ())}, and no other node can take it now"
+            self.queue.back_off(uid, now_ns)
+            self._reporter.report(Report(queued.key, uid, Reason.SCHEDULER_ERROR, text, deciding.name))
+            self._record(recording.failure(deciding, "NoOtherNode", text, self._now()))
+            return
+        self.queue.park(uid, no.cures, mark, now_ns)
+        self._reporter.report(Report(queued.key, uid, Reason.UNSCHEDULABLE, message_of(no), deciding.name))
+        if self._recorder is not None:
+            self._record(recording.refusal(deciding, no, self._now()))
+
+    def _failed_to_decide(self, queued: QueuedPod, deciding: Deciding, error: Exception, now_ns: int) -> None:
+        self.counts.bugs += 1
+        self.counts.attempts[Result.ERROR].add(0)
+        self.columns.forget(queued.pod.uid)
+        self.queue.back_off(queued.pod.uid, now_ns)
+        text = f"{type(error).__name__}: {error}"
+        self._reporter.report(Report(queued.key, queued.pod.uid, Reason.SCHEDULER_ERROR, text, deciding.name))
+        self._record(recording.failure(deciding, "InternalError", text, self._now()))
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"the scheduler cannot decide about {queued.key}", "exception": error}
+        )
+
+    def _setting(self, current: CurrentPolicy) -> Setting:
+        return Setting(self._component, self._build, self._term, self._now(), self._seen(), self._seed, current.named)
+
+    def _deciding(self, setting: Setting, queued: QueuedPod, now_ns: int) -> Deciding:
+        pod = queued.pod
+        left_out = self._left_out.get(pod.uid)
+        return Deciding(
+            setting,
+            f"{self._component}-{self._identity}.{self._number}",
+            self._number,
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            queued.revision,
+            queued.attempts,
+            (now_ns - queued.queued_ns) // 1000,
+            queued.woken_by,
+            queued.wakes,
+            tuple(left_out) if left_out else (),
+        )
+
+    def _bind(self, queued: QueuedPod, deciding: Deciding, node: str, observed: int) -> Bind:
+        pod = queued.pod
+        return Bind(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            node,
+            observed,
+            deciding.name if self._settings.operations else "",
+            deciding.name,
+            f"pods/{pod.namespace}/{pod.name}@{queued.revision}",
+            pod.pod_class.reservation,
+        )
+
+    # Binding.
+
+    async def _send(self, attempts: Sequence[_Attempt]) -> None:
+        answers = await self._binder.bind([attempt.bind for attempt in attempts])
+        for attempt, answer in zip(attempts, answers, strict=True):
+            self._answered(attempt, answer)
+
+    def _sent(self, task: "asyncio.Task[None]") -> None:
+        self._sending.pop(task, None)
+        self._has_work.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _answered(self, attempt: _Attempt, answer: Answer) -> None:
+        """What became of a binding. The cache may have shown it before, and the pod be gone."""
+        now_ns = self._clock.monotonic_ns()
+        self._number += 1
+        queued, uid = attempt.queued, attempt.bind.uid
+        result = Result.ERROR
+        match answer:
+            case Bound(revision=revision):
+                result = Result.SCHEDULED
+                self._is_bound(attempt, revision, now_ns)
+            case Refused(cause=Cause.ALREADY_BOUND):
+                # By somebody else, or by our own first request. It stays where it is assumed until the cache shows it.
+                self.assumed.bound(uid, 0)
+                self._leave(uid)
+            case Refused(cause=cause) if cause in _GONE:
+                self._forget(uid, now_ns)
+                self._leave(uid)
+                self.feed.look_again(self._pods.cache, queued.key)
+            case Refused():
+                self._forget(uid, now_ns)
+                self._again(attempt, answer, now_ns)
+            case NotDone(message=message):
+                self._forget(uid, now_ns)
+                self.queue.back_off(uid, now_ns)
+                self._reporter.report(
+                    Report(queued.key, uid, Reason.SCHEDULER_ERROR, f"it could not be bound: {message}")
+                )
+            case Unknown():
+                self.counts.unknown += 1
+                self._unsettled[uid] = attempt
+                self.assumed.unknown(uid)
+                if uid in self.assumed:
+                    self._has_unknown.set()
+                else:
+                    self._unsettled.pop(uid)
+        if isinstance(answer, Refused):
+            self.counts.refused[answer.cause] = self.counts.refused.get(answer.cause, 0) + 1
+        self.counts.attempts[result].add(now_ns - attempt.started_ns)
+        if self._recorder is not None:
+            node = attempt.bind.node
+            self._record(recording.placement(attempt.deciding, node, attempt.score, answer, self._number, self._now()))
+        self._has_work.set()
+
+    def _is_bound(self, attempt: _Attempt, revision: int, now_ns: int) -> None:
+        queued, uid = attempt.queued, attempt.bind.uid
+        self._pods.saw(revision)
+        self.assumed.bound(uid, revision)
+        self.counts.bound += 1
+        self.counts.waited(queued.attempts, now_ns - queued.added_ns)
+        self._leave(uid)
+
+    def _again(self, attempt: _Attempt, answer: Refused, now_ns: int) -> None:
+        """Another candidate, if there have not been too many."""
+        uid = attempt.bind.uid
+        if uid not in self.queue:
+            self._left_out.pop(uid, None)
+            return
+        left_out = self._left_out.setdefault(uid, {})
+        left_out[attempt.bind.node] = None
+        if answer.cause is not Cause.OTHER and len(left_out) < self._settings.candidates_max:
+            self.queue.put_back(uid, now_ns)
+            return
+        del self._left_out[uid]
+        self.queue.back_off(uid, now_ns)
+        text = f"the server refused to bind it to {', '.join(left_out)}: {answer.message}"
+        self._reporter.report(Report(attempt.queued.key, uid, Reason.SCHEDULER_ERROR, text, attempt.deciding.name))
+
+    def _forget(self, uid: str, now_ns: int) -> None:
+        self.assumed.drop(uid)
+        self._unsettled.pop(uid, None)
+        cures = self.columns.forget(uid)
+        if cures:
+            self.queue.changed(cures, now_ns)
+
+    def _leave(self, uid: str) -> None:
+        """Nothing more is to be decided about a pod."""
+        self.queue.remove(uid)
+        self._settled(uid)
+
+    def _settled(self, uid: str) -> None:
+        self._left_out.pop(uid, None)
+        self._unsettled.pop(uid, None)
+        self._reporter.forget(uid)
+
+    # What became of bindings without an answer.
+
+    async def _settle(self) -> None:
+        delay = self._settings.repeat_first
+        while True:
+            await self._has_unknown.wait()
+            await tasks.sleep(delay)
+            binds = self.assumed.to_repeat()
+            if not self.assumed.has_unknown:
+                self._has_unknown.clear()
+            if not binds:
+                continue
+            answers = await self._binder.bind(binds)
+            for bind, answer in zip(binds, answers, strict=True):
+                self._answered_again(bind, answer)
+            is_answered = not all(isinstance(answer, NotDone | Unknown) for answer in answers)
+            delay = self._settings.repeat_first if is_answered else min(2 * delay, self._settings.repeat_max)
+
+    def _answered_again(self, bind: Bind, answer: Answer) -> None:
+        if bind.uid not in self.assumed:
+            return  # The cache was faster.
+        if isinstance(answer, NotDone):
+            answer = Unknown(answer.message)  # That the repeat was not done says nothing about the first.
+        attempt = self._unsettled.get(bind.uid)
+        if attempt is not None:
+            self._answered(attempt, answer)
+            return
+        # It was said to be bound, and then was not shown.
+        match answer:
+            case Bound(revision=revision):
+                self.assumed.bound(bind.uid, revision)
+            case Refused(cause=Cause.ALREADY_BOUND):
+                self.assumed.bound(bind.uid, 0)
+            case Refused():
+                entry = self.assumed.get(bind.uid)
+                self._forget(bind.uid, self._clock.monotonic_ns())
+                self._has_work.set()
+                if entry is not None:
+                    self.feed.look_again(self._pods.cache, ObjectKey(bind.namespace, bind.name))
+            case _:
+                self.assumed.unknown(bind.uid)
+                self._has_unknown.set()
+
+    async def _sweep(self) -> None:
+        while True:
+            await tasks.sleep(self._settings.sweep_every)
+            has_gone_back, self.feed.has_gone_back = self.feed.has_gone_back, False
+            missed = self.assumed.missed(self._pods.cache.revision, has_gone_back=has_gone_back)
+            if missed:
+                _logger.warning("%d pods were bound, and the cache does not show it", len(missed))
+                self._has_unknown.set()
+
+    # Small things.
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    @staticmethod
+    async def _hear_of(failure: "asyncio.Future[None]") -> None:
+        await failure
+
+    def _record(self, made: DecisionRecord) -> None:
+        if self._recorder is not None:
+            self._recorder(made)
+
+    def _now(self) -> int:
+        return micros(self._clock.wall())

@@ -1,0 +1,83 @@
+"""The scheduler's numbers, under Kubernetes' names where it has them: dashboards and alerts made for it go on working.
+
+`profile` is the name that pods call the scheduler by: the first of ours. What comes with any component (caches, client,
+leadership) is there as well.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from mainstay.runtime.metrics import ComponentMetrics
+from mainstay.scheduler.component import Scheduler
+from mainstay.scheduler.scheduling_queue import State
+
+_SHOWN = (State.ACTIVE, State.BACKING_OFF, State.WAITING, State.GATED)
+
+
+class SchedulerMetrics(ComponentMetrics):
+    """`render` gives all of it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)  # type: ignore[arg-type]  # It has all that is measured of a component.
+        self._scheduler = scheduler
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._attempts()
+        yield from self._pending()
+        yield from self._bindings()
+        yield from super().collect()
+
+    def _attempts(self) -> Iterator[Metric]:
+        counts, profile = self._scheduler.counts, self._scheduler.settings.names[0]
+        attempts = CounterMetricFamily(
+            "scheduler_schedule_attempts", "Attempts to schedule pods, by result.", labels=("profile", "result")
+        )
+        durations = HistogramMetricFamily(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Deciding and binding, by result.",
+            labels=("profile", "result"),
+        )
+        for result, histogram in counts.attempts.items():
+            attempts.add_metric((profile, result), histogram.count)
+            durations.add_metric((profile, result), histogram.cumulated(), histogram.total_s)
+        yield attempts
+        yield durations
+        deciding = HistogramMetricFamily("scheduler_scheduling_algorithm_duration_seconds", "Deciding for one pod.")
+        deciding.add_metric((), counts.deciding.cumulated(), counts.deciding.total_s)
+        yield deciding
+        waits = HistogramMetricFamily(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From getting in line to being bound, by the number of attempts.",
+            labels=("attempts",),
+        )
+        for attempts_made, histogram in sorted(counts.waits.items()):
+            waits.add_metric((str(attempts_made),), histogram.cumulated(), histogram.total_s)
+        yield waits
+
+    def _pending(self) -> Iterator[Metric]:
+        cycle = self._scheduler.cycle
+        pending = GaugeMetricFamily("scheduler_pending_pods", "Pods without a node, by queue.", labels=("queue",))
+        incoming = CounterMetricFamily(
+            "scheduler_queue_incoming_pods", "Pods that came into a queue, by event.", labels=("queue", "event")
+        )
+        sizes = GaugeMetricFamily("scheduler_cache_size", "What the scheduler knows of, by type.", labels=("type",))
+        if cycle is not None:
+            for state in _SHOWN:
+                pending.add_metric((state,), cycle.queue.count(state))
+            for (event, state), count in sorted(cycle.queue.incoming.counts.items()):
+                incoming.add_metric((state, event), count)
+            sizes.add_metric(("nodes",), len(cycle.columns.ring))
+            sizes.add_metric(("assumed_pods",), len(cycle.assumed))
+        yield from (pending, incoming, sizes)
+
+    def _bindings(self) -> Iterator[Metric]:
+        counts = self._scheduler.counts
+        refused = CounterMetricFamily(
+            "mainstay_scheduler_bindings_refused", "Bindings that the server refused, by cause.", labels=("cause",)
+        )
+        for cause, count in sorted(counts.refused.items()):
+            refused.add_metric((cause,), count)
+        yield refused
+        yield CounterMetricFamily("mainstay_scheduler_bindings_unknown", "Bindings without an answer.", counts.unknown)
+        yield CounterMetricFamily("mainstay_scheduler_bugs", "Decisions that raised.", counts.bugs)

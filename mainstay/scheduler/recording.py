@@ -1,0 +1,124 @@
+"""A placement as the journal's record of it.
+
+The view is named by the revisions of pods, nodes, reservations and quotas. What else a decision depended on is which
+pods were assumed to be where: that is the fold of the scheduler's own records. Its decisions and the answers to them
+are numbered in one sequence, and a record's memory has both numbers: a pod counts on its node for every decision after
+its own, until the number of a refusal, or until the view shows it. With them, the nodes that this decision left out.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import msgspec
+
+from mainstay.journal import record
+from mainstay.journal.record import Action, DecisionRecord, Ending, LookedAt, Memory, Outcome, Policy, Seen, Subject
+from mainstay.journal.record import WriteResult as Write
+from mainstay.scheduler.binding import Answer, Bound, NotDone, Refused, Unknown
+from mainstay.scheduler.messages import message_of, summary_of
+from mainstay.scheduler.reasons import Unschedulable
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is the same for all decisions of one step."""
+
+    component: str
+    build: str
+    term: str
+    now: int
+    """In microseconds, see `record.micros`."""
+    view: tuple[Seen, ...]
+    seed: str
+    policies: tuple[Policy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """One decision about one pod."""
+
+    setting: Setting
+    name: str
+    number: int
+    namespace: str
+    pod: str
+    uid: str
+    revision: int
+    """Of the pod, as it was seen."""
+    attempts: int
+    queue_wait_us: int
+    woken_by: tuple[int, ...]
+    wakes: int
+    left_out: tuple[str, ...]
+
+
+def placement(deciding: Deciding, node: str, score: int, answer: Answer, answered: int, at: int) -> DecisionRecord:
+    """A node was found, and this came of it. `answered` is the number of the answer."""
+    match answer:
+        case Bound(revision=revision):
+            outcome = Outcome(Ending.DONE)
+            write = Write("pods", deciding.namespace, deciding.pod, revision)
+        case Refused(cause=cause, message=message):
+            outcome = Outcome(Ending.RETRY, str(cause), message)
+            write = Write("pods", deciding.namespace, deciding.pod, 0, str(cause))
+        case NotDone(message=message):
+            outcome = Outcome(Ending.RETRY, "NotDone", message)
+            write = Write("pods", deciding.namespace, deciding.pod, 0, "NotDone")
+        case Unknown(message=message):
+            outcome = Outcome(Ending.RETRY, "Unknown", message)
+            write = Write("pods", deciding.namespace, deciding.pod, 0, "Unknown", True)
+        case _:
+            assert_never(answer)
+    action = Action("bind", "pods", deciding.namespace, deciding.pod, "binding")
+    return _record(deciding, outcome, at, answered, (f"node={node}", f"score={score}"), (action,), (write,))
+
+
+def refusal(deciding: Deciding, no: Unschedulable, at: int) -> DecisionRecord:
+    """No node was found."""
+    outcome = Outcome(Ending.RETRY, "Unschedulable", message_of(no))
+    return _record(deciding, outcome, at, deciding.number, summary_of(no), (), ())
+
+
+def failure(deciding: Deciding, reason: str, message: str, at: int) -> DecisionRecord:
+    """Something went wrong before anything was sent."""
+    return _record(deciding, Outcome(Ending.RETRY, reason, message), at, deciding.number, (), (), ())
+
+
+def _record(
+    deciding: Deciding,
+    outcome: Outcome,
+    at: int,
+    answered: int,
+    reasons: tuple[str, ...],
+    actions: tuple[Action, ...],
+    writes: tuple[Write, ...],
+) -> DecisionRecord:
+    setting = deciding.setting
+    memory = _pack((deciding.number, answered, deciding.left_out))
+    return record.bounded(
+        DecisionRecord(
+            deciding.name,
+            at,
+            setting.component,
+            setting.build,
+            Subject("pods", deciding.namespace, deciding.pod, deciding.uid),
+            outcome,
+            setting.term,
+            setting.view,
+            setting.now,
+            setting.seed,
+            policies=setting.policies,
+            memory=Memory(len(memory), memory),
+            queue_wait_us=deciding.queue_wait_us,
+            attempts=deciding.attempts,
+            woken_by=deciding.woken_by,
+            woken_count=deciding.wakes,
+            looked_at=(LookedAt("pods", deciding.namespace, deciding.pod, deciding.revision),),
+            looked_at_count=1,
+            reasons=reasons,
+            actions=actions,
+            writes=writes,
+        )
+    )

@@ -1,0 +1,367 @@
+"""Which pods wait for a node, and who is next. A plain structure: no clock, no tasks; cycle.py drives it.
+
+    active ──take──► in hand ──bound──► gone from here
+      ▲                 │ refused by all nodes: waits for one of the cures that its refusals name
+      │                 │ failed, or a cure came meanwhile: backs off
+      └── due ◄─────────┘
+
+A pod is refused by what its decision saw. What changes between that and its being parked must not be lost (kubernetes
+#72122), so changes are numbered: whoever decides asks for the `mark` first, and a pod whose cure has come since that
+mark does not wait for the next one. The cures are hints. A pod that waits is tried again after `flush_after` whatever
+happens, and one that is woken too often is held back by its own backoff, not by that of others.
+
+Who is next: the highest priority; among equals the namespaces take turns, so that one with ten thousand pods does not
+keep another one's single pod waiting; within a namespace, first come, first served. A pod that cannot be placed is not
+in line, so it holds up nobody. A lower priority gets its turn when no higher one is in line, as in Kubernetes.
+
+Pods are known by their uid: another pod of the same name is another pod.
+"""
+
+import heapq
+import itertools
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from mainstay.api.object_key import ObjectKey
+from mainstay.scheduler.pod_class import PodToPlace
+from mainstay.scheduler.reasons import Cure
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+WOKEN_BY_MAX: Final = 8
+_STALE_LEAST: Final = 1024  # Places among the timers that mean nothing any more: fewer are not worth clearing.
+
+
+class State(StrEnum):
+    """Where a pod is. Shown in metrics, in Kubernetes' words: only add."""
+
+    ACTIVE = "active"
+    IN_HAND = "in hand"
+    BACKING_OFF = "backoff"
+    WAITING = "unschedulable"
+    GATED = "gated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    backoff_first: timedelta = timedelta(seconds=1)
+    backoff_max: timedelta = timedelta(seconds=10)
+    flush_after: timedelta = timedelta(minutes=5)
+    """A pod that waits for a cure is tried again after this, in case that a cure was not recognised as one."""
+
+
+class QueuedPod:
+    """A pod that waits for a node. Read it; only the queue changes it."""
+
+    __slots__ = (
+        "added_ns",
+        "attempts",
+        "cures",
+        "failures",
+        "is_outdated",
+        "key",
+        "pod",
+        "priority",
+        "queued_ns",
+        "refused_ns",
+        "revision",
+        "state",
+        "ticket",
+        "wakes",
+        "woken_by",
+    )
+
+    def __init__(self, pod: PodToPlace, priority: int, now_ns: int) -> None:
+        self.pod = pod
+        self.key = ObjectKey(pod.namespace, pod.name)
+        self.priority = priority
+        self.state = State.GATED
+        self.added_ns = now_ns
+        self.queued_ns = now_ns
+        """When it last got in line."""
+        self.refused_ns = now_ns
+        self.revision = 0
+        """Of the pod as it was last seen."""
+        self.is_outdated = False
+        """It was changed while it was in hand."""
+        self.attempts = 0
+        self.failures = 0
+        """In a row: what its backoff grows with."""
+        self.cures: tuple[Cure, ...] = ()
+        self.ticket = 0
+        """Of its valid place in a line or among the timers."""
+        self.woken_by: tuple[int, ...] = ()
+        """The latest revisions that woke it since it was last decided about."""
+        self.wakes = 0
+
+
+@dataclass(slots=True)
+class Incoming:
+    """How pods got where they are, for metrics: by event and state, how often."""
+
+    counts: dict[tuple[str, State], int] = field(default_factory=dict)
+
+    def add(self, event: str, state: State) -> None:
+        self.counts[event, state] = self.counts.get((event, state), 0) + 1
+
+
+class _Line:
+    """The active pods of one priority: a line for each namespace, and whose turn it is."""
+
+    __slots__ = ("tenants", "turns")
+
+    def __init__(self) -> None:
+        self.tenants: dict[str, deque[tuple[int, QueuedPod]]] = {}
+        self.turns: deque[str] = deque()
+
+    def add(self, ticket: int, queued: QueuedPod) -> None:
+        tenant = queued.pod.namespace
+        line = self.tenants.get(tenant)
+        if line is None:
+            line = self.tenants[tenant] = deque()
+            self.turns.append(tenant)
+        line.append((ticket, queued))
+
+    def take(self) -> QueuedPod | None:
+        while self.turns:
+            tenant = self.turns[0]
+            line = self.tenants[tenant]
+            while line:
+                ticket, queued = line.popleft()
+                if ticket == queued.ticket:
+                    self.turns.rotate(-1)
+                    return queued
+            del self.tenants[tenant]
+            self.turns.popleft()
+        return None
+
+
+class SchedulingQueue:
+    def __init__(self, settings: QueueSettings | None = None) -> None:
+        settings = settings or QueueSettings()
+        self._backoff_first_ns = settings.backoff_first // _MICROSECOND * 1000
+        self._backoff_max_ns = settings.backoff_max // _MICROSECOND * 1000
+        self._flush_ns = settings.flush_after // _MICROSECOND * 1000
+        self._pods: dict[str, QueuedPod] = {}
+        self._lines: dict[int, _Line] = {}
+        self._priorities: list[int] = []
+        """Those that have a line; the highest is last."""
+        self._timers: list[tuple[int, int, QueuedPod]] = []
+        self._by_cure: dict[Cure, dict[str, QueuedPod]] = {cure: {} for cure in Cure}
+        self._last_change: dict[Cure, int] = dict.fromkeys(Cure, 0)
+        self._changes = 0
+        self._tickets = itertools.count(1)
+        self._counts: dict[State, int] = dict.fromkeys(State, 0)
+        self.incoming = Incoming()
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def get(self, uid: str) -> QueuedPod | None:
+        return self._pods.get(uid)
+
+    def count(self, state: State) -> int:
+        return self._counts[state]
+
+    @property
+    def mark(self) -> int:
+        """The number of the last change. To be asked for before a decision, and given when the pod is parked."""
+        return self._changes
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When a pod gets in line by itself, at the earliest. It may be too early, never too late."""
+        return self._timers[0][0] if self._timers else None
+
+    # Pods come, change and go.
+
+    def put(self, pod: PodToPlace, priority: int, now_ns: int, *, revision: int = 0, is_gated: bool = False) -> None:
+        """A pod without a node is there, or is another than before. One that waits is tried again if what is wanted
+        for it has changed, and is left alone if not: what is written into its status is no reason."""
+        queued = self._pods.get(pod.uid)
+        if queued is None:
+            queued = self._pods[pod.uid] = QueuedPod(pod, priority, now_ns)
+            queued.revision = revision
+            self._counts[State.GATED] += 1
+            if is_gated:
+                self.incoming.add("PodAdd", State.GATED)
+            else:
+                self._activate(queued, now_ns, "PodAdd", revision)
+            return
+        is_same = queued.pod.pod_class == pod.pod_class and queued.pod.charge.same(pod.charge)
+        has_moved = queued.priority != priority
+        queued.pod, queued.priority, queued.revision = pod, priority, revision
+        if queued.state is State.IN_HAND:
+            # The decision under way may have been about something else. If it fails, that says nothing.
+            queued.is_outdated = queued.is_outdated or not is_same
+            return
+        if is_gated:
+            if queued.state is not State.GATED:
+                self._leave(queued, State.GATED)
+            return
+        if queued.state is State.GATED:
+            queued.added_ns = now_ns  # Its wait begins now.
+        if queued.state is State.GATED or not is_same or (has_moved and queued.state is State.ACTIVE):
+            queued.failures = 0
+            self._activate(queued, now_ns, "PodUpdate", revision)
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        """A pod is bound, or gone, or not ours any more."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._leave(queued, queued.state)
+            self._counts[queued.state] -= 1
+        return queued
+
+    # Taking, and what comes of it.
+
+    def take(self, count: int, now_ns: int) -> list[QueuedPod]:
+        """The next pods, at most so many. Each is in hand until it is parked, put back, or removed."""
+        self._due(now_ns)
+        found: list[QueuedPod] = []
+        while self._priorities and len(found) < count:
+            priority = self._priorities[-1]
+            line = self._lines[priority]
+            queued = line.take()
+            if queued is None:
+                del self._lines[priority]
+                self._priorities.pop()
+                continue
+            queued.attempts += 1
+            queued.is_outdated = False
+            queued.ticket = next(self._tickets)
+            self._set(queued, State.IN_HAND)
+            found.append(queued)
+        return found
+
+    def has_active(self, now_ns: int) -> bool:
+        self._due(now_ns)
+        return self._counts[State.ACTIVE] > 0
+
+    def park(self, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> State | None:
+        """All nodes refuse a pod that is in hand. It waits for a cure; if one has come since the mark, it only backs
+        off. Says where it is now; None if it is not in hand."""
+        queued = self._in_hand(uid)
+        if queued is None:
+            return None
+        queued.failures += 1
+        queued.refused_ns = now_ns
+        if queued.is_outdated:
+            self._activate(queued, now_ns, "PodUpdate", 0)
+        elif any(self._last_change[cure] > mark for cure in cures):
+            self._back_off(queued, now_ns, "ScheduleAttemptFailure")
+        else:
+            queued.cures = tuple(cures)
+            for cure in cures:
+                self._by_cure[cure][uid] = queued
+            self._set(queued, State.WAITING)
+            self._timer(queued, now_ns + self._flush_ns)
+            self.incoming.add("ScheduleAttemptFailure", State.WAITING)
+        return queued.state
+
+    def back_off(self, uid: str, now_ns: int) -> None:
+        """It failed, and not because of what nodes are like: try again later."""
+        queued = self._in_hand(uid)
+        if queued is not None:
+            queued.failures += 1
+            queued.refused_ns = now_ns
+            self._back_off(queued, now_ns, "ScheduleAttemptFailure")
+
+    def put_back(self, uid: str, now_ns: int) -> None:
+        """Try it again at once. The caller bounds how often."""
+        queued = self._in_hand(uid)
+        if queued is not None:
+            self._activate(queued, now_ns, "BindingRefused", 0)
+
+    # Changes.
+
+    def changed(self, cures: Iterable[Cure], now_ns: int, revision: int = 0) -> None:
+        """Something happened that may be a cure: wake those that wait for it."""
+        self._changes += 1
+        for cure in cures:
+            self._last_change[cure] = self._changes
+            waiting = self._by_cure[cure]
+            if waiting:
+                for queued in list(waiting.values()):
+                    self._note(queued, revision)
+                    self._wake(queued, now_ns, str(cure))
+
+    # Inside.
+
+    def _due(self, now_ns: int) -> None:
+        timers = self._timers
+        while timers and timers[0][0] <= now_ns:
+            _, ticket, queued = heapq.heappop(timers)
+            if ticket == queued.ticket:
+                event = "BackoffComplete" if queued.state is State.BACKING_OFF else "UnschedulableTimeout"
+                self._activate(queued, now_ns, event, 0)
+
+    def _wake(self, queued: QueuedPod, now_ns: int, event: str) -> None:
+        due_ns = queued.refused_ns + self._backoff_ns(queued.failures)
+        if due_ns <= now_ns:
+            self._activate(queued, now_ns, event, 0)
+        else:
+            self._leave(queued, State.BACKING_OFF)
+            self._timer(queued, due_ns)
+            self.incoming.add(event, State.BACKING_OFF)
+
+    def _back_off(self, queued: QueuedPod, now_ns: int, event: str) -> None:
+        self._set(queued, State.BACKING_OFF)
+        self._timer(queued, now_ns + self._backoff_ns(queued.failures))
+        self.incoming.add(event, State.BACKING_OFF)
+
+    def _backoff_ns(self, failures: int) -> int:
+        return min(self._backoff_first_ns << min(max(failures - 1, 0), 30), self._backoff_max_ns)
+
+    def _activate(self, queued: QueuedPod, now_ns: int, event: str, revision: int) -> None:
+        self._leave(queued, State.ACTIVE)
+        self._note(queued, revision)
+        queued.queued_ns = now_ns
+        queued.ticket = next(self._tickets)
+        line = self._lines.get(queued.priority)
+        if line is None:
+            line = self._lines[queued.priority] = _Line()
+            insort(self._priorities, queued.priority)
+        line.add(queued.ticket, queued)
+        self.incoming.add(event, State.ACTIVE)
+
+    def _in_hand(self, uid: str) -> QueuedPod | None:
+        """A pod that comes back. What woke it before is told with the decision that was made."""
+        queued = self._pods.get(uid)
+        if queued is None or queued.state is not State.IN_HAND:
+            return None
+        queued.woken_by, queued.wakes = (), 0
+        return queued
+
+    def _leave(self, queued: QueuedPod, state: State) -> None:
+        """Its places among those who wait are void."""
+        for cure in queued.cures:
+            self._by_cure[cure].pop(queued.pod.uid, None)
+        queued.cures = ()
+        queued.ticket = next(self._tickets)
+        self._set(queued, state)
+
+    def _set(self, queued: QueuedPod, state: State) -> None:
+        self._counts[queued.state] -= 1
+        self._counts[state] += 1
+        queued.state = state
+
+    def _timer(self, queued: QueuedPod, due_ns: int) -> None:
+        queued.ticket = next(self._tickets)
+        heapq.heappush(self._timers, (due_ns, queued.ticket, queued))
+        if len(self._timers) > _STALE_LEAST + 2 * len(self._pods):
+            self._timers = [each for each in self._timers if each[1] == each[2].ticket]
+            heapq.heapify(self._timers)
+
+    @staticmethod
+    def _note(queued: QueuedPod, revision: int) -> None:
+        if revision:
+            queued.woken_by = (*queued.woken_by[-(WOKEN_BY_MAX - 1) :], revision)
+        queued.wakes += 1

@@ -1,0 +1,370 @@
+"""The scheduler against a real server, in virtual time: pods get their nodes, whatever happens on the way."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from mainstay.client.client import Client
+from mainstay.client.entry import Entry
+from mainstay.client.errors import Unavailable
+from mainstay.env import tasks
+from mainstay.journal.record import Ending
+from mainstay.scheduler.binding import PODS, Answer, Bind, Binder, Unknown
+from mainstay.scheduler.component import NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings
+from mainstay.scheduler.cycle import Cycle
+from mainstay.scheduler.feeding import Feed
+from mainstay.scheduler.policy import DEFAULT, Policy
+from mainstay.scheduler.reasons import Decision, Placed
+from mainstay.scheduler.scheduling_queue import QueuedPod, State
+from mainstay.scheduler.what_if import Objects, what_if
+from mainstay.sim.simulation import Simulation
+from tests.client.world import a_client, a_gate
+from tests.scheduler.objects import a_pod
+from tests.scheduler.running import SHARED, Running, a_scheduler, conditions, created
+
+SECOND = timedelta(seconds=1)
+
+
+async def bind(client: Client, name: str, node: str) -> None:
+    target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+    await client.create(PODS, target, "default", subresource="binding")
+
+
+async def test_a_pod_gets_a_node(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1")
+
+        await running.add_pod("web", cpu="1")
+
+        assert await running.bound("web", within=SECOND) == "n1"
+        assert (await conditions(running, "web"))["PodScheduled"]["status"] == "True"
+
+
+async def test_nodes_are_filled_and_never_overfilled(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", "n2", cpu="4")
+
+        for number in range(10):
+            await running.add_pod(f"web-{number}", cpu="1")
+
+        await running.until(lambda: running.scheduler.counts.bound == 8)
+        await tasks.sleep(timedelta(minutes=1))
+        nodes = [await running.node_of(f"web-{number}") for number in range(10)]
+        assert sorted(nodes) == ["", "", *["n1"] * 4, *["n2"] * 4]
+
+
+async def test_a_pod_that_fits_nowhere_is_placed_when_a_node_comes(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        await running.add_pod("large", cpu="2")
+        await tasks.sleep(timedelta(seconds=20))
+        condition = (await conditions(running, "large"))["PodScheduled"]
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert "0/1 nodes are available: 1 Insufficient cpu (2 wanted" in condition["message"]
+        assert "n1" in condition["message"]
+
+        await running.add_nodes("n2", cpu="4")
+
+        assert await running.bound("large", within=5 * SECOND) == "n2"
+
+
+async def test_a_pod_that_fits_nowhere_is_placed_when_another_one_goes(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        await running.add_pod("first", cpu="1")
+        await running.bound("first")
+        await running.add_pod("second", cpu="1")
+        await tasks.sleep(timedelta(seconds=20))
+
+        await running.client.delete(PODS, "first", "default", grace_s=0)
+        # Its node does not say that it has ended, so by the server's books it may still run: only a node that is gone
+        # is known to run nothing.
+        await running.client.delete(NODES, "n1")
+        await running.add_nodes("n1", cpu="1")
+
+        assert await running.bound("second", within=timedelta(seconds=15)) == "n1"
+
+
+async def test_nothing_is_written_while_nothing_changes(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        await running.add_pod("large", cpu="2")
+        await tasks.sleep(timedelta(seconds=20))
+        before = (await running.pod("large"))["metadata"]["resourceVersion"]
+
+        await tasks.sleep(timedelta(hours=1))
+
+        assert (await running.pod("large"))["metadata"]["resourceVersion"] == before
+
+
+async def test_a_pod_for_another_scheduler_is_left_alone(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1")
+        await running.add_pod("theirs", schedulerName="somebody-else")
+        await running.add_pod("ours", schedulerName="mainstay")
+
+        assert await running.bound("ours") == "n1"
+        await tasks.sleep(timedelta(minutes=10))
+        assert await running.node_of("theirs") == ""
+        assert "PodScheduled" not in await conditions(running, "theirs")
+
+
+async def test_a_gated_pod_waits_until_its_gates_are_gone(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1")
+        await running.add_pod("held", schedulingGates=[{"name": "example.com/quota"}])
+        await tasks.sleep(timedelta(minutes=10))
+        assert await running.node_of("held") == ""
+        assert running.cycle.queue.count(State.GATED) == 1
+
+        await running.client.patch(PODS, "held", "default", {"spec": {"schedulingGates": []}})
+
+        assert await running.bound("held", within=SECOND) == "n1"
+
+
+async def a_refused_binding(sim: Simulation, patch: pytest.MonkeyPatch) -> Running:
+    """A pod is bound to n1 by somebody else, and our scheduler does not hear of it. Then two more come."""
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", "n2", cpu="1")
+        await running.add_pod("other", cpu="1", schedulerName="somebody-else")
+        look = Feed._look
+
+        def looks_away(feed: Feed, entry: Entry, revision: int) -> None:
+            if entry.key.name != "other":
+                look(feed, entry, revision)
+
+        patch.setattr(Feed, "_look", looks_away)
+        await bind(running.client, "other", "n1")
+        await tasks.sleep(SECOND)
+        await running.add_pod("web-1", cpu="1")
+        await tasks.sleep(timedelta(milliseconds=500))
+        assert await running.node_of("web-1") == "n2"
+        await running.add_pod("web-2", cpu="1")
+        await tasks.sleep(timedelta(seconds=5))
+        return running
+
+
+async def test_a_refused_binding_gets_a_fresh_candidate_at_once(sim, monkeypatch):
+    running = await a_refused_binding(sim, monkeypatch)
+
+    causes = [record.outcome.reason for record in running.records if record.subject.name == "web-2"]
+    assert causes[:2] == ["CapacityChanged", "NoOtherNode"]
+    assert running.scheduler.counts.refused["CapacityChanged"] >= 1
+
+
+async def an_answer_that_never_comes(sim: Simulation, patch: pytest.MonkeyPatch) -> list[str]:
+    """The binding of the first pod is on its way for a minute, and so is each repeat of it. Then it is done.
+
+    Says for which pods bindings were sent.
+    """
+    sent: list[str] = []
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        is_slow, honest = True, Binder.bind
+
+        async def slow(binder: Binder, binds: Sequence[Bind]) -> list[Answer]:
+            sent.extend(each.name for each in binds)
+            return [Unknown("no answer")] * len(binds) if is_slow else await honest(binder, binds)
+
+        patch.setattr(Binder, "bind", slow)
+        await running.add_pod("first", cpu="1")
+        await tasks.sleep(SECOND)
+        await running.add_pod("second", cpu="1")
+        await tasks.sleep(timedelta(minutes=1))
+        await bind(running.client, "first", "n1")
+        is_slow = False
+        await tasks.sleep(timedelta(minutes=2))
+        assert [await running.node_of(name) for name in ("first", "second")] == ["n1", ""]
+        assert (len(running.cycle.assumed), len(running.cycle.queue)) == (0, 1)
+    return sent
+
+
+async def test_a_binding_without_an_answer_holds_its_room_until_it_is_known_what_became_of_it(sim, monkeypatch):
+    sent = await an_answer_that_never_comes(sim, monkeypatch)
+
+    assert "second" not in sent
+    assert sent.count("first") > 3
+
+
+async def test_a_request_that_gets_lost_is_sent_again(sim, monkeypatch):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        request, lost = Client.request, []
+
+        async def loses(client, method, path, **more):
+            if "bindings" in path and len(lost) < 3:
+                lost.append(path)
+                raise Unavailable("lost on the way", may_have_happened=True)
+            return await request(client, method, path, **more)
+
+        monkeypatch.setattr(Client, "request", loses)
+        await running.add_pod("web", cpu="1")
+
+        assert await running.bound("web", within=timedelta(seconds=30)) == "n1"
+        assert running.scheduler.counts.unknown == 3
+
+
+async def test_lost_answers_cost_no_pod_and_no_room(sim):
+    async with a_gate(sim) as gate, a_scheduler(sim, server="gate:7000") as running:
+        await running.add_nodes("n1", "n2", cpu="5")
+        await tasks.sleep(SECOND)
+        for number in range(10):
+            await running.add_pod(f"web-{number}", cpu="1")
+            gate.answers_to_lose = number % 3
+            await tasks.sleep(timedelta(milliseconds=300))
+
+        nodes = [await running.bound(f"web-{number}", within=timedelta(minutes=5)) for number in range(10)]
+
+        assert sorted(nodes) == [*["n1"] * 5, *["n2"] * 5]
+        await tasks.sleep(timedelta(minutes=2))
+        assert len(running.cycle.assumed) == 0
+        assert len(running.cycle.queue) == 0
+
+
+async def test_two_schedulers_share_the_same_pods(sim):
+    async with a_scheduler(sim) as running, a_client(sim, "server", name="rival") as client:
+        rival = Scheduler(client, sim.env("rival"), instance="rival", settings=SHARED)
+        task = tasks.spawn(rival.run(), name="rival")
+        await running.until(lambda: rival.is_deciding)
+        await running.add_nodes("n1", "n2", "n3", cpu="4")
+
+        await asyncio.gather(*[running.add_pod(f"web-{number}", cpu="1") for number in range(14)])
+
+        await tasks.sleep(timedelta(minutes=2))
+        nodes = [await running.node_of(f"web-{number}") for number in range(14)]
+        assert sorted(nodes) == ["", "", *["n1"] * 4, *["n2"] * 4, *["n3"] * 4]
+        assert running.scheduler.counts.bound + rival.counts.bound == 12
+        await tasks.stop(task)
+
+
+async def test_with_a_lease_one_of_two_decides_and_the_other_takes_over(sim):
+    led = SchedulerSettings()
+    async with a_scheduler(sim, settings=led) as running, a_client(sim, "server", name="second") as client:
+        second = Scheduler(client, sim.env("second"), instance="second", settings=led)
+        task = tasks.spawn(second.run(), name="second")
+        await running.add_nodes("n1")
+        await running.add_pod("web-1", cpu="1")
+        await running.bound("web-1")
+        assert not second.is_deciding
+
+        assert running.scheduler.term is not None
+        running.scheduler.term.lost()  # As if its clock had told it to stop.
+        await tasks.sleep(timedelta(minutes=1))
+        await running.add_pod("web-2", cpu="1")
+
+        await running.bound("web-2")
+        assert running.scheduler.counts.bound + second.counts.bound == 2
+        await tasks.stop(task)
+
+
+async def test_every_decision_is_recorded_with_its_view(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        await running.add_pod("web", cpu="1")
+        await running.bound("web")
+        await running.add_pod("large", cpu="2")
+        await running.until(lambda: len(running.records) == 2)
+
+        done, refused = running.records
+
+        assert (done.subject.name, done.outcome.ending, done.reasons[0]) == ("web", Ending.DONE, "node=n1")
+        assert [seen.kind for seen in done.view] == [
+            "pods",
+            "nodes",
+            "reservations.mainstay.dev",
+            "zonequotas.mainstay.dev",
+        ]
+        assert done.writes[0].revision > 0
+        assert msgspec.msgpack.decode(done.memory.inline)[0] == 1
+        assert (refused.outcome.reason, refused.reasons) == ("Unschedulable", ("NodeTooSmall cpu ×1",))
+
+
+async def test_a_decision_is_the_same_when_it_is_made_again_from_the_objects(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", "n2", "n3", "n4", cpu="8")
+        seen: dict[str, Objects] = {}
+        for number in range(8):
+            nodes = (await running.client.list(NODES)).items
+            pods = (await running.client.list(PODS)).items
+            made = await running.add_pod(f"web-{number}", cpu="1")
+            seen[made["metadata"]["uid"]] = Objects(nodes=tuple(nodes), pods=tuple(pods))
+            await running.bound(f"web-{number}")
+
+        for record in running.records:
+            pod = await running.pod(record.subject.name)
+            pod["spec"].pop("nodeName")
+            [decision] = what_if(seen[record.subject.uid], [pod], DEFAULT, record.seed)
+            assert isinstance(decision, Placed)
+            assert record.reasons == (f"node={decision.node}", f"score={decision.score}")
+
+
+async def test_a_named_policy_is_followed_as_it_changes(sim):
+    settings = replace(SHARED, policy_name="packed")
+    async with a_scheduler(sim, settings=settings) as running:
+        policy = {
+            "metadata": {"name": "packed"},
+            "spec": {"policyVersion": "1", "active": True, "scores": {"MostAllocated": 10, "BalancedAllocation": 0}},
+        }
+        await running.client.create(PLACEMENT_POLICIES, policy)
+        await running.add_nodes("n1", "n2", "n3", cpu="8")
+        for number in range(6):
+            await running.add_pod(f"web-{number}", cpu="1")
+
+        nodes = {await running.bound(f"web-{number}") for number in range(6)}
+
+        assert len(nodes) == 1
+        assert running.scheduler.state().policies.keys() == {"packed"}
+        assert running.records[0].policies[0].name == "packed"
+
+
+async def test_another_pod_of_the_same_name_is_another_pod(sim):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        await running.add_pod("web", cpu="2")
+        await tasks.sleep(timedelta(seconds=5))
+        await running.client.delete(PODS, "web", "default", grace_s=0)
+
+        await running.add_pod("web", cpu="1")
+
+        assert await running.bound("web", within=SECOND) == "n1"
+
+
+async def test_a_scheduler_that_starts_late_finds_everything(sim):
+    async with a_scheduler(sim, starts=False) as running:
+        await running.add_nodes("n1", cpu="4")
+        await running.client.create(PODS, created(a_pod("there", cpu="3", nodeName="n1")))
+        await running.add_pod("fits", cpu="1")
+        await running.add_pod("does-not", cpu="1", priority=0)
+        task = tasks.spawn(running.scheduler.run(), name="scheduler")
+
+        await tasks.sleep(timedelta(seconds=5))
+
+        nodes = [await running.node_of(name) for name in ("fits", "does-not")]
+        assert sorted(nodes) == ["", "n1"]
+        await tasks.stop(task)
+
+
+async def test_one_bug_leaves_all_other_pods_alone(sim, monkeypatch):
+    errors = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context["message"]))
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1")
+        original = Cycle._decide
+
+        def decide(cycle: Cycle, queued: QueuedPod, policy: Policy) -> Decision:
+            if queued.pod.name == "cursed":
+                raise ZeroDivisionError
+            return original(cycle, queued, policy)
+
+        monkeypatch.setattr(Cycle, "_decide", decide)
+        await running.add_pod("cursed")
+        await running.add_pod("web")
+
+        assert await running.bound("web") == "n1"
+        await tasks.sleep(timedelta(seconds=5))
+        assert (await conditions(running, "cursed"))["PodScheduled"]["reason"] == "SchedulerError"
+        assert any("cursed" in error for error in errors)

@@ -1,0 +1,326 @@
+"""The ledger of a node: its arithmetic, who may be bound, and what a Node and a recount make of it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from mainstay.server.ledger.charge import Charge, charge_key, charge_of, encode_charge
+from mainstay.server.ledger.ledger import (
+    EMPTY,
+    Drift,
+    Ledger,
+    charged,
+    encode_ledger,
+    haunted,
+    held,
+    laid_to_rest,
+    ledger_in,
+    ledger_key,
+    let_go,
+    released,
+    write_of,
+)
+from mainstay.server.ledger.nodes import NodeFacts, facts_of, has_other_facts, with_node, without_node
+from mainstay.server.ledger.recount import STEP, drift_of, recount
+from mainstay.server.ledger.refusals import Refusal, RefusalCause, shown
+from mainstay.server.ledger.room import Asked, bears_cordon, refusal_of, shortages
+from mainstay.server.stored import stored
+from mainstay.store import open_memory
+from mainstay.store.interface import Delete, Entry, Put, Write
+from tests.server.ledger_cases import a_charge, a_ledger, a_node, a_sized_pod, require_sums
+
+PORT = "TCP/80/0.0.0.0"
+ASKED = Asked()
+
+
+def entry(ledger: Ledger) -> Entry:
+    return Entry("~ledger/n1", encode_ledger(ledger), 5, 5, 1)
+
+
+# Arithmetic.
+
+
+def test_a_pod_that_comes_and_goes_leaves_the_ledger_as_it_was():
+    before = charged(a_ledger(), a_charge("a", 500, PORT))
+    after = charged(before, a_charge("b", 1500, "UDP/53/0.0.0.0", memory=7))
+
+    assert (after.used, after.ports) == (
+        {"cpu": 2000, "pods": 2, "memory": 7},
+        {PORT: 1, "UDP/53/0.0.0.0": 1},
+    )
+    assert released(after, a_charge("b", 1500, "UDP/53/0.0.0.0", memory=7)) == before
+
+
+def test_what_was_never_charged_cannot_be_given_back():
+    with pytest.raises(Drift, match="1000 of cpu are to be given back, but only 500 are taken"):
+        released(charged(a_ledger(), a_charge("a", 500)), a_charge("b", 1000))
+
+
+def test_a_ledger_is_kept_as_long_as_it_says_something():
+    ledger = charged(EMPTY, a_charge("a"))
+
+    assert write_of("k", ledger) == Put("k", encode_ledger(ledger))
+    assert ledger_in(Entry("k", encode_ledger(ledger), 1, 1, 1)) == ledger
+    assert write_of("k", released(ledger, a_charge("a"))) == Delete("k")
+    assert ledger_in(None) == EMPTY
+
+
+def test_a_ghost_takes_its_room_until_it_is_laid_to_rest_and_only_once():
+    ledger = haunted(charged(a_ledger(), a_charge("a")), a_charge("a"))
+
+    assert ledger.used == {"cpu": 1000, "pods": 1}
+    resting = laid_to_rest(ledger, ["other", "a", "a"])
+    assert resting == a_ledger()
+    assert laid_to_rest(resting, ["a"]) == resting
+
+
+amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "gpu"]), st.integers(1, 50), max_size=4)
+ports = st.lists(
+    st.sampled_from([PORT, "TCP/80/10.0.0.1", "UDP/80/0.0.0.0", "TCP/443/0.0.0.0"]), unique=True, max_size=2
+)
+
+
+@st.composite
+def charges(draw: st.DrawFn) -> list[Charge]:
+    count = draw(st.integers(0, 8))
+    return [Charge(f"u{n}", f"default/p{n}", "n1", draw(amounts), tuple(draw(ports))) for n in range(count)]
+
+
+@given(charges(), st.randoms(use_true_random=False))
+def test_the_ledger_is_the_sum_of_the_charges_in_whatever_order_they_come_and_go(pods: list[Charge], order: Any):
+    ledger, there = a_ledger(), []
+    for each in pods:
+        ledger = charged(ledger, each)
+        there.append(each)
+        if order.random() < 0.5:
+            ledger = released(ledger, there.pop(order.randrange(len(there))))
+    total: dict[str, int] = {}
+    for each in there:
+        for name, amount in each.amounts.items():
+            total[name] = total.get(name, 0) + amount
+
+    assert ledger.used == total
+    assert ledger_in(entry(ledger)) == ledger
+    for each in there:
+        ledger = released(ledger, each)
+    assert ledger == a_ledger()
+
+
+@given(charges(), amounts, amounts)
+def test_accepted_bindings_never_take_more_than_there_is(pods: list[Charge], has: dict[str, int], hold: dict[str, int]):
+    ledger = held(Ledger(node_uid="u", allocatable={name: amount * 3 for name, amount in has.items()}), hold)
+    for each in pods:
+        if refusal_of(ledger, 1, each, ASKED) is None:
+            ledger = charged(ledger, each)
+            assert not shortages(ledger, dict.fromkeys(each.amounts, 0))
+        else:
+            assert shortages(ledger, each.amounts) or each.ports
+    assert let_go(ledger, hold).held == {}
+
+
+# Who may be bound.
+
+
+@pytest.mark.parametrize(
+    ("ledger", "charge", "asked", "cause", "words"),
+    [
+        (a_ledger(), a_charge("a", 4000), ASKED, None, ""),
+        (a_ledger(), a_charge("a", 4001), ASKED, "CapacityChanged", "cpu: wanted 4001m, free 4"),
+        (a_ledger(), a_charge("a", 1, gpu=1), ASKED, "CapacityChanged", "gpu: wanted 1, free 0"),
+        (a_ledger(pods=0), a_charge("a", 1), ASKED, "CapacityChanged", "pods: wanted 1, free 0"),
+        # A node that has shrunk takes nothing more of what it has too little of, but the rest.
+        (a_ledger(used={"cpu": 5000}), a_charge("a", 1), ASKED, "CapacityChanged", "cpu: wanted 1m, free 0"),
+        (a_ledger(used={"memory": 5}), a_charge("a", 1), ASKED, None, ""),
+        (held(a_ledger(), {"cpu": 3500}), a_charge("a"), ASKED, "ReservationHeld", "cpu: wanted 1, free 500m"),
+        (a_ledger(promised={"cpu": 3500}), a_charge("a"), ASKED, "CapacityChanged", "cpu: wanted 1, free 500m"),
+        (a_ledger(is_accepting=False), a_charge("a"), ASKED, "NodeNotAccepting", "unschedulable"),
+        (a_ledger(is_accepting=False), a_charge("a"), Asked(bears_cordon=True), None, ""),
+        (EMPTY, a_charge("a", 10**9), ASKED, None, ""),
+        (EMPTY, a_charge("a"), Asked(needs_node=True), "NodeGone", "there is no node n1"),
+        (a_ledger(ports={PORT: 1}), a_charge("a", 1, "TCP/80/10.0.0.1"), ASKED, "PortTaken", "TCP/80/10.0.0.1"),
+        (a_ledger(held_ports={PORT: 1}), a_charge("a", 1, PORT), ASKED, "PortTaken", "TCP/80/0.0.0.0"),
+        (a_ledger(ports={"TCP/80/10.0.0.2": 1}), a_charge("a", 1, "TCP/80/10.0.0.1"), ASKED, None, ""),
+        (a_ledger(), a_charge("a"), Asked(observed=6, is_strict=True), "Stale", "has changed at revision 7"),
+        (a_ledger(), a_charge("a"), Asked(observed=7, is_strict=True), None, ""),
+        (a_ledger(), a_charge("a"), Asked(observed=6), None, ""),
+    ],
+)
+def test_a_pod_is_bound_only_where_there_is_room(
+    ledger: Ledger, charge: Charge, asked: Asked, cause: str | None, words: str
+):
+    refusal = refusal_of(ledger, 7, charge, asked)
+
+    assert (None if refusal is None else str(refusal.cause)) == cause
+    assert words in (refusal.message if refusal is not None else "")
+
+
+def test_a_refusal_names_everything_that_is_short():
+    refusal = refusal_of(a_ledger(pods=0), 1, a_charge("a", 5000, memory=2**30), ASKED)
+
+    assert refusal == Refusal(
+        RefusalCause.CAPACITY_CHANGED,
+        "node n1 cannot take the pod, it has not enough room: "
+        "cpu: wanted 5, free 4; memory: wanted 1Gi, free 0; pods: wanted 1, free 0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 1500, "1500m"),
+        ("cpu", 2000, "2"),
+        ("memory", 3 * 2**20, "3Mi"),
+        ("memory", 1000, "1000"),
+        ("gpu", 8, "8"),
+    ],
+)
+def test_amounts_are_shown_as_people_write_them(resource: str, amount: int, text: str):
+    assert shown(resource, amount) == text
+
+
+@pytest.mark.parametrize(
+    ("toleration", "is_borne"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "node.kubernetes.io/unschedulable"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "value": "yes"}, False),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_a_pod_bears_a_cordon_if_it_tolerates_it(toleration: dict[str, str], is_borne: bool):
+    assert bears_cordon({"spec": {"tolerations": [toleration]}}) is is_borne
+
+
+# Who is charged.
+
+
+def a_stored_pod(name: str, node: str = "", phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    pod = a_sized_pod(name)
+    pod["metadata"] |= {"namespace": "default", "uid": f"u-{name}", **metadata}
+    if node:
+        pod["spec"]["nodeName"] = node
+    return {**pod, "status": {"phase": phase}}
+
+
+def test_a_pod_is_charged_while_it_is_on_a_node_and_has_not_ended():
+    on_node = Charge("u-a", "default/a", "n1", {"cpu": 1000, "pods": 1})
+
+    assert charge_of(a_stored_pod("a", "n1")) == on_node
+    assert charge_of(a_stored_pod("a", "n1", deletionTimestamp="2026-01-01T00:00:00Z")) == on_node
+    assert charge_of(a_stored_pod("a", "n1", "Succeeded")) is None
+    assert charge_of(a_stored_pod("a", "n1", "Failed")) is None
+    assert charge_of(a_stored_pod("a")) is None
+
+
+# Nodes.
+
+
+def a_stored_node(uid: str = "u-n1", **rest: Any) -> dict[str, Any]:
+    node = a_node(**rest)
+    node["metadata"]["uid"] = uid
+    return node
+
+
+FACTS = NodeFacts("u-n1", True, "a", {"cpu": 4000, "memory": 8 * 2**30, "pods": 10})
+
+
+def test_a_ledger_knows_what_its_node_says():
+    assert facts_of(a_stored_node(zone="a")) == FACTS
+    assert facts_of(a_stored_node(zone="a", unschedulable=True)) == replace(FACTS, is_accepting=False)
+
+
+@pytest.mark.parametrize(
+    ("new", "is_other"),
+    [
+        (a_stored_node(), False),
+        (a_stored_node(cpu="5"), True),
+        (a_stored_node(unschedulable=True), True),
+        (a_stored_node(zone="b"), True),
+        ({**a_stored_node(), "status": {**a_node()["status"], "conditions": [{"type": "Ready"}]}}, False),
+    ],
+)
+def test_a_heartbeat_is_none_of_the_ledgers_business(new: dict[str, Any], is_other: bool):
+    assert has_other_facts(new, a_stored_node()) is is_other
+
+
+def test_pods_stay_charged_when_their_node_goes_and_another_comes():
+    ledger = charged(with_node(EMPTY, FACTS), a_charge("a"))
+    gone = without_node(ledger)
+
+    assert gone == charged(EMPTY, a_charge("a"))
+    assert with_node(gone, replace(FACTS, uid="u-2")) == replace(ledger, node_uid="u-2")
+
+
+def test_ghosts_end_with_their_node():
+    ledger = haunted(charged(charged(with_node(EMPTY, FACTS), a_charge("a")), a_charge("b")), a_charge("b"))
+
+    assert without_node(ledger) == charged(EMPTY, a_charge("a"))
+    assert with_node(ledger, FACTS) == ledger
+    assert with_node(ledger, replace(FACTS, uid="u-2")).used == {"cpu": 1000, "pods": 1}
+
+
+# Recounting.
+
+
+def test_a_ledger_that_is_right_has_no_drift():
+    pods = {"default/a": a_stored_pod("a", "n1"), "default/done": a_stored_pod("done", "n1", "Failed")}
+    charge = Charge("u-a", "default/a", "n1", {"cpu": 1000, "pods": 1})
+    ledger = charged(with_node(EMPTY, FACTS), charge)
+
+    assert drift_of("n1", ledger, a_stored_node(zone="a"), pods, {"default/a": charge}).is_none
+
+
+def test_drift_is_what_is_missing_what_is_left_over_and_what_the_ledger_should_be():
+    pods = {"default/a": a_stored_pod("a", "n1"), "default/b": a_stored_pod("b", "n1")}
+    kept = Charge("u-a", "default/a", "n1", {"cpu": 700, "pods": 1})  # As it was charged, whatever the pod says now.
+    gone = Charge("u-c", "default/c", "n1", {"cpu": 9, "pods": 1})
+    older = Charge("u-old", "default/b", "n1", {"cpu": 8, "pods": 1})
+    ghost = a_charge("ghost", 5)
+    ledger = haunted(replace(with_node(EMPTY, FACTS), used={"cpu": 1}), ghost)
+
+    drift = drift_of(
+        "n1", ledger, a_stored_node(zone="a"), pods, {"default/a": kept, "default/b": older, "default/c": gone}
+    )
+
+    missing = Charge("u-b", "default/b", "n1", {"cpu": 1000, "pods": 1}, zone="a")
+    assert (drift.missing, drift.left_over) == ((missing,), (older, gone))
+    assert drift.ledger == replace(ledger, used={"cpu": 700 + 1000 + 5, "pods": 3})
+
+
+async def test_a_recount_makes_ledgers_for_what_was_there_before_there_were_any():
+    store = await open_memory()
+    count = 2 * STEP + 3
+    writes: list[Write] = [Put("core/nodes/n1", stored(a_stored_node()))]
+    writes += [Put(f"core/pods/default/p{n}", stored(a_stored_pod(f"p{n}", "n1"))) for n in range(count)]
+    await store.commit([], writes)
+
+    assert await recount(store, "n1") is True
+
+    ledgers = require_sums({each.key: each for each in (await store.range("")).entries}, 0)
+    assert ledgers["n1"].used == {"cpu": 1000 * count, "pods": count}
+    before = await store.revision()
+    assert await recount(store, "n1") is True
+    assert await store.revision() == before
+
+
+async def test_a_recount_takes_out_what_is_left_over_and_puts_right_the_sum():
+    store = await open_memory()
+    wrong = charged(with_node(EMPTY, facts_of(a_stored_node())), a_charge("x", 77))
+    await store.commit(
+        [],
+        [
+            Put("core/nodes/n1", stored(a_stored_node())),
+            Put(charge_key("default", "x"), encode_charge(a_charge("x", 78))),
+            Put(ledger_key("n1"), encode_ledger(wrong)),
+        ],
+    )
+
+    assert await recount(store, "n1") is True
+
+    assert ledger_in(await store.get(ledger_key("n1"))).used == {}
+    assert await store.get(charge_key("default", "x")) is None

@@ -1,0 +1,86 @@
+"""Bugs that binding, and charging nodes, could have."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from mainstay.server import charging, shared_writes
+from mainstay.server.charging import Charging
+from mainstay.server.commit_points import Beside
+from mainstay.server.ledger.charge import Charge
+from mainstay.server.ledger.ledger import Ledger
+from mainstay.server.ledger.room import Asked, refusal_of
+from mainstay.server.shared_writes import SharedWrites
+from mainstay.store.interface import Entry
+
+Twin = Callable[[pytest.MonkeyPatch], None]
+
+
+def forgets_to_check_the_room(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(charging, "refusal_of", lambda ledger, revision, charge, asked: None)
+
+
+def forgets_what_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """Looks at what a node has, not at what is left of it."""
+    honest = refusal_of
+
+    def forgetful(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Any:
+        return honest(
+            Ledger(ledger.node_uid, ledger.is_accepting, allocatable=ledger.allocatable), revision, charge, asked
+        )
+
+    patch.setattr(charging, "refusal_of", forgetful)
+
+
+def releases_twice(patch: pytest.MonkeyPatch) -> None:
+    """Gives the charge back without taking it away: the next who ends the pod gives it back again."""
+    honest = Charging._gone
+
+    async def gone(self: Charging, before: Entry, charge: Charge, shared: Any) -> Beside:
+        beside = await honest(self, before, charge, shared)
+        return Beside(beside.checks, (), beside.shared)
+
+    patch.setattr(Charging, "_gone", gone)
+
+
+def charges_without_the_ledger_check(patch: pytest.MonkeyPatch) -> None:
+    """Writes the ledger over whatever has been written there since it was read."""
+    patch.setattr(shared_writes, "_checks", lambda found: [])
+    reads_what_is_durable(patch)
+
+
+def reads_what_is_durable(patch: pytest.MonkeyPatch) -> None:
+    honest = SharedWrites.__init__
+
+    def init(self: SharedWrites, store: Any) -> None:
+        honest(self, store)
+        self._newest = None
+
+    patch.setattr(SharedWrites, "__init__", init)
+
+
+def believes_that_a_pod_removed_by_force_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """Forgets its ghost, but not that there was one."""
+    patch.setattr(charging, "haunted", lambda ledger, charge: ledger)
+
+
+def forgets_what_is_charged_beside(patch: pytest.MonkeyPatch) -> None:
+    """The ledger is written, and the charge is not."""
+    honest = Charging._came
+
+    async def came(self: Charging, *args: Any, **rest: Any) -> Beside:
+        beside = await honest(self, *args, **rest)
+        return Beside(beside.checks, (), beside.shared)
+
+    patch.setattr(Charging, "_came", came)
+
+
+TWINS: Sequence[Twin] = [
+    forgets_to_check_the_room,
+    forgets_what_is_taken,
+    releases_twice,
+    charges_without_the_ledger_check,
+    believes_that_a_pod_removed_by_force_is_gone,
+    forgets_what_is_charged_beside,
+]

@@ -1,0 +1,215 @@
+"""Bugs that quotas, reservations and evictions could have: what is counted and what is there would come apart."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from mainstay.api.kind import Kind, Object
+from mainstay.api.kinds.mainstay import RESERVATION
+from mainstay.api.reservations import Phase, is_active
+from mainstay.server import eviction, quota_tally, quotas, reservations, zone_quota
+from mainstay.server.commit_points import NOTHING, Beside, Intended
+from mainstay.server.escort import ALONE, Escort
+from mainstay.server.ledger.charge import Charge
+from mainstay.server.options import DeleteOptions
+from mainstay.server.quota_tally import Limit, Tally
+from mainstay.server.quota_usage import Amounts, Resource
+from mainstay.server.reservations import Expiry, ReservationPoint
+from mainstay.server.stored import read, stored
+from mainstay.server.writes import Writes
+from mainstay.server.written import Written
+from mainstay.server.zone_quota import ZoneTally
+from mainstay.store.interface import Check, Entry, Put, Store
+
+Twin = Callable[[pytest.MonkeyPatch], None]
+
+
+def does_not_check_that_there_is_no_quota(patch: pytest.MonkeyPatch) -> None:
+    """A pod that was decided on before a quota came is never counted by it."""
+    honest = quotas.Quotas.beside
+
+    async def beside(self: quotas.Quotas, intended: Intended) -> Beside:
+        found = await honest(self, intended)
+        return Beside(shared=found.shared, object=found.object, writes=found.writes)
+
+    patch.setattr(quotas.Quotas, "beside", beside)
+
+
+def counts_what_is_there_later(patch: pytest.MonkeyPatch) -> None:
+    """Not as of the revision at which it began to count: what comes in between is counted twice."""
+    honest = quotas.count
+
+    async def count(store: Store, namespace: str, limit: Limit, at: int) -> Amounts:
+        return await honest(store, namespace, limit, await store.revision())
+
+    patch.setattr(quotas, "count", count)
+
+
+def judges_by_what_it_remembers(patch: pytest.MonkeyPatch) -> None:
+    """The commit does not check the tally it was decided from."""
+
+    def no_checks(found: dict[str, Entry | None]) -> list[Check]:
+        return []
+
+    patch.setattr("mainstay.server.shared_writes._checks", no_checks)
+
+
+def forgets_what_is_removed(patch: pytest.MonkeyPatch) -> None:
+    honest = quota_tally.changed
+
+    def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | None) -> Tally:
+        return honest(tally, resource, new, None) if new is not None else tally
+
+    patch.setattr(quotas, "changed", changed)
+
+
+def takes_no_note_while_it_counts(patch: pytest.MonkeyPatch) -> None:
+    honest = quota_tally.changed
+
+    def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | None) -> Tally:
+        after = honest(tally, resource, new, old)
+        return Tally(after.quotas, tally.counting, after.begun)
+
+    patch.setattr(quotas, "changed", changed)
+
+
+TWINS: Sequence[Twin] = [
+    does_not_check_that_there_is_no_quota,
+    counts_what_is_there_later,
+    judges_by_what_it_remembers,
+    forgets_what_is_removed,
+    takes_no_note_while_it_counts,
+]
+
+
+# Of reservations.
+
+
+def expires_what_it_once_read(patch: pytest.MonkeyPatch) -> None:
+    """Without a check that the reservation is still what it was."""
+
+    async def expire(self: Expiry, key: str) -> bool:
+        entry = await self._store.get(key)
+        if entry is None or not is_active(reservation := read(RESERVATION, entry)):
+            return False
+        write = Put(key, stored(reservations.ended(reservation, Phase.EXPIRED)))
+        await self._shared.commit([], [write], [reservations.letting_go(reservation)])
+        return True
+
+    patch.setattr(Expiry, "expire", expire)
+
+
+def gives_back_what_was_given_back(patch: pytest.MonkeyPatch) -> None:
+    """By the end of the object, whatever its phase."""
+
+    def concerns(self: ReservationPoint, intended: Intended) -> bool:
+        return intended.old is None or intended.new is None
+
+    patch.setattr(ReservationPoint, "concerns", concerns)
+
+
+def lets_a_clock_decide(patch: pytest.MonkeyPatch) -> None:
+    """Nobody commits that the time is over."""
+
+    async def expire(self: Expiry, key: str) -> bool:
+        return False
+
+    patch.setattr(Expiry, "expire", expire)
+
+
+RESERVATION_TWINS: Sequence[Twin] = [
+    expires_what_it_once_read,
+    gives_back_what_was_given_back,
+    lets_a_clock_decide,
+]
+
+
+# Of the quotas of zones.
+
+
+def binds_without_a_look_at_the_zone(patch: pytest.MonkeyPatch) -> None:
+    """A pod that was decided on before the quota came is never counted by it."""
+    honest = ZoneTally.counted
+
+    async def counted(self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+        found = await honest(self, before, after, is_checked=is_checked)
+        return Beside(shared=found.shared)
+
+    patch.setattr(ZoneTally, "counted", counted)
+
+
+def counts_the_charges_of_now(patch: pytest.MonkeyPatch) -> None:
+    honest = zone_quota.count_charges
+
+    async def count_charges(store: Store, namespace: str, zone: str, at: int) -> dict[str, int]:
+        return await honest(store, namespace, zone, await store.revision())
+
+    patch.setattr(zone_quota, "count_charges", count_charges)
+
+
+def gives_nothing_back(patch: pytest.MonkeyPatch) -> None:
+    honest = ZoneTally.counted
+
+    async def counted(self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+        return Beside() if after is None else await honest(self, before, after, is_checked=is_checked)
+
+    patch.setattr(ZoneTally, "counted", counted)
+
+
+def asks_when_it_reads_and_not_when_it_commits(patch: pytest.MonkeyPatch) -> None:
+    """What was left at the time of reading may be gone at the commit."""
+    honest = ZoneTally.counted
+
+    async def counted(self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+        found = await honest(self, before, after, is_checked=is_checked)
+        for each in found.shared:
+            each.change(await self._store.get(each.key))
+        return found if not found.shared else await honest(self, before, after, is_checked=False)
+
+    patch.setattr(ZoneTally, "counted", counted)
+
+
+ZONE_TWINS: Sequence[Twin] = [
+    binds_without_a_look_at_the_zone,
+    counts_the_charges_of_now,
+    gives_nothing_back,
+    asks_when_it_reads_and_not_when_it_commits,
+]
+
+
+# Of evictions.
+
+
+def pays_first_and_deletes_then(patch: pytest.MonkeyPatch) -> None:
+    """In two transactions. It is seen between them, and when only one of them happens."""
+    honest = Writes.delete
+
+    async def delete(
+        self: Writes,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+        escort: Escort = ALONE,
+        also: Beside = NOTHING,
+    ) -> Written:
+        if also.shared and not options.dry_run:
+            await self._shared.commit([], [], also.shared)
+        return await honest(self, kind, namespace, name, options, escort)
+
+    patch.setattr(Writes, "delete", delete)
+
+
+def pays_from_what_it_once_read(patch: pytest.MonkeyPatch) -> None:
+    """Not from what is left at the commit: of two payments one is lost."""
+    honest = eviction._payment
+
+    async def payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside:
+        found = await honest(store, budgets, pod, now)
+        writes = [write for each in found.shared for write in each.change(await store.get(each.key)) or ()]
+        return Beside(writes=writes)
+
+    patch.setattr(eviction, "_payment", payment)
+
+
+EVICTION_TWINS: Sequence[Twin] = [pays_first_and_deletes_then, pays_from_what_it_once_read]
