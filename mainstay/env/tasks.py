@@ -58,7 +58,7 @@ def _ended(task: asyncio.Task[Any]) -> None:
 
 
 async def together(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> None:
-    """Run all of them until all have ended. When one fails the others are cancelled, and its exception is raised here."""
+    """Run all of them until all have ended. When one fails, the others are cancelled and its exception is raised."""
     loop = asyncio.get_running_loop()
     running = [loop.create_task(work, name=f"{name} {number}") for number, work in enumerate(works)]
     if not running:
@@ -74,7 +74,7 @@ async def together(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> 
         await asyncio.wait(running)
         for task in running:
             if not task.cancelled():
-                task.exception()  # Of several failures the first is raised; to have looked is to have heard of the rest.
+                task.exception()  # Of several failures the first is raised; the rest has now been heard of.
 
 
 async def stop(task: asyncio.Task[Any]) -> None:

@@ -91,7 +91,7 @@ def test_our_own_kinds_have_tables_too():
         "PlacementPolicy": ["Name", "Version", "Active", "Age"],
         "PolicyRollout": ["Name", "Policy", "Stage", "Age"],
         "AdmissionPolicy": ["Name", "Active", "Age"],
-        "ComponentState": ["Name", "Leader", "Build", "Age"],
+        "ComponentState": ["Name", "Term", "Build", "Age"],
     }
 
 

@@ -275,7 +275,11 @@ def test_a_certificate_request_shows_what_was_decided():
         ("PlacementPolicy", {"spec": {"policyVersion": "v5"}, "status": {"active": True}}, ["web", "v5", True, "5m"]),
         ("PolicyRollout", {"spec": {"policy": "p"}, "status": {"stage": "Canary"}}, ["web", "p", "Canary", "5m"]),
         ("AdmissionPolicy", {}, ["web", False, "5m"]),
-        ("ComponentState", {"status": {"leader": "a", "build": "0.1"}}, ["web", "a", "0.1", "5m"]),
+        (
+            "ComponentState",
+            {"status": {"term": "kube-system/a=5", "build": "0.1"}},
+            ["web", "kube-system/a=5", "0.1", "5m"],
+        ),
     ],
 )
 def test_a_kind_of_our_own(kind: str, found: Object, cells: list[Any]):

@@ -83,7 +83,7 @@ TABLES = {
     (_GROUP, "AdmissionPolicy"): table(NAME, _ACTIVE, AGE),
     (_GROUP, "ComponentState"): table(
         NAME,
-        filled("Leader", _told("leader"), "Which of its replicas leads."),
+        filled("Term", _told("term"), "The lease that it leads under, and since which revision."),
         filled("Build", _told("build"), "What it was built from."),
         AGE,
     ),
