@@ -1,15 +1,18 @@
-"""How many placements a second does deciding come to, before anything is bound?
+"""How many placements a second does deciding come to, before anything is bound? And a whole cluster, with binding?
 
-Each decision goes from the pod as an object to the node that it is then assumed to be on, one pod after the other: the
-columns, vectors and functions that the scheduler runs, and no API server. Nodes are alike, in three zones, with room
-for 110 pods; pods come from one workload, or from twenty in turn, or have spread constraints or preferences. Counted
-is the CPU time of one core. The seed of ties is "7".
+Deciding: each decision goes from the pod as an object to the node that it is then assumed to be on, one pod after the
+other: the columns, vectors and functions that the scheduler runs, and no API server. Nodes are alike, in three zones,
+with room for 110 pods; pods come from one workload, or from twenty in turn, or have spread constraints or preferences.
+Counted is the CPU time of one core. The seed of ties is "7".
+
+The cluster is in _scheduler_cluster.py.
 """
 
 import gc
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from bench import _scheduler_cluster
 from bench.measure import Figure, Stopwatch, main
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.decide import decide
@@ -31,6 +34,7 @@ def measure(quick: bool) -> Iterable[Figure]:
     yield _rate("preferred node affinity, 5,000 nodes", 5_000, pods, preferred_affinity, "≥ 10000")
     yield _rate("soft spread over zones and hosts, 5,000 nodes", 5_000, pods, soft_spread)
     yield _refusals(5_000, 50 if quick else 500)
+    yield from _scheduler_cluster.measure(quick)
 
 
 def _rate(name: str, nodes: int, count: int, make: Callable[[int], Pod], goal: str = "") -> Figure:

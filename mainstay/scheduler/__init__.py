@@ -10,6 +10,13 @@ Deciding, which only computes:
     decision = decide(vectors, pod, policy, seed)    decide.py: Placed(node, score) or Unschedulable(refusals)
     columns.assume(pod, decision.node)               it counts there from now on, until `forget` or the bound pod comes
 
+Running, which asks and writes:
+
+    Scheduler(client, env, settings=…).run()         component.py: caches, lease or sharing, ComponentState
+    Cycle                                            cycle.py: take, decide, assume, bind in batches, confirm or forget
+    Feed, SchedulingQueue, Assumed                   feeding.py, scheduling_queue.py, assumed.py: what it knows
+    Binder, Reporter                                 binding.py, reporting.py: what it writes
+
 `filters/` has one file per reason to refuse a node, `scores/` one per reason to prefer it. `what_if.py` decides on
 given objects. What is cached between decisions (class_vectors.py) never changes an outcome: tests hold every decision
 against columns that are made anew, and against a plain implementation that goes over nodes one by one.

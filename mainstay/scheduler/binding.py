@@ -11,7 +11,6 @@ or may not have happened. Nothing is sent twice here; assumed.py has what to do 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ import msgspec
 
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
-from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, NotFound, Throttled
+from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, NotFound
 
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 BATCHES: Final = "/apis/mainstay.dev/v1/bindings"
@@ -79,7 +78,6 @@ class NotDone:
     """The server could not be asked, or did not take the request."""
 
     message: str
-    retry_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,4 +270,4 @@ def _cause(reason: str) -> Cause:
 def _failed(error: ApiError) -> Answer:
     if error.may_have_happened:
         return Unknown(str(error))
-    return NotDone(str(error), error.retry_after if isinstance(error, Throttled) else None)
+    return NotDone(str(error))

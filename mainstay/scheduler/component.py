@@ -8,7 +8,8 @@ lease.
 
 A pod is for the scheduler that it names. By default this one answers to `default-scheduler` and to `mainstay`.
 
-What it knows (columns, queue) is filled as soon as the caches are, and made anew for each term.
+Caches are kept filled also by those who only stand by; what a leader knows (columns, queue) is made anew from them at
+the beginning of its term, which takes about a second for 50,000 pods.
 """
 
 import logging

@@ -16,12 +16,13 @@ Not here: what makes up the knowledge (feeding.py), who leads (component.py), ho
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from mainstay.api.object_key import ObjectKey
+from mainstay.client.errors import Fenced
 from mainstay.client.informer import Informer
 from mainstay.env import Env, tasks
 from mainstay.journal import record
@@ -47,6 +48,8 @@ _logger = logging.getLogger(__name__)
 _NO_TIME: Final = timedelta(0)
 _ALL_NODES_LEFT_OUT: Final = Unschedulable(0, ())
 _GONE: Final = (Cause.POD_DELETED, Cause.POD_GONE)
+_ROOM: Final = tuple(cure for cure in Cure if cure not in (Cure.POD_PLACED, Cure.POD_LABELS))
+"""What may give room to a pod that the server has refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +81,16 @@ class CurrentPolicy:
 class _Attempt:
     """A pod that was decided for, until it is known what came of it."""
 
-    __slots__ = ("bind", "deciding", "queued", "score", "started_ns")
+    __slots__ = ("bind", "deciding", "mark", "queued", "score", "started_ns")
 
-    def __init__(self, queued: QueuedPod, deciding: Deciding, bind: Bind, score: int, started_ns: int) -> None:
+    def __init__(
+        self, queued: QueuedPod, deciding: Deciding, bind: Bind, score: int, mark: int, started_ns: int
+    ) -> None:
         self.queued = queued
         self.deciding = deciding
         self.bind = bind
         self.score = score
+        self.mark = mark
         self.started_ns = started_ns
 
 
@@ -188,7 +194,7 @@ class Cycle:
         taken = self.queue.take(min(self._settings.batch_max, BATCH_MAX), now_ns)
         if not taken:
             return
-        mark, current = self.queue.mark, self._policy()
+        mark, current = self.queue.new_mark(), self._policy()
         setting = self._setting(current)
         observed = self._pods.cache.revision
         attempts: list[_Attempt] = []
@@ -210,7 +216,7 @@ class Cycle:
                 case Placed(node=node, score=score):
                     bind = self._bind(queued, deciding, node, observed)
                     self.assumed.send(bind)
-                    attempts.append(_Attempt(queued, deciding, bind, score, started_ns))
+                    attempts.append(_Attempt(queued, deciding, bind, score, mark, started_ns))
                 case Unschedulable():
                     self.counts.attempts[Result.UNSCHEDULABLE].add(ended_ns - started_ns)
                     refused.append((queued, deciding, decision))
@@ -234,10 +240,8 @@ class Cycle:
         uid = queued.pod.uid
         left_out = self._left_out.pop(uid, None)
         if no is _ALL_NODES_LEFT_OUT:
-            # What the columns say of the nodes left out is not true yet, so no change of theirs may be waited for.
-            text = f"the server refused to bind it to {', '.join(left_out or ())}, and no other node can take it now"
-            self.queue.back_off(uid, now_ns)
-            self._reporter.report(Report(queued.key, uid, Reason.SCHEDULER_ERROR, text, deciding.name))
+            text = _refused_by_server(left_out or {}, "no other node can take it now")
+            self._give_up_for_now(queued, text, deciding.name, now_ns)
             self._record(recording.failure(deciding, "NoOtherNode", text, self._now()))
             return
         self.queue.park(uid, no.cures, mark, now_ns)
@@ -295,7 +299,11 @@ class Cycle:
     # Binding.
 
     async def _send(self, attempts: Sequence[_Attempt]) -> None:
-        answers = await self._binder.bind([attempt.bind for attempt in attempts])
+        try:
+            answers = await self._binder.bind([attempt.bind for attempt in attempts])
+        except Fenced as error:
+            self._fail(error)
+            return
         for attempt, answer in zip(attempts, answers, strict=True):
             self._answered(attempt, answer)
 
@@ -320,14 +328,14 @@ class Cycle:
                 self.assumed.bound(uid, 0)
                 self._leave(uid)
             case Refused(cause=cause) if cause in _GONE:
-                self._forget(uid, now_ns)
-                self._leave(uid)
-                self.feed.look_again(self._pods.cache, queued.key)
+                # The cache will show that it is gone. Until then it looks like a pod that waits: not again at once.
+                self._forget(uid, now_ns, attempt.mark)
+                self.queue.back_off(uid, now_ns)
             case Refused():
-                self._forget(uid, now_ns)
+                self._forget(uid, now_ns, attempt.mark)
                 self._again(attempt, answer, now_ns)
             case NotDone(message=message):
-                self._forget(uid, now_ns)
+                self._forget(uid, now_ns, attempt.mark)
                 self.queue.back_off(uid, now_ns)
                 self._reporter.report(
                     Report(queued.key, uid, Reason.SCHEDULER_ERROR, f"it could not be bound: {message}")
@@ -368,16 +376,27 @@ class Cycle:
             self.queue.put_back(uid, now_ns)
             return
         del self._left_out[uid]
+        text = _refused_by_server(left_out, answer.message)
+        if answer.cause is not Cause.OTHER:
+            self._give_up_for_now(attempt.queued, text, attempt.deciding.name, now_ns)
+            return
         self.queue.back_off(uid, now_ns)
-        text = f"the server refused to bind it to {', '.join(left_out)}: {answer.message}"
         self._reporter.report(Report(attempt.queued.key, uid, Reason.SCHEDULER_ERROR, text, attempt.deciding.name))
 
-    def _forget(self, uid: str, now_ns: int) -> None:
+    def _give_up_for_now(self, queued: QueuedPod, text: str, decision: str, now_ns: int) -> None:
+        """The server does not take it where we would put it. What the columns say of those nodes is not true, yet or
+        ever (they do not know of pods that were deleted by force and may still run)."""
+        self.queue.park_refused(queued.pod.uid, _ROOM, now_ns)
+        report = Report(queued.key, queued.pod.uid, Reason.UNSCHEDULABLE, text, decision, is_weak=True)
+        self._reporter.report(report)
+
+    def _forget(self, uid: str, now_ns: int, since: int = 0) -> None:
+        """A pod is not on its node after all. `since` is the mark of the decision by which it was assumed to be."""
         self.assumed.drop(uid)
         self._unsettled.pop(uid, None)
         cures = self.columns.forget(uid)
         if cures:
-            self.queue.changed(cures, now_ns)
+            self.queue.changed(cures, now_ns, since=since)
 
     def _leave(self, uid: str) -> None:
         """Nothing more is to be decided about a pod."""
@@ -457,3 +476,8 @@ class Cycle:
 
     def _now(self) -> int:
         return micros(self._clock.wall())
+
+
+def _refused_by_server(nodes: Iterable[str], why: str) -> str:
+    """Sorted, so that the same refusals give the same words."""
+    return f"the server refused to bind it to {', '.join(sorted(nodes))}: {why}"

@@ -1,9 +1,10 @@
 """Telling users why a pod has no node: the condition `PodScheduled`, and an Event.
 
 A condition is written when it says something else than the pod's own status does. Which nodes are named, and how much
-is free there, changes all the time in a busy cluster: a message alone is written again only after `repeat_after`, a
-reason at once. So ten thousand pods that cannot be placed do not become a stream of writes; and because a write into
-the status is no reason to try a pod again (scheduling_queue.py), there is no loop.
+is free there, changes all the time in a busy cluster: a message alone is written again only after `repeat_after`, and
+then at longer and longer intervals; a reason at once. Of several schedulers that have different words for the same
+reason, the first one's stand. So ten thousand pods that cannot be placed do not become a stream of writes; and because
+a write into the status is no reason to try a pod again (scheduling_queue.py), there is no loop.
 
 Events are told apart by pod and reason, under a name that follows from them: the same again counts up, as `kubectl
 describe` shows it. What cannot be written now is dropped: the pod is tried again, and then it is said again. At most
@@ -50,10 +51,12 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSettings:
-    repeat_after: timedelta = timedelta(seconds=30)
+    repeat_after: timedelta = timedelta(minutes=1)
     """How soon another message with the same reason is written for the same pod."""
     event_after: timedelta = timedelta(minutes=5)
     """How soon an Event is counted up."""
+    longest: timedelta = timedelta(hours=1)
+    """Both get twice as long each time, up to this."""
     waiting_max: int = 20_000
     writers: int = 4
 
@@ -65,14 +68,20 @@ class Report:
     reason: Reason
     message: str
     decision: str = ""
+    is_weak: bool = False
+    """Only worth saying if nothing else has been said."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
     reason: Reason
     message: str
-    at_ns: int
-    event_at_ns: int
+    again_ns: int
+    """When another message may be written."""
+    event_ns: int
+    """When the Event may be counted up."""
+    times: int
+    """How often the message was written, or looked at, for this reason."""
     events: int
 
 
@@ -142,6 +151,7 @@ class Reporter:
         self._settings = settings or ReportSettings()
         self._repeat_ns = self._settings.repeat_after // _MICROSECOND * 1000
         self._event_ns = self._settings.event_after // _MICROSECOND * 1000
+        self._longest_ns = self._settings.longest // _MICROSECOND * 1000
         self._term = term
         self._waiting: dict[str, Report] = {}
         self._said: OrderedDict[str, _Said] = OrderedDict()
@@ -154,11 +164,8 @@ class Reporter:
     def report(self, report: Report) -> None:
         """A pod has no node for this reason. Of several reports about one pod, the last counts."""
         said = self._said.get(report.uid)
-        if said is not None and said.reason == report.reason:
-            age_ns = self._clock.monotonic_ns() - said.at_ns
-            # The same words again are looked at as often as Events are, in case that somebody has removed them.
-            if age_ns < (self._event_ns if said.message == report.message else self._repeat_ns):
-                return
+        if said is not None and said.reason == report.reason and self._clock.monotonic_ns() < said.again_ns:
+            return
         if report.uid not in self._waiting and len(self._waiting) >= self._settings.waiting_max:
             self.dropped += 1
             return
@@ -185,7 +192,12 @@ class Reporter:
         pod = self._pods.get(report.key)
         if pod is None or pod["metadata"]["uid"] != report.uid:
             return
-        patch = condition_patch(pod, report.reason, report.message, now)
+        old = _condition_in(pod)
+        is_same_reason = old.get("status") == "False" and old.get("reason") == report.reason
+        # Another scheduler may have said it in its own words; then these stand for as long as ours would.
+        is_ours = said is not None and said.message == old.get("message")
+        is_left = is_same_reason and (report.is_weak or (said is None and not is_ours))
+        patch = None if is_left else condition_patch(pod, report.reason, report.message, now)
         write = WriteOptions(field_manager=self._component, term=self._term, decision=report.decision)
         try:
             if patch is not None:
@@ -199,12 +211,17 @@ class Reporter:
                     write=write,
                 )
                 self.written += 1
-            event_ns, count = (said.event_at_ns, said.events) if said is not None else (0, 0)
-            is_due = not count or now_ns - event_ns >= self._event_ns
-            if is_due or (said is not None and said.reason != report.reason):
-                await self._tell(report, now, count + 1)
-                event_ns, count = now_ns, count + 1
-            self._remember(report, now_ns, event_ns, count)
+            is_new = said is None or said.reason != report.reason
+            times, events = (0, 0) if said is None or is_new else (said.times, said.events)
+            event_ns = 0 if said is None or is_new else said.event_ns
+            if now_ns >= event_ns:
+                await self._tell(report, now, events + 1)
+                events += 1
+                event_ns = now_ns + self._longer(self._event_ns, events)
+            times += 1
+            again_ns = now_ns + self._longer(self._repeat_ns, times)
+            shown = old.get("message", "") if is_left else report.message
+            self._remember(report.uid, _Said(report.reason, shown, again_ns, event_ns, times, events))
         except Fenced:
             raise
         except NotFound:
@@ -219,12 +236,18 @@ class Reporter:
         try:
             await self._client.create(EVENTS, event, write=write)
         except AlreadyExists:
+            if count == 1:
+                return  # Another scheduler has said it, or this one before it was started anew.
             metadata = event["metadata"]
             changed = {name: event[name] for name in ("message", "lastTimestamp", "count")}
             await self._client.patch(EVENTS, metadata["name"], metadata["namespace"], changed, write=write)
         self.events += 1
 
-    def _remember(self, report: Report, now_ns: int, event_ns: int, events: int) -> None:
-        if report.uid not in self._said and len(self._said) >= _REMEMBERED_MAX:
+    def _longer(self, first_ns: int, times: int) -> int:
+        """Twice as long each time."""
+        return min(first_ns << min(times - 1, 30), max(first_ns, self._longest_ns))
+
+    def _remember(self, uid: str, said: _Said) -> None:
+        if uid not in self._said and len(self._said) >= _REMEMBERED_MAX:
             self._said.popitem(last=False)
-        self._said[report.uid] = _Said(report.reason, report.message, now_ns, event_ns, events)
+        self._said[uid] = said

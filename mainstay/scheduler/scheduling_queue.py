@@ -64,6 +64,7 @@ class QueuedPod:
         "failures",
         "is_outdated",
         "key",
+        "mark",
         "pod",
         "priority",
         "queued_ns",
@@ -92,6 +93,8 @@ class QueuedPod:
         self.failures = 0
         """In a row: what its backoff grows with."""
         self.cures: tuple[Cure, ...] = ()
+        self.mark = 0
+        """Of the decision by which it was parked."""
         self.ticket = 0
         """Of its valid place in a line or among the timers."""
         self.woken_by: tuple[int, ...] = ()
@@ -173,6 +176,11 @@ class SchedulingQueue:
     @property
     def mark(self) -> int:
         """The number of the last change. To be asked for before a decision, and given when the pod is parked."""
+        return self._changes
+
+    def new_mark(self) -> int:
+        """The same, and no other decision has it: to be asked for if something will be assumed."""
+        self._changes += 1
         return self._changes
 
     @property
@@ -258,13 +266,23 @@ class SchedulingQueue:
         elif any(self._last_change[cure] > mark for cure in cures):
             self._back_off(queued, now_ns, "ScheduleAttemptFailure")
         else:
-            queued.cures = tuple(cures)
-            for cure in cures:
-                self._by_cure[cure][uid] = queued
-            self._set(queued, State.WAITING)
-            self._timer(queued, now_ns + self._flush_ns)
-            self.incoming.add("ScheduleAttemptFailure", State.WAITING)
+            self._wait_for(queued, cures, mark, now_ns + self._flush_ns)
         return queued.state
+
+    def park_refused(self, uid: str, cures: Sequence[Cure], now_ns: int) -> None:
+        """The server refuses a pod that is in hand wherever we would put it: it knows what we do not. So not every
+        cure can be seen from here, and it is tried again by itself: soon at first, then at longer and longer
+        intervals, and at the latest as all that wait."""
+        queued = self._in_hand(uid)
+        if queued is None:
+            return
+        queued.failures += 1
+        queued.refused_ns = now_ns
+        if queued.is_outdated:
+            self._activate(queued, now_ns, "PodUpdate", 0)
+            return
+        wait_ns = min(self._backoff_first_ns << min(queued.failures - 1, 30), self._flush_ns)
+        self._wait_for(queued, cures, self._changes, now_ns + wait_ns)
 
     def back_off(self, uid: str, now_ns: int) -> None:
         """It failed, and not because of what nodes are like: try again later."""
@@ -282,14 +300,19 @@ class SchedulingQueue:
 
     # Changes.
 
-    def changed(self, cures: Iterable[Cure], now_ns: int, revision: int = 0) -> None:
-        """Something happened that may be a cure: wake those that wait for it."""
+    def changed(self, cures: Iterable[Cure], now_ns: int, revision: int = 0, *, since: int = 0) -> None:
+        """Something happened that may be a cure: wake those that wait for it.
+
+        With `since`, only those that were decided about at that mark or later. What was assumed and is taken back is
+        news only to those who were refused because of it. Else pods that the server refuses again and again would
+        wake each other for ever.
+        """
         self._changes += 1
         for cure in cures:
             self._last_change[cure] = self._changes
             waiting = self._by_cure[cure]
             if waiting:
-                for queued in list(waiting.values()):
+                for queued in [each for each in waiting.values() if each.mark >= since]:
                     self._note(queued, revision)
                     self._wake(queued, now_ns, str(cure))
 
@@ -311,6 +334,14 @@ class SchedulingQueue:
             self._leave(queued, State.BACKING_OFF)
             self._timer(queued, due_ns)
             self.incoming.add(event, State.BACKING_OFF)
+
+    def _wait_for(self, queued: QueuedPod, cures: Sequence[Cure], mark: int, due_ns: int) -> None:
+        queued.cures, queued.mark = tuple(cures), mark
+        for cure in cures:
+            self._by_cure[cure][queued.pod.uid] = queued
+        self._set(queued, State.WAITING)
+        self._timer(queued, due_ns)
+        self.incoming.add("ScheduleAttemptFailure", State.WAITING)
 
     def _back_off(self, queued: QueuedPod, now_ns: int, event: str) -> None:
         self._set(queued, State.BACKING_OFF)

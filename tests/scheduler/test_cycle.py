@@ -4,17 +4,21 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
 from mainstay.client.client import Client
+from mainstay.client.connection import Response
 from mainstay.client.entry import Entry
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.journal.record import Ending
+from mainstay.runtime.component import LEASE_NAMESPACE
+from mainstay.runtime.leases import LEASES
 from mainstay.scheduler.binding import PODS, Answer, Bind, Binder, Unknown
-from mainstay.scheduler.component import NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings
+from mainstay.scheduler.component import LEASE, NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.feeding import Feed
 from mainstay.scheduler.policy import DEFAULT, Policy
@@ -148,7 +152,9 @@ async def a_refused_binding(sim: Simulation, patch: pytest.MonkeyPatch) -> Runni
         return running
 
 
-async def test_a_refused_binding_gets_a_fresh_candidate_at_once(sim, monkeypatch):
+async def test_a_refused_binding_gets_a_fresh_candidate_at_once(
+    sim: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = await a_refused_binding(sim, monkeypatch)
 
     causes = [record.outcome.reason for record in running.records if record.subject.name == "web-2"]
@@ -183,19 +189,22 @@ async def an_answer_that_never_comes(sim: Simulation, patch: pytest.MonkeyPatch)
     return sent
 
 
-async def test_a_binding_without_an_answer_holds_its_room_until_it_is_known_what_became_of_it(sim, monkeypatch):
+async def test_a_binding_without_an_answer_holds_its_room_until_it_is_known_what_became_of_it(
+    sim: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent = await an_answer_that_never_comes(sim, monkeypatch)
 
     assert "second" not in sent
     assert sent.count("first") > 3
 
 
-async def test_a_request_that_gets_lost_is_sent_again(sim, monkeypatch):
+async def test_a_request_that_gets_lost_is_sent_again(sim: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_scheduler(sim) as running:
         await running.add_nodes("n1", cpu="1")
-        request, lost = Client.request, []
+        request = Client.request
+        lost: list[str] = []
 
-        async def loses(client, method, path, **more):
+        async def loses(client: Client, method: str, path: str, **more: Any) -> Response:
             if "bindings" in path and len(lost) < 3:
                 lost.append(path)
                 raise Unavailable("lost on the way", may_have_happened=True)
@@ -259,6 +268,21 @@ async def test_with_a_lease_one_of_two_decides_and_the_other_takes_over(sim):
         await running.bound("web-2")
         assert running.scheduler.counts.bound + second.counts.bound == 2
         await tasks.stop(task)
+
+
+async def test_a_leader_whose_lease_was_taken_binds_nothing_more(sim):
+    async with a_scheduler(sim, settings=SchedulerSettings()) as running:
+        await running.add_nodes("n1")
+        lease = await running.client.get(LEASES, LEASE, LEASE_NAMESPACE)
+        lease["spec"]["holderIdentity"] = "somebody-else"
+        await running.client.replace(LEASES, lease)
+
+        await running.add_pod("web", cpu="1")
+        await tasks.sleep(timedelta(seconds=3))
+
+        assert await running.node_of("web") == ""
+        assert not running.scheduler.is_deciding
+        assert await running.bound("web") == "n1"  # Nobody renews the lease, so it is ours again in the end.
 
 
 async def test_every_decision_is_recorded_with_its_view(sim):
@@ -331,6 +355,37 @@ async def test_another_pod_of_the_same_name_is_another_pod(sim):
         await running.add_pod("web", cpu="1")
 
         assert await running.bound("web", within=SECOND) == "n1"
+
+
+async def test_a_pod_whose_end_the_cache_does_not_show_is_not_tried_again_and_again(sim, monkeypatch):
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1")
+        monkeypatch.setattr(Feed, "_gone", lambda feed, uid, revision: None)
+        await running.add_pod("web", schedulingGates=[{"name": "example.com/quota"}])
+        await running.client.patch(PODS, "web", "default", {"spec": {"schedulingGates": []}})
+        await running.client.delete(PODS, "web", "default", grace_s=0)
+
+        await tasks.sleep(timedelta(minutes=1))
+
+        assert sum(running.scheduler.counts.refused.values()) <= 10
+
+
+async def test_pods_that_the_server_refuses_do_not_wake_each_other_for_ever(sim):
+    """They take the room of a pod that was deleted by force, and by the server's books may still run."""
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", "n2", cpu="1")
+        for name in ("a", "b"):
+            await running.add_pod(name, cpu="1")
+            await running.bound(name)
+            await running.client.delete(PODS, name, "default", grace_s=0)
+        for number in range(10):
+            await running.add_pod(f"web-{number}", cpu="1")
+        await tasks.sleep(timedelta(minutes=10))
+        before = running.scheduler.counts.refused["CapacityChanged"]
+        await tasks.sleep(timedelta(hours=1))
+
+        # Each is tried about every five minutes, on both nodes.
+        assert running.scheduler.counts.refused["CapacityChanged"] - before <= 10 * 2 * 2 * 12
 
 
 async def test_a_scheduler_that_starts_late_finds_everything(sim):

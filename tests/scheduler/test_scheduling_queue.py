@@ -1,6 +1,7 @@
 """Who is next, and who waits for what: the queue without a clock."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,9 @@ SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
 
 
-def put(queue: SchedulingQueue, name: str, *, now_s: float = 0, priority: int = 0, gated: bool = False, **more) -> str:
+def put(
+    queue: SchedulingQueue, name: str, *, now_s: float = 0, priority: int = 0, gated: bool = False, **more: Any
+) -> str:
     pod = pod_to_place(a_pod(name, **more))
     queue.put(pod, priority, round(now_s * SECOND), revision=1, is_gated=gated)
     return pod.uid
@@ -114,7 +117,7 @@ def test_a_refused_pod_is_woken_by_its_cure():
     assert (queued.pod.name, queued.woken_by) == ("web", (77,))
 
 
-def test_a_cure_that_comes_between_the_decision_and_the_parking_is_not_lost():
+def test_a_cure_that_comes_between_the_decision_and_the_parking_is_not_lost() -> None:
     queue = SchedulingQueue()
     uid = put(queue, "web")
     queue.take(1, 0)

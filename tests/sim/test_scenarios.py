@@ -11,7 +11,7 @@ from mainstay.sim.forks import run_many
 from mainstay.sim.run import RunResult, Verdict
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios import SCENARIOS
-from tests.twins import caches, scenarios, sim
+from tests.twins import caches, ledger, scenarios, sim
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -51,6 +51,11 @@ TWINS: list[tuple[str, Twin, str]] = [
     ("back-in-time", caches.applies_whatever_comes, "following: "),
     ("back-in-time", scenarios.begins_a_watch_where_it_is_itself, "watch contract: a watch tells of what was before"),
     ("back-in-time", scenarios.says_how_far_it_is_itself, "watch contract: a bookmark goes back "),
+    # Several schedulers at once
+    ("racing-schedulers", ledger.forgets_to_check_the_room, "capacity: "),
+    ("racing-schedulers", ledger.forgets_what_is_taken, "capacity: "),
+    ("racing-schedulers", ledger.releases_twice, "capacity: "),
+    ("racing-schedulers", ledger.charges_without_the_ledger_check, "capacity: "),
     # 32: a name that only the server knows
     ("one-delivery", sim.does_an_operation_each_time_it_is_asked, "acknowledged writes: operation deliver."),
     ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: nobody knows "),

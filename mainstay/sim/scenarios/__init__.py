@@ -14,6 +14,7 @@ from mainstay.sim.scenarios.node_before_its_tasks import SCENARIO as NODE_BEFORE
 from mainstay.sim.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
 from mainstay.sim.scenarios.one_leader import SCENARIO as ONE_LEADER
 from mainstay.sim.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
+from mainstay.sim.scenarios.racing_schedulers import SCENARIO as RACING_SCHEDULERS
 from mainstay.sim.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS_FIRST
 from mainstay.sim.scenarios.twice_in_slices import SCENARIO as TWICE_IN_SLICES
 
@@ -33,5 +34,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         COMPACTION_IN_THE_GAP,
         BACK_IN_TIME,
         ONE_DELIVERY,
+        RACING_SCHEDULERS,
     )
 }

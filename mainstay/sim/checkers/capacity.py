@@ -1,0 +1,152 @@
+"""No pod is ever on two nodes, no binding takes room that is not there, and the books agree with the pods.
+
+Three promises, judged by what was committed and by nothing that the servers say:
+
+- a pod, told by its uid, is on one node for as long as it is there;
+- when a pod is bound, what all pods on the node ask for is not more than the node has at that revision. Counted from the
+  pods themselves, not from the ledger. A node may shrink or go afterwards: that is nobody's binding;
+- at each revision the ledger of a node takes exactly what the charges to it and its ghosts do, and each charge is that
+  of a pod which is there and has not ended. So it does in the end, too.
+
+What is held by reservations is no business of this one; see reserved.py.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.api.pod_resources import allocatable_of, is_over, requests_of
+from mainstay.server.keyspace import CORE
+from mainstay.server.ledger.charge import CHARGES, Charge, decode_charge
+from mainstay.server.ledger.ledger import LEDGERS, Ledger, ledger_in, plus
+from mainstay.sim.checkers import Violated
+from mainstay.sim.history import Committed, Event
+from mainstay.store.interface import Entry
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+_PODS: Final = f"{CORE}/pods/"
+_NODES: Final = f"{CORE}/nodes/"
+_NO_LEDGER: Final = Ledger()
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class OnNode(msgspec.Struct, frozen=True):
+    """A pod that takes something of a node."""
+
+    uid: str
+    node: str
+    wants: dict[str, int]
+    commit: Committed
+
+
+class Capacity:
+    name = "capacity"
+
+    def __init__(self) -> None:
+        self.allocatable: dict[str, dict[str, int]] = {}
+        """Of the nodes that are there, by name."""
+        self._pods: dict[str, OnNode] = {}  # By namespace/name: those that have a node and have not ended.
+        self._node_of: dict[str, tuple[str, Committed]] = {}  # By uid of a pod, of all there ever were.
+        self._charges: dict[str, Charge] = {}
+        self._ledgers: dict[str, Ledger] = {}
+        self._revision = 0
+        self._touched: dict[str, Committed] = {}  # Nodes whose books were changed by that revision.
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed):
+            return
+        if event.revision != self._revision:
+            self._require_agreement()
+            self._revision = event.revision
+        if event.key.startswith(_PODS):
+            self._pod(event.key.removeprefix(_PODS), event)
+        elif event.key.startswith(_NODES):
+            self._node(event.key.removeprefix(_NODES), event)
+        elif event.key.startswith(CHARGES):
+            self._charge(event.key.removeprefix(CHARGES), event)
+        elif event.key.startswith(LEDGERS):
+            self._ledger(event.key.removeprefix(LEDGERS), event)
+
+    async def at_end(self, world: "World") -> None:
+        self._require_agreement()
+        for place, pod in self._pods.items():
+            charge = self._charges.get(place)
+            if charge is None or charge.uid != pod.uid:
+                raise Violated(self.name, f"{place} is on {pod.node} and is not charged in the end", [pod.commit])
+        for place, charge in self._charges.items():
+            if place not in self._pods:
+                raise Violated(self.name, f"{place} is still charged to {charge.node} in the end")
+
+    def used_of(self, node: str) -> dict[str, int]:
+        """What is taken of a node by the pods that are on it, as they say themselves."""
+        total: dict[str, int] = {}
+        for pod in self._pods.values():
+            if pod.node == node:
+                total = plus(total, pod.wants)
+        return total
+
+    def _pod(self, place: str, commit: Committed) -> None:
+        if commit.value is None:
+            self._pods.pop(place, None)
+            return
+        pod = _decode(commit.value)
+        uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+        if not node:
+            return
+        first, bound_by = self._node_of.setdefault(uid, (node, commit))
+        if first != node:
+            raise Violated(self.name, f"{place} is bound to {first} and to {node}", [bound_by, commit])
+        if is_over(pod):
+            self._pods.pop(place, None)
+            return
+        self._pods[place] = OnNode(uid, node, {name: of for name, of in requests_of(pod).items() if of}, commit)
+        was_bound = commit.previous is not None and not _decode(commit.previous)["spec"].get("nodeName")
+        if was_bound:
+            self._require_room(place, self._pods[place])
+
+    def _require_room(self, place: str, pod: OnNode) -> None:
+        """A pod was bound by this commit. Where there is no Node, nobody knows what it would have."""
+        has = self.allocatable.get(pod.node)
+        if has is None:
+            return
+        used = self.used_of(pod.node)
+        for resource in pod.wants:
+            if used[resource] > has.get(resource, 0):
+                text = f"{place} is bound to {pod.node}, where {used[resource]} of {has.get(resource, 0)} {resource} "
+                others = [each.commit for each in self._pods.values() if each.node == pod.node]
+                raise Violated(self.name, f"{text}are taken then", others)
+
+    def _node(self, name: str, commit: Committed) -> None:
+        if commit.value is None:
+            self.allocatable.pop(name, None)
+        else:
+            self.allocatable[name] = allocatable_of(_decode(commit.value))
+
+    def _charge(self, place: str, commit: Committed) -> None:
+        before = self._charges.pop(place, None)
+        if before is not None:
+            self._touched[before.node] = commit
+        if commit.value is not None:
+            charge = self._charges[place] = decode_charge(commit.value)
+            self._touched[charge.node] = commit
+
+    def _ledger(self, node: str, commit: Committed) -> None:
+        entry = None if commit.value is None else Entry(commit.key, commit.value, commit.revision, commit.revision, 1)
+        self._ledgers[node] = ledger_in(entry)
+        self._touched[node] = commit
+
+    def _require_agreement(self) -> None:
+        """The revision before this one is complete: is it right about the nodes that it touched?"""
+        for node, commit in self._touched.items():
+            ledger = self._ledgers.get(node, _NO_LEDGER)
+            total: dict[str, int] = {}
+            for charge in (*self._charges.values(), *ledger.ghosts.values()):
+                if charge.node == node:
+                    total = plus(total, charge.amounts)
+            if total != ledger.used:
+                text = f"the ledger of {node} says that {ledger.used} are taken, and the charges are {total}"
+                raise Violated(self.name, text, [commit])
+        self._touched.clear()
