@@ -56,6 +56,14 @@ TWINS: list[tuple[str, Twin, str]] = [
     ("racing-schedulers", ledger.forgets_what_is_taken, "capacity: "),
     ("racing-schedulers", ledger.releases_twice, "capacity: "),
     ("racing-schedulers", ledger.charges_without_the_ledger_check, "capacity: "),
+    ("stale-candidate", ledger.forgets_to_check_the_room, "capacity: "),
+    # 3: room that comes unheard
+    ("room-comes-back", caches.keeps_what_is_missing_from_a_state, "scheduling: "),
+    ("room-comes-back", scenarios.knows_nothing_of_what_goes, "scheduling: "),
+    # 5: a binding without an answer
+    ("bind-without-answer", scenarios.binds_a_pod_wherever_it_is, "capacity: "),
+    # A reservation that nobody heard of
+    ("duplicate-reservation", scenarios.names_reservations_after_the_attempt, "reserved: "),
     # 32: a name that only the server knows
     ("one-delivery", sim.does_an_operation_each_time_it_is_asked, "acknowledged writes: operation deliver."),
     ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: nobody knows "),
@@ -84,6 +92,7 @@ def test_every_scenario_has_a_twin():
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
+        ("duplicate-reservation", 82219),  # That of the worked example.
         ("new-leader-knows", 9),  # Who led a second time named its operations as it had the first time.
     ],
 )
@@ -91,3 +100,12 @@ def test_a_seed_that_has_found_a_bug_stays(name: str, seed: int):
     (result,) = run_many(SCENARIOS[name], [seed])
 
     assert (result.verdict, result.problem) == (Verdict.PASSED, "")
+
+
+def test_the_seed_of_the_worked_example_finds_the_second_reservation():
+    twin = scenarios.names_reservations_after_the_attempt
+
+    (result,) = run_many(SCENARIOS["duplicate-reservation"], [82219], patch=lambda: twin(pytest.MonkeyPatch()))
+
+    assert result.problem.startswith("reserved: risk-api-")
+    assert "has a second reservation for replica-" in result.problem

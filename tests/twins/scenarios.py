@@ -1,5 +1,6 @@
 """Bugs that the scenarios of a cluster must find, besides those in caches.py and sim.py."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from mainstay.api.errors import ApiError as ServerError
 from mainstay.api.errors import Reason
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kinds import mainstay as mainstay_kinds
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.errors import ApiError, NotFound
@@ -24,11 +26,14 @@ from mainstay.runtime.leases import LEASES, Leader
 from mainstay.runtime.loop import Loop
 from mainstay.runtime.own_writes import OwnWrites
 from mainstay.runtime.terms import Term
+from mainstay.server import binding, charging
 from mainstay.server.feed import Window
 from mainstay.server.operations import Operation
 from mainstay.server.watching import _bookmark, _Session
-from mainstay.sim.scenarios import _placing
+from mainstay.sim.scenarios import _placing, duplicate_reservation
 from mainstay.sim.scenarios._placing import NODES, Placing, node_of
+from mainstay.store.interface import ABSENT, Check
+from tests.twins import scheduling
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -205,3 +210,38 @@ def tells_a_repeat_that_the_name_is_taken(patch: pytest.MonkeyPatch) -> None:
         raise ServerError(409, Reason.ALREADY_EXISTS, "it is there already")
 
     patch.setattr(Operation, "outcome_in", outcome_in)
+
+
+# Schedulers and reservations
+
+
+def binds_a_pod_wherever_it_is(patch: pytest.MonkeyPatch) -> None:
+    """The scheduler takes no answer for a no, and the server does not look whether the pod has a node already."""
+    scheduling.takes_no_answer_for_a_no(patch)
+    patch.setattr(binding, "_require_free", lambda pod, wish: None)
+    patch.setattr(charging, "Check", lambda key, revision: Check(_UNUSED, ABSENT))
+
+
+def names_reservations_after_the_attempt(patch: pytest.MonkeyPatch) -> None:
+    """A name for each attempt, a server that takes any, and leaders that do not wait for what the last one did.
+
+    Each of them alone would not do: what a leader has to see before it decides is a second line of defence.
+    """
+    leads_with_caches_from_before_its_time(patch)
+    numbers = itertools.count()
+    patch.setattr(duplicate_reservation, "reservation_name", lambda *identity: f"attempt-{next(numbers)}")
+    patch.setattr(mainstay_kinds, "_name_of", lambda spec: _AnyName())
+
+
+class _AnyName(str):
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+_UNUSED = "~unused"

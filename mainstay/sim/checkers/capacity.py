@@ -3,10 +3,10 @@
 Three promises, judged by what was committed and by nothing that the servers say:
 
 - a pod, told by its uid, is on one node for as long as it is there;
-- when a pod is bound, what all pods on the node ask for is not more than the node has at that revision. Counted from the
-  pods themselves, not from the ledger. A node may shrink or go afterwards: that is nobody's binding;
-- at each revision the ledger of a node takes exactly what the charges to it and its ghosts do, and each charge is that
-  of a pod which is there and has not ended. So it does in the end, too.
+- when a pod is bound, what all pods on the node ask for is not more than the node has at that revision. Counted from
+  the pods themselves, not from the ledger. A node may shrink or go afterwards: that is nobody's binding;
+- at each revision the ledger of a node takes exactly what the charges to it and its ghosts do, and in the end each
+  charge is that of a pod which is there and has not ended.
 
 What is held by reservations is no business of this one; see reserved.py.
 """

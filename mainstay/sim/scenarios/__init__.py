@@ -4,8 +4,10 @@ from typing import Final
 
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios.back_in_time import SCENARIO as BACK_IN_TIME
+from mainstay.sim.scenarios.bind_without_answer import SCENARIO as BIND_WITHOUT_ANSWER
 from mainstay.sim.scenarios.cache_follows import SCENARIO as CACHE_FOLLOWS
 from mainstay.sim.scenarios.compaction_in_the_gap import SCENARIO as COMPACTION_IN_THE_GAP
+from mainstay.sim.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESERVATION
 from mainstay.sim.scenarios.ghost_node import SCENARIO as GHOST_NODE
 from mainstay.sim.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
 from mainstay.sim.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
@@ -15,6 +17,8 @@ from mainstay.sim.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
 from mainstay.sim.scenarios.one_leader import SCENARIO as ONE_LEADER
 from mainstay.sim.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
 from mainstay.sim.scenarios.racing_schedulers import SCENARIO as RACING_SCHEDULERS
+from mainstay.sim.scenarios.room_comes_back import SCENARIO as ROOM_COMES_BACK
+from mainstay.sim.scenarios.stale_candidate import SCENARIO as STALE_CANDIDATE
 from mainstay.sim.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS_FIRST
 from mainstay.sim.scenarios.twice_in_slices import SCENARIO as TWICE_IN_SLICES
 
@@ -35,5 +39,9 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         BACK_IN_TIME,
         ONE_DELIVERY,
         RACING_SCHEDULERS,
+        ROOM_COMES_BACK,
+        STALE_CANDIDATE,
+        BIND_WITHOUT_ANSWER,
+        DUPLICATE_RESERVATION,
     )
 }

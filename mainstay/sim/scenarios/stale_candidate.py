@@ -1,0 +1,60 @@
+"""A scheduler hears of nodes twenty seconds late, and chooses one that has shrunk or is full. (SPEC W9)
+
+Its view is old, its choice reasonable, and the commit refuses it: the pod gets a fresh candidate, and no node is
+overcommitted. When the watch has caught up, all that can be placed is.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from mainstay.client.client import Client
+from mainstay.scheduler.binding import PODS
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.scenario import Scenario
+from mainstay.sim.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_node, cordon, resize_node
+from mainstay.sim.scenarios._stages import SILENCE
+from mainstay.sim.world import World
+
+SCHEDULER: Final = "scheduler"
+NODES_THERE: Final = ("node-b7", "node-c3")
+LATE: Final = timedelta(seconds=20)
+SIZES: Final = ("1", "3", "6")
+
+
+class StaleCandidate(SchedulingStage):
+    turn_every = timedelta(seconds=4)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.add_schedulers(SCHEDULER)
+        self._made = 0
+
+    async def prepare(self, client: Client) -> None:
+        for name in NODES_THERE:
+            await add_node(client, name, cpu=SIZES[-1])
+
+    async def turn(self, client: Client) -> None:
+        for gate in self.world.gates.values():
+            for tap in gate.taps.values():
+                if tap.who == SCHEDULER and tap.prefix == "core/nodes/":
+                    tap.hold()
+                    self.world.after(LATE, tap.release)
+        node = NODES_THERE[self.choose("which node", len(NODES_THERE))]
+        if self.choose("what", 4):
+            await resize_node(client, node, cpu=SIZES[self.choose("size", len(SIZES))])
+        else:
+            await cordon(client, node, bool(self.choose("cordon", 2)))
+        for _ in range(1 + self.choose("pods", 2)):
+            self._made += 1
+            await client.create(PODS, a_pod(f"risk-api-{self._made}", cpu="1"))
+
+
+SCENARIO: Final = Scenario(
+    name="stale-candidate",
+    about="A scheduler hears late of what nodes have; its stale choices are refused, and no node gets too much.",
+    make=StaleCandidate,
+    checkers=lambda: [Capacity(), AcknowledgedWrites()],
+    calm=CALM,
+    silence=SILENCE,
+)
