@@ -5,20 +5,35 @@ import sys
 import click
 
 from mainstay.cli.exits import Exit
-from mainstay.cli.scheduler import scheduler
-from mainstay.cli.server import server
-from mainstay.cli.sim import sim
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Each command is imported when it is asked for: a server needs no NumPy, and starts and fits without it."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return ["scheduler", "server", "sim"]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        match name:
+            case "scheduler":
+                from mainstay.cli.scheduler import scheduler
+
+                return scheduler
+            case "server":
+                from mainstay.cli.server import server
+
+                return server
+            case "sim":
+                from mainstay.cli.sim import sim
+
+                return sim
+        return None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mainstay")
 def cli() -> None:
     """A control plane that speaks the Kubernetes API, explains every decision, and can run any incident again."""
-
-
-cli.add_command(scheduler)
-cli.add_command(server)
-cli.add_command(sim)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 class Limits:
     """When a segment is closed, and when it is forgotten."""
 
-    segment_bytes: int = 6 * 1024 * 1024
+    segment_bytes: int = 4 * 1024 * 1024
     """Before compression. Closing a segment takes several times this much memory, and reading a living journal reads
     the open one."""
     segment_age: timedelta = timedelta(hours=1)
