@@ -4,8 +4,8 @@ Nothing is counted here: what the parts have counted is asked for when somebody 
 costs a component nothing. The same figures are for `mainstay top queues`.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -13,10 +13,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from mainstay.client.breaker import Condition
+from mainstay.client.client import Client
+from mainstay.client.informer import Informers
+from mainstay.runtime.loop import Loop
 from mainstay.runtime.queue_items import Durations, Figures
-
-if TYPE_CHECKING:
-    from mainstay.runtime.component import Component
+from mainstay.runtime.terms import Term
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,10 +26,25 @@ _BUCKET_BITS: Final = (10, 14, 17, 20, 24, 27, 30, 34, 37, 40)
 _CONDITIONS: Final = {Condition.CLOSED: 0, Condition.PROBING: 1, Condition.OPEN: 2}
 
 
+class Measured(Protocol):
+    """What is read of a component. The scheduler has no loops, and is one all the same."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def loops(self) -> Sequence[Loop]: ...
+    @property
+    def informers(self) -> Informers: ...
+    @property
+    def client(self) -> Client: ...
+    @property
+    def term(self) -> Term | None: ...
+
+
 class ComponentMetrics(Collector):
     """Reads one component. `render` gives all of it as `CONTENT_TYPE`."""
 
-    def __init__(self, component: "Component") -> None:
+    def __init__(self, component: Measured) -> None:
         self._component = component
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)

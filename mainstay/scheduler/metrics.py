@@ -19,7 +19,7 @@ class SchedulerMetrics(ComponentMetrics):
     """`render` gives all of it."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__(scheduler)  # type: ignore[arg-type]  # It has all that is measured of a component.
+        super().__init__(scheduler)
         self._scheduler = scheduler
 
     def collect(self) -> Iterator[Metric]:
