@@ -14,8 +14,8 @@ from datetime import timedelta
 
 from bench.measure import Figure, Stopwatch, main
 from mainstay.env import SystemClock, network, tasks
-from mainstay.server.http.messages import Handler, Request, Response
-from mainstay.server.http.server import HttpServer
+from mainstay.http.messages import Handler, Request, Response
+from mainstay.http.server import HttpServer
 
 CONNECTIONS = 8
 BODY = b'{"kind":"Pod","padding":"%b"}' % (b"x" * 2020)

@@ -24,6 +24,7 @@ from tests.tidy_rules import (
     ORDER_KEEPING,
     OUTSIDE,
     OUTSIDE_CALLS,
+    SEAMS_BESIDE_ENV,
     Rule,
 )
 
@@ -72,6 +73,8 @@ def check_source(path: str, source: str) -> list[Finding]:
 
 
 def _rules_lifted(path: str) -> frozenset[Rule]:
+    if path.startswith(SEAMS_BESIDE_ENV):
+        return Rule.outside()
     match package_of(path):
         case "env":
             return Rule.outside()

@@ -44,18 +44,22 @@ ALLOWED_IMPORTS: Final = {
     "api": ("env",),
     "journal": ("env", "api"),
     "store": ("env",),
+    "http": ("env", "api"),
     "web": (),
-    "server": ("env", "api", "journal", "store", "web"),
+    "server": ("env", "api", "journal", "store", "http", "web"),
     "client": ("env", "api", "journal"),
     "runtime": ("env", "api", "journal", "client"),
     "scheduler": _CONTROL,
     "controllers": _CONTROL,
-    "agent": _CONTROL,
+    "agent": (*_CONTROL, "http"),
     "explain": ("env", "api", "journal", "scheduler", "controllers"),
-    "sim": (*_CONTROL, "store", "server", "scheduler", "controllers", "agent", "explain"),
-    "cli": (*_CONTROL, "store", "server", "scheduler", "controllers", "agent", "explain", "sim", "web"),
+    "sim": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain"),
+    "cli": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim", "web"),
     "__main__": ("cli",),
 }
+
+# What is itself between Mainstay and the machine: under simulation something else takes the place of all of it.
+SEAMS_BESIDE_ENV: Final = ("mainstay/agent/runners/process/",)
 
 # Modules, and what they may use all the same.
 EXCEPTIONS: Final = (

@@ -16,14 +16,14 @@ from mainstay.cli.logs import set_up_logs
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
+from mainstay.http.messages import Request, Response
+from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import InUse
 from mainstay.runtime.main import config_of
 from mainstay.runtime.metrics import CONTENT_TYPE
 from mainstay.scheduler.component import LEASE, Scheduler, SchedulerSettings
 from mainstay.scheduler.metrics import SchedulerMetrics
-from mainstay.server.http.messages import Request, Response
-from mainstay.server.http.server import HttpServer
 
 _DRAIN_WITHIN: Final = timedelta(seconds=1)
 

@@ -14,7 +14,7 @@ class Clock(Protocol):
         """The date and time, in UTC. May jump either way between two calls."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since some fixed moment. Never goes back."""
+        """Nanoseconds since some fixed moment. Never goes back, and goes on while the machine sleeps."""
 
 
 class SystemClock:
@@ -23,5 +23,12 @@ class SystemClock:
     def wall(self) -> datetime:
         return datetime.now(UTC)
 
-    def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
+    if hasattr(time, "CLOCK_BOOTTIME"):
+
+        def monotonic_ns(self) -> int:
+            return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    else:  # Not Linux: there is only the one that may stand still meanwhile.
+
+        def monotonic_ns(self) -> int:
+            return time.monotonic_ns()

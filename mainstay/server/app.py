@@ -23,6 +23,7 @@ from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds import BUILTIN, REVIEWS
 from mainstay.api.kinds.reviews import BINDINGS
 from mainstay.env import Env
+from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server import access, forms, reviews, subresources
 from mainstay.server.admission import Known, admission_of
 from mainstay.server.batch_binding import bind_all
@@ -39,7 +40,6 @@ from mainstay.server.escort import Escort, escort_of
 from mainstay.server.eviction import evict
 from mainstay.server.feed import Feed
 from mainstay.server.forms import Form, form_of
-from mainstay.server.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server.identity import Authenticator
 from mainstay.server.keyspace import key_of
 from mainstay.server.observing import Seen

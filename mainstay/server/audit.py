@@ -19,8 +19,8 @@ import msgspec
 from mainstay.api.errors import ApiError
 from mainstay.env import Disk, tasks
 from mainstay.env.disk import DiskFull
+from mainstay.http.messages import Request
 from mainstay.server.access import User
-from mainstay.server.http.messages import Request
 from mainstay.server.identity import Authenticator
 from mainstay.server.requests import Target
 

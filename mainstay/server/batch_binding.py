@@ -23,10 +23,10 @@ import msgspec
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.times import format_time
 from mainstay.env import Clock, tasks
+from mainstay.http.messages import Request
 from mainstay.server.access import User
 from mainstay.server.binding import RESERVATION, Binder, Wish
 from mainstay.server.escort import Escort
-from mainstay.server.http.messages import Request
 from mainstay.server.operations import operation_named
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 

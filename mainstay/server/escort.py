@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from mainstay.env import Clock
+from mainstay.http.messages import Request
 from mainstay.server.access import User, agent_in
-from mainstay.server.http.messages import Request
 from mainstay.server.keyspace import ASIDE
 from mainstay.server.operations import Operation, operation_of
 from mainstay.server.terms import HEADER as TERM

@@ -3,10 +3,11 @@
 What they take stays taken, in the ledger of the node, until the node's agent says that they have ended, or the Node is
 deleted. The agent asks which there are, ends what it finds of them, and says which are gone:
 
-    GET /api/v1/nodes/NAME/ghosts    { items: [ { uid, namespace, name } … ] }
+    GET /api/v1/nodes/NAME/ghosts    { items: [ { uid, namespace, name, resources, ports } … ] }
     PUT /api/v1/nodes/NAME/ghosts    { gone: [uid …] }   answered with what is left
 
-To say it twice, or of a pod that is no ghost, does no harm.
+To say it twice, or of a pod that is no ghost, does no harm. What each of them holds is for schedulers, which know of
+ghosts only from being refused (`HeldByGhosts`).
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,9 @@ import msgspec
 
 from mainstay.api.errors import bad_request, not_found
 from mainstay.server.keyspace import CORE
+from mainstay.server.ledger.charge import port_of
 from mainstay.server.ledger.ledger import GHOSTS_MAX, Ledger, laid_to_rest, ledger_in, ledger_key, write_of
+from mainstay.server.ledger.refusals import shown
 from mainstay.server.shared_writes import SharedWrite, SharedWrites
 from mainstay.store.interface import Check, Committed, Entry, Store, Write
 
@@ -84,5 +87,9 @@ def _shown(node: str, ledger: Ledger) -> dict[str, Any]:
     items = []
     for uid, charge in sorted(ledger.ghosts.items()):
         namespace, _, name = charge.pod.partition("/")
-        items.append({"uid": uid, "namespace": namespace, "name": name})
+        resources = {resource: shown(resource, amount) for resource, amount in sorted(charge.amounts.items())}
+        ports = [
+            {"hostPort": port.port, "protocol": port.protocol, "hostIP": port.ip} for port in map(port_of, charge.ports)
+        ]
+        items.append({"uid": uid, "namespace": namespace, "name": name, "resources": resources, "ports": ports})
     return {"kind": "NodeGhosts", "apiVersion": "mainstay.dev/v1", "metadata": {"name": node}, "items": items}

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 
 from mainstay.api.errors import ApiError, Reason, bad_request, object_details, qualified, unauthorized
 from mainstay.api.kind import Object
+from mainstay.http.messages import Request
 from mainstay.server.access import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
-from mainstay.server.http.messages import Request
 from mainstay.server.tokens import AUDIENCE, Accepted, AccountTokens, Rejected
 
 SUBJECTS_KNOWN_MAX: Final = 1_000

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Env
+from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server import audit as audits
 from mainstay.server.access import ANONYMOUS, User
 from mainstay.server.audit import Audit
-from mainstay.server.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import CONTENT_TYPE, Metrics
 from mainstay.server.requests import Target

@@ -20,8 +20,8 @@ import msgspec
 
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.env import Clock, tasks
+from mainstay.http.messages import Request
 from mainstay.server.access import User
-from mainstay.server.http.messages import Request
 from mainstay.server.keyspace import ASIDE
 from mainstay.server.written import Written
 from mainstay.store.errors import StoreError

@@ -29,6 +29,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from mainstay.env import Env, SystemDisk, machine, tasks
 from mainstay.env.disk import Disk, DiskFull, Locked, read_text
 from mainstay.env.signals import StopSignals
+from mainstay.http.messages import Handler
+from mainstay.http.server import HttpServer
 from mainstay.journal.errors import JournalError
 from mainstay.journal.history import HistoryRecorder
 from mainstay.server import kubeconfig
@@ -48,8 +50,6 @@ from mainstay.server.certificates import (
 )
 from mainstay.server.compacting import compact_regularly
 from mainstay.server.history_source import StoreHistory
-from mainstay.server.http.messages import Handler
-from mainstay.server.http.server import HttpServer
 from mainstay.server.identity import Authenticator
 from mainstay.server.kubeconfig import ByCertificate, ByToken
 from mainstay.server.metrics import Metrics

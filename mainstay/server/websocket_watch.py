@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mainstay.env import tasks
-from mainstay.server.http.websocket import WebSocket
+from mainstay.http.websocket import WebSocket
 from mainstay.server.watching import Outgoing
 
 WAITING_BYTES_MAX: Final = 4_000_000  # More than this behind, and a client is cut off.

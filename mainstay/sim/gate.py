@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 import msgspec
 
 from mainstay.api.errors import ApiError
-from mainstay.server.http.messages import (
+from mainstay.http.messages import (
     Answer,
     Handler,
     LongResponse,

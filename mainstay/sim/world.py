@@ -26,9 +26,9 @@ from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.limits import Limits
 from mainstay.env import Env
+from mainstay.http.server import HttpServer
 from mainstay.server.access import MASTERS, User
 from mainstay.server.app import Api
-from mainstay.server.http.server import HttpServer
 from mainstay.server.identity import Authenticator
 from mainstay.server.keyspace import ASIDE
 from mainstay.server.metrics import Metrics

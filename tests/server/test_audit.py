@@ -10,10 +10,10 @@ from mainstay.api.errors import not_found
 from mainstay.api.kinds import BUILTIN
 from mainstay.env import Disk, tasks
 from mainstay.env.disk import DiskFull
+from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server import audit as audits
 from mainstay.server.access import ANONYMOUS, User
 from mainstay.server.audit import Audit
-from mainstay.server.http.messages import Headers, Peer, Request
 from mainstay.server.identity import Authenticator
 from mainstay.server.requests import Target, Verb
 from mainstay.sim.simulation import Simulation

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mainstay.api.errors import ApiError
+from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server.access import ANONYMOUS, User
-from mainstay.server.http.messages import Headers, Peer, Request
 from mainstay.server.identity import Authenticator, BadTokenFile, read_token_file
 from mainstay.server.tokens import AUDIENCE, Accepted, Rejected
 

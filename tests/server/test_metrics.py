@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from mainstay.api.errors import ApiError, Reason, not_found
 from mainstay.api.kinds import BUILTIN
 from mainstay.env import tasks
+from mainstay.http.messages import Answer, Headers, Peer, Request, Response, StreamResponse
 from mainstay.server.access import User
 from mainstay.server.audit import Audit
 from mainstay.server.feed import Tally
-from mainstay.server.http.messages import Answer, Headers, Peer, Request, Response, StreamResponse
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Handle, Observer, Seen

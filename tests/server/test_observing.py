@@ -3,7 +3,7 @@
 import gc
 import warnings
 
-from mainstay.server.http.messages import Headers, Peer, Request, Response
+from mainstay.http.messages import Headers, Peer, Request, Response
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Observer, Seen

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from mainstay.api import times
 from mainstay.api.errors import ApiError
 from mainstay.env import Chance, Env, tasks
+from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server.access import User
-from mainstay.server.http.messages import Headers, Peer, Request
 from mainstay.server.identity import Authenticator
 from mainstay.server.signing import SigningKey
 from mainstay.server.stored import stored

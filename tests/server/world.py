@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 
 from mainstay.env import Chance, Env
+from mainstay.http.server import HttpServer
 from mainstay.server.access import User
 from mainstay.server.app import Api
-from mainstay.server.http.server import HttpServer
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Observer

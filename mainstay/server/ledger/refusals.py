@@ -21,6 +21,8 @@ class RefusalCause(StrEnum):
     NODE_NOT_ACCEPTING = "NodeNotAccepting"
     PORT_TAKEN = "PortTaken"
     RESERVATION_HELD = "ReservationHeld"
+    HELD_BY_GHOSTS = "HeldByGhosts"
+    """There would be room, but for pods that were removed by force and may still run (ghosts.py)."""
     STALE = "Stale"
     POD_DELETED = "PodDeleted"
     """It is on its way out, or it was made anew since."""

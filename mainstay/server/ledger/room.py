@@ -7,6 +7,7 @@ Only what a pod asks for is looked at: a node that has less of something than is
 takes pods that need none of that.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -50,31 +51,50 @@ def refusal_of(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> R
         return Refusal(RefusalCause.NODE_NOT_ACCEPTING, f"node {node} is unschedulable")
     short = shortages(ledger, charge.amounts)
     if short:
-        is_held = not shortages(ledger, charge.amounts, counts_held=False)
-        cause = RefusalCause.RESERVATION_HELD if is_held else RefusalCause.CAPACITY_CHANGED
+        cause, why = _cause_of(ledger, charge)
         listed = "; ".join(
             f"{resource}: wanted {shown(resource, wanted)}, free {shown(resource, max(free, 0))}"
             for resource, (wanted, free) in sorted(short.items())
         )
-        why = "the rest of what it has is reserved" if is_held else "it has not enough room"
         return Refusal(cause, f"node {node} cannot take the pod, {why}: {listed}")
     taken = taken_port(charge.ports, (*ledger.ports, *ledger.held_ports))
     if taken is not None:
         wanted_port, by = taken
-        return Refusal(RefusalCause.PORT_TAKEN, f"node {node} has its port {wanted_port} taken already (by {by})")
+        cause = RefusalCause.HELD_BY_GHOSTS if _is_only_by_ghosts(ledger, charge) else RefusalCause.PORT_TAKEN
+        return Refusal(cause, f"node {node} has its port {wanted_port} taken already (by {by})")
     return None
 
 
-def shortages(ledger: Ledger, amounts: Mapping[str, int], *, counts_held: bool = True) -> dict[str, tuple[int, int]]:
+def shortages(
+    ledger: Ledger, amounts: Mapping[str, int], *, counts_held: bool = True, counts_ghosts: bool = True
+) -> dict[str, tuple[int, int]]:
     """Of which resources there is too little: what is wanted and what is free, which may be less than nothing."""
     found: dict[str, tuple[int, int]] = {}
     for resource, wanted in amounts.items():
         free = ledger.allocatable.get(resource, 0) - ledger.used.get(resource, 0) - ledger.promised.get(resource, 0)
         if counts_held:
             free -= ledger.held.get(resource, 0)
+        if not counts_ghosts:
+            free += sum(ghost.amounts.get(resource, 0) for ghost in ledger.ghosts.values())
         if wanted > free:
             found[resource] = wanted, free
     return found
+
+
+def _cause_of(ledger: Ledger, charge: Charge) -> tuple[RefusalCause, str]:
+    """Why there is too little. Ghosts come first: nobody but the server knows of them."""
+    if ledger.ghosts and not shortages(ledger, charge.amounts, counts_ghosts=False):
+        return RefusalCause.HELD_BY_GHOSTS, "the rest of its room is still held by pods that were removed by force"
+    if not shortages(ledger, charge.amounts, counts_held=False):
+        return RefusalCause.RESERVATION_HELD, "the rest of what it has is reserved"
+    return RefusalCause.CAPACITY_CHANGED, "it has not enough room"
+
+
+def _is_only_by_ghosts(ledger: Ledger, charge: Charge) -> bool:
+    """Whether none of the ports would be taken if the ghosts were gone."""
+    by_ghosts = Counter(port for ghost in ledger.ghosts.values() for port in ghost.ports)
+    others = [port for port, count in ledger.ports.items() if count > by_ghosts[port]]
+    return bool(by_ghosts) and taken_port(charge.ports, (*others, *ledger.held_ports)) is None
 
 
 def taken_port(wanted: Iterable[str], taken: Iterable[str]) -> tuple[str, str] | None:

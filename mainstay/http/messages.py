@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mainstay.server.http.streams import Stream
-from mainstay.server.http.websocket import WebSocket
+from mainstay.http.streams import Stream
+from mainstay.http.websocket import WebSocket
 
 
 class Headers:

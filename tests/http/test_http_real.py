@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mainstay.env import tasks
-from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Answer, Request, Response, StreamResponse
-from mainstay.server.http.streams import Stream
-from tests.server.http.clients import connected, echo, get, post, serving
+from mainstay.http.limits import Limits
+from mainstay.http.messages import Answer, Request, Response, StreamResponse
+from mainstay.http.streams import Stream
+from tests.http.clients import connected, echo, get, post, serving
 
 pytestmark = pytest.mark.real_loop
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.env import tasks
-from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Request, UpgradeResponse
-from mainstay.server.http.server import HttpServer
-from mainstay.server.http.websocket import WebSocket
-from tests.server.http.clients import Client, connected, echo, get, later, serving
+from mainstay.http.limits import Limits
+from mainstay.http.messages import Request, UpgradeResponse
+from mainstay.http.server import HttpServer
+from mainstay.http.websocket import WebSocket
+from tests.http.clients import Client, connected, echo, get, later, serving
 
 SECOND = timedelta(seconds=1)
 HANDSHAKE = (

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.env import tasks
-from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Peer, Request, Response, StreamResponse
-from mainstay.server.http.reader import RequestReader
-from mainstay.server.http.streams import Stream
-from tests.server.http.clients import connected, echo, get, later, post, serving
+from mainstay.http.limits import Limits
+from mainstay.http.messages import Peer, Request, Response, StreamResponse
+from mainstay.http.reader import RequestReader
+from mainstay.http.streams import Stream
+from tests.http.clients import connected, echo, get, later, post, serving
 
 SECOND = timedelta(seconds=1)
 SMALL = Limits(url_bytes=100, header_bytes=1000, body_bytes=2000)

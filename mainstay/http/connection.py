@@ -22,9 +22,9 @@ from typing import Final, cast
 
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.env import tasks
-from mainstay.server.http import writing
-from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import (
+from mainstay.http import writing
+from mainstay.http.limits import Limits
+from mainstay.http.messages import (
     Answer,
     Handler,
     LongResponse,
@@ -34,9 +34,9 @@ from mainstay.server.http.messages import (
     StreamResponse,
     UpgradeResponse,
 )
-from mainstay.server.http.reader import Phase, RequestReader
-from mainstay.server.http.streams import Outlet, Stream
-from mainstay.server.http.websocket import WebSocket, accept_token
+from mainstay.http.reader import Phase, RequestReader
+from mainstay.http.streams import Outlet, Stream
+from mainstay.http.websocket import WebSocket, accept_token
 
 # Bytes given to the parser before looking how many requests they were: the shortest request has some 26.
 FEED_BYTES_MAX: Final = 16 * 1024

@@ -19,8 +19,8 @@ from urllib.parse import unquote_to_bytes
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mainstay.api.errors import ApiError, Reason, bad_request
-from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Headers, Peer, Request
+from mainstay.http.limits import Limits
+from mainstay.http.messages import Headers, Peer, Request
 
 _ONCE: Final = ("host", "transfer-encoding", "content-length")  # Servers could choose differently.
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")

@@ -10,11 +10,11 @@ import pytest
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import tasks
-from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Answer, LongResponse, Request, Response, StreamResponse
-from mainstay.server.http.server import HttpServer
-from mainstay.server.http.streams import Stream
-from tests.server.http.clients import LOCALHOST, connected, echo, get, later, post, serving
+from mainstay.http.limits import Limits
+from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse
+from mainstay.http.server import HttpServer
+from mainstay.http.streams import Stream
+from tests.http.clients import LOCALHOST, connected, echo, get, later, post, serving
 
 SECOND = timedelta(seconds=1)
 

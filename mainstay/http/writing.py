@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Clock
-from mainstay.server.http.messages import Request, Response, StreamResponse, UpgradeResponse
+from mainstay.http.messages import Request, Response, StreamResponse, UpgradeResponse
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"

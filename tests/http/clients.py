@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.env import network, tasks
-from mainstay.server.http.limits import Limits
-from mainstay.server.http.messages import Answer, Handler, Request, Response
-from mainstay.server.http.server import HttpServer
+from mainstay.http.limits import Limits
+from mainstay.http.messages import Answer, Handler, Request, Response
+from mainstay.http.server import HttpServer
 
 LOCALHOST = "127.0.0.1"
 DEFAULT = Limits()

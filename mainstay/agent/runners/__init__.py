@@ -1,0 +1,1 @@
+"""What runs containers: real processes, or nothing at all."""
