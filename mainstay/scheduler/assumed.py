@@ -46,7 +46,7 @@ class Assumed:
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __contains__(self, uid: str) -> bool:
+    def __contains__(self, uid: object) -> bool:
         return uid in self._pods
 
     def get(self, uid: str) -> AssumedPod | None:

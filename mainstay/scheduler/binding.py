@@ -38,6 +38,7 @@ class Cause(StrEnum):
     NODE_NOT_ACCEPTING = "NodeNotAccepting"
     PORT_TAKEN = "PortTaken"
     RESERVATION_HELD = "ReservationHeld"
+    HELD_BY_GHOSTS = "HeldByGhosts"
     STALE = "Stale"
     POD_DELETED = "PodDeleted"
     POD_GONE = "PodGone"

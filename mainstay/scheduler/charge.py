@@ -79,11 +79,21 @@ def charge_of(pod: Object) -> Charge:
 def charge_of_reservation(reservation: Object) -> Charge:
     """What a reservation holds."""
     spec = reservation.get("spec") or _NOTHING
-    requests = _bounded(amounts_of(spec.get("resources")))
-    ports = tuple(host_port_of(port) for port in spec.get("ports") or () if port.get("hostPort"))
+    return _room(reservation["metadata"].get("namespace") or "", spec)
+
+
+def charge_of_ghost(ghost: Object) -> Charge:
+    """What a pod takes that was removed by force and may still run, as the server tells of it."""
+    return _room(ghost.get("namespace") or "", ghost)
+
+
+def _room(namespace: str, said: Mapping[str, Any]) -> Charge:
+    """Resources and ports, and nothing that others are spread by."""
+    requests = _bounded(amounts_of(said.get("resources")))
+    ports = tuple(host_port_of(port) for port in said.get("ports") or () if port.get("hostPort"))
     return Charge(
-        key=encoded([spec.get("resources"), spec.get("ports")]),
-        namespace=reservation["metadata"].get("namespace") or "",
+        key=encoded([said.get("resources"), said.get("ports")]),
+        namespace=namespace,
         labels={},
         is_counted=False,
         requests=requests,

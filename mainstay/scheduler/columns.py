@@ -2,7 +2,7 @@
 
 A row belongs to a node's name, and stays for as long as there is the node, or a pod on a node of that name. Pods count
 on their node from when they are bound, or assumed to be, until they are over or gone. A reservation that is active
-holds its room as a pod would.
+holds its room as a pod would, and so does a ghost that the server has told of (ghost_watch.py).
 
 Each change takes plain objects as caches give them, changes only the rows it is about, and says which cures it may be
 (reasons.Cure). It notes the row in one of two logs, from which class_vectors.py catches up: `charged`, if only room was
@@ -13,7 +13,7 @@ objects arrive: columns made from a view alone (what_if.py) lead to the same dec
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,6 +22,7 @@ import numpy as np
 from mainstay.api.kind import Object
 from mainstay.api.labels import LabelSelector
 from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_over
+from mainstay.api.taints import Taint
 from mainstay.scheduler.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.change_log import ChangeLog
 from mainstay.scheduler.charge import Charge, changes, charge_of, charge_of_reservation
@@ -32,7 +33,6 @@ from mainstay.scheduler.pod_class import ZONE, PodToPlace
 from mainstay.scheduler.ports_in_use import PortsInUse
 from mainstay.scheduler.reasons import Cure, merged
 from mainstay.scheduler.ring import Ring, Stop, stop_of
-from mainstay.scheduler.taints import Taint
 from mainstay.scheduler.zone_quotas import ZoneQuotas
 
 _CAPACITY_LEAST: Final = 64
@@ -70,7 +70,9 @@ class NodeColumns:
     def __init__(self) -> None:
         self._resources: dict[str, int] = {name: number for number, name in enumerate(_FIRST_COLUMNS)}
         self.used: Numbers = np.zeros((_CAPACITY_LEAST, len(_FIRST_COLUMNS)), np.int64)
-        """By row and resource, what pods and reservations take."""
+        """By row and resource, what pods, reservations and ghosts take."""
+        self.haunted: Numbers = np.zeros_like(self.used)
+        """What ghosts alone take of that."""
         self.allocatable: Numbers = np.zeros_like(self.used)
         self.taints: Rows = np.zeros(_CAPACITY_LEAST, np.intp)
         """By row, which of `taint_sets` the node has."""
@@ -93,6 +95,9 @@ class NodeColumns:
         self._reservations: dict[tuple[str, str], Held] = {}
         self._claims: dict[tuple[str, str], dict[int, int]] = {}
         """By reservation, then by row: how many pods there name it."""
+        self._ghosts: dict[int, dict[str, Charge]] = {}
+        """By row, then by uid. One that still counts as a pod does not count as a ghost."""
+        self._ghost_rows: dict[str, int] = {}
         self._vectors: dict[bytes, Numbers] = {}
         self._stops: list[Stop] = []
         self._ring: Ring | None = None
@@ -111,6 +116,8 @@ class NodeColumns:
         old = self._facts[row]
         if new == old:
             return ()
+        if old is not None and (new is None or new.uid != old.uid):
+            self._replace_ghosts(row, {})  # They end with their node.
         self._facts[row] = new
         if (old is None) != (new is None):
             self._ring = None
@@ -195,6 +202,23 @@ class NodeColumns:
             self.quotas.remove(old["metadata"].get("namespace") or "", old["metadata"]["name"])
         return (Cure.ZONE_QUOTA,)
 
+    def ghosts_changed(self, node: str, ghosts: Mapping[str, Charge]) -> tuple[Cure, ...]:
+        """These pods, by uid, were removed by force from a node and may still run there; no others. Of a node that is
+        not there nothing is remembered."""
+        row = self.row_of(node)
+        if row is None or not self._replace_ghosts(row, ghosts):
+            return ()
+        return (Cure.POD_REMOVED, Cure.GHOSTS_GONE)
+
+    def take_memory_of(self, other: "NodeColumns", assumed: Container[str]) -> None:
+        """Know of the ghosts that others know of, and assume these pods, by uid, to be where others do: what no view
+        shows. Nodes must be there before, and what the view says of a pod stands."""
+        for row, ghosts in other._ghosts.items():
+            self.ghosts_changed(other._names[row], ghosts)
+        for uid, placement in other._placements.items():
+            if uid in assumed and uid not in self._placements:
+                self._place(uid, other._names[placement.row], placement.charge, is_assumed=True)
+
     # Looking.
 
     @property
@@ -259,6 +283,16 @@ class NodeColumns:
             self._vectors[charge.key] = found
         return found
 
+    @property
+    def has_ghosts(self) -> bool:
+        """Whether any are known, anywhere. Mostly there are none."""
+        return bool(self._ghosts)
+
+    def ghosts_on(self, node: str) -> Mapping[str, Charge]:
+        """What is known to have been removed by force there, by uid."""
+        row = self.row_of(node)
+        return {} if row is None else self._ghosts.get(row, {})
+
     def node_of(self, uid: str) -> str | None:
         """Where a pod counts, bound or assumed."""
         placement = self._placements.get(uid)
@@ -281,6 +315,7 @@ class NodeColumns:
             self._remove(uid)
         row = self._row(node)  # Not before: the last pod on a node that is not there takes its row with it.
         self._placements[uid] = _Placement(row, charge, is_assumed)
+        self._count_ghost(uid, -1)
         self._pods_on[row][uid] = charge
         self._count(row, charge, 1)
         if was is None:
@@ -293,6 +328,7 @@ class NodeColumns:
             return ()
         del self._pods_on[placement.row][uid]
         self._count(placement.row, placement.charge, -1)
+        self._count_ghost(uid, 1)
         self._release_row_if_unused(placement.row)
         return (Cure.POD_REMOVED,)
 
@@ -330,6 +366,32 @@ class NodeColumns:
         if charge.ports:
             self.ports.add(charge.ports, row, times)
         self.charged.add(row, len(self._rows))
+
+    # Ghosts.
+
+    def _replace_ghosts(self, row: int, ghosts: Mapping[str, Charge]) -> bool:
+        """Whether some of them are gone."""
+        known = self._ghosts.pop(row, {})
+        gone = [uid for uid in known if uid not in ghosts]
+        for uid in gone:
+            if uid not in self._placements:
+                self._count_ghost(uid, -1, known)
+            del self._ghost_rows[uid]
+        if ghosts:
+            self._ghosts[row] = dict(ghosts)
+        for uid in ghosts:
+            if uid not in known:
+                self._ghost_rows[uid] = row
+                if uid not in self._placements:
+                    self._count_ghost(uid, 1)
+        return bool(gone)
+
+    def _count_ghost(self, uid: str, times: int, known: Mapping[str, Charge] | None = None) -> None:
+        row = self._ghost_rows.get(uid)
+        if row is not None:
+            charge = (known or self._ghosts[row])[uid]
+            self._take(row, charge, times)
+            self.haunted[row] += times * self.vector(charge)
 
     # Nodes.
 
@@ -403,6 +465,7 @@ class NodeColumns:
     def _lengthen(self, capacity: int) -> None:
         self.used = _grown(self.used, (capacity, self.used.shape[1]))
         self.allocatable = _grown(self.allocatable, self.used.shape)
+        self.haunted = _grown(self.haunted, self.used.shape)
         self.taints = _grown_rows(self.taints, capacity)
         self.is_unschedulable = _grown_truths(self.is_unschedulable, capacity)
         self._match_counts.grow(capacity)
@@ -412,6 +475,7 @@ class NodeColumns:
     def _widen(self, width: int) -> None:
         self.used = _grown(self.used, (self.used.shape[0], width))
         self.allocatable = _grown(self.allocatable, self.used.shape)
+        self.haunted = _grown(self.haunted, self.used.shape)
 
 
 def _grown(array: Numbers, shape: tuple[int, ...]) -> Numbers:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
@@ -37,6 +38,7 @@ from mainstay.scheduler.cycle import CurrentPolicy, Cycle, CycleSettings
 from mainstay.scheduler.feeding import DEFAULT_NAME
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 from mainstay.scheduler.reporting import Reporter, ReportSettings
+from mainstay.scheduler.what_if import Objects
 
 NODES: Final = KindName("", "v1", "Node", "nodes", False)
 RESERVATIONS: Final = KindName("mainstay.dev", "v1", "Reservation", "reservations", True)
@@ -178,6 +180,17 @@ class Scheduler:
         """The name of the view."""
         return tuple([Seen(each.cache.kind.text, each.cache.revision) for each in self.informers.all()])
 
+    def _objects(self, count_max: int) -> Objects | None:
+        """All that decisions are made from, unless it is more than so much."""
+        caches = {informer.cache.kind: informer.cache for informer in self.informers.all()}
+        if sum(len(cache) for cache in caches.values()) > count_max:
+            return None
+
+        def of(kind: KindName) -> tuple[Object, ...]:
+            return tuple([entry.object() for entry in caches[kind].entries()]) if kind in caches else ()
+
+        return Objects(of(NODES), of(PODS), of(RESERVATIONS), of(ZONE_QUOTAS))
+
     # Working.
 
     async def _lead(self, term: Term | None) -> None:
@@ -190,11 +203,13 @@ class Scheduler:
             self._env,
             pods,
             self._seen,
+            self.client,
             Binder(self.client, term=text),
             reporter,
             component=self.instance,
             names=self.settings.names,
             policy=self.current_policy,
+            objects=self._objects,
             settings=self.settings.cycle,
             recorder=self._recorder,
             counts=self.counts,

@@ -60,6 +60,10 @@ class Counts:
     unknown: int = 0
     """Bindings that got no answer."""
     bugs: int = 0
+    rechecked: int = 0
+    """Decisions that were made a second time (rechecking.py)."""
+    disagreements: int = 0
+    """Those that came out differently: bugs, too."""
 
     def waited(self, attempts: int, duration_ns: int) -> None:
         shown = min(attempts, ATTEMPTS_SHOWN_MAX)

@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
+from mainstay.client.client import Client
 from mainstay.client.errors import Fenced
 from mainstay.client.informer import Informer
 from mainstay.env import Env, tasks
@@ -30,18 +32,22 @@ from mainstay.journal.record import DecisionRecord, Seen, micros
 from mainstay.scheduler import recording
 from mainstay.scheduler.assumed import Assumed
 from mainstay.scheduler.binding import BATCH_MAX, Answer, Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
+from mainstay.scheduler.charge import charge_of_ghost
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.counting import Counts, Result
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.feeding import Feed
+from mainstay.scheduler.ghost_watch import GhostSettings, GhostWatch
 from mainstay.scheduler.messages import message_of
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
+from mainstay.scheduler.rechecking import decided_anew
 from mainstay.scheduler.recording import Deciding, Setting
-from mainstay.scheduler.reporting import Reason, Report, Reporter
+from mainstay.scheduler.reporting import Placement, Reason, Report, Reporter
 from mainstay.scheduler.scheduling_queue import QueuedPod, QueueSettings, SchedulingQueue
 from mainstay.scheduler.second_choice import decide_without
 from mainstay.scheduler.vectors import Vectors
+from mainstay.scheduler.what_if import Objects
 
 _logger = logging.getLogger(__name__)
 
@@ -67,6 +73,11 @@ class CycleSettings:
     repeat_max: timedelta = timedelta(seconds=10)
     """When a binding without an answer is sent again."""
     sweep_every: timedelta = timedelta(seconds=30)
+    recheck_one_in: int = 10_000
+    """One in so many decisions is made a second time, from the caches alone; 0: none."""
+    recheck_objects_max: int = 5_000
+    """Not if there are more: it takes a moment, in which nothing else is done."""
+    ghosts: GhostSettings = field(default_factory=GhostSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)
 
 
@@ -102,12 +113,14 @@ class Cycle:
         env: Env,
         pods: Informer,
         seen: Callable[[], tuple[Seen, ...]],
+        client: Client,
         binder: Binder,
         reporter: Reporter,
         *,
         component: str,
         names: Sequence[str],
         policy: Callable[[], CurrentPolicy],
+        objects: Callable[[int], Objects | None],
         settings: CycleSettings | None = None,
         recorder: Callable[[DecisionRecord], None] | None = None,
         counts: Counts | None = None,
@@ -115,8 +128,8 @@ class Cycle:
         term: str = "",
         identity: str = "",
     ) -> None:
-        """`seen` names the view: how far each cache is. `identity` must be new for each cycle, decisions are named by
-        it."""
+        """`seen` names the view: how far each cache is. `objects` gives all of it, or None if it is more than so many.
+        `identity` must be new for each cycle, decisions are named by it."""
         self._settings = settings or CycleSettings()
         self._clock = env.clock
         self._pods = pods
@@ -125,6 +138,7 @@ class Cycle:
         self._reporter = reporter
         self._component = component
         self._policy = policy
+        self._objects = objects
         self._recorder = recorder
         self.counts = counts or Counts()
         self._build = build
@@ -135,6 +149,7 @@ class Cycle:
         self.columns = NodeColumns()
         self.queue = SchedulingQueue(self._settings.queue)
         self.assumed = Assumed()
+        self.ghosts = GhostWatch(client, env.clock, self._learned_of_ghosts, self._settings.ghosts)
         self._vectors = Vectors(self.columns)
         self._left_out: dict[str, dict[str, None]] = {}
         """By uid, the nodes where the binding of a pod was refused."""
@@ -159,7 +174,8 @@ class Cycle:
         self._failure = asyncio.get_running_loop().create_future()
         try:
             await tasks.together(
-                [self._cycle(), self._settle(), self._sweep(), self._hear_of(self._failure)], name="scheduling"
+                [self._cycle(), self._settle(), self._sweep(), self.ghosts.run(), self._hear_of(self._failure)],
+                name="scheduling",
             )
         finally:
             for task in list(self._sending):
@@ -205,6 +221,8 @@ class Cycle:
             started_ns = self._clock.monotonic_ns()
             try:
                 decision = self._decide(queued, current.policy)
+                if self._settings.recheck_one_in and self._number % self._settings.recheck_one_in == 0:
+                    self._recheck(queued, current.policy, decision)
                 if isinstance(decision, Placed):
                     self.columns.assume(queued.pod, decision.node)
             except Exception as error:  # noqa: BLE001 - reported; one pod's bug must not stop the others
@@ -236,12 +254,24 @@ class Cycle:
         found = decide_without(self._vectors, queued.pod, policy, self._seed, left_out)
         return _ALL_NODES_LEFT_OUT if found is None else found
 
+    def _recheck(self, queued: QueuedPod, policy: Policy, decision: Decision) -> None:
+        """See rechecking.py."""
+        objects = self._objects(self._settings.recheck_objects_max)
+        if objects is None:
+            return
+        left_out = self._left_out.get(queued.pod.uid, {})
+        again = decided_anew(objects, self.columns, self.assumed, queued.pod, policy, self._seed, left_out)
+        self.counts.rechecked += 1
+        if (again or _ALL_NODES_LEFT_OUT) != decision:
+            self.counts.disagreements += 1
+            _logger.error("%s: the columns lead to %s, and the objects alone to %s", queued.key, decision, again)
+
     def _refused(self, queued: QueuedPod, deciding: Deciding, no: Unschedulable, mark: int, now_ns: int) -> None:
         uid = queued.pod.uid
         left_out = self._left_out.pop(uid, None)
         if no is _ALL_NODES_LEFT_OUT:
             text = _refused_by_server(left_out or {}, "no other node can take it now")
-            self._give_up_for_now(queued, text, deciding.name, now_ns)
+            self._give_up_for_now(queued, left_out or {}, text, deciding.name, now_ns)
             self._record(recording.failure(deciding, "NoOtherNode", text, self._now()))
             return
         self.queue.park(uid, no.cures, mark, now_ns)
@@ -340,14 +370,13 @@ class Cycle:
                 self._reporter.report(
                     Report(queued.key, uid, Reason.SCHEDULER_ERROR, f"it could not be bound: {message}")
                 )
-            case Unknown():
+            case Unknown(message=message):
                 self.counts.unknown += 1
-                self._unsettled[uid] = attempt
                 self.assumed.unknown(uid)
                 if uid in self.assumed:
+                    self._unsettled[uid] = attempt
                     self._has_unknown.set()
-                else:
-                    self._unsettled.pop(uid)
+                    self._retrying(attempt, message)
         if isinstance(answer, Refused):
             self.counts.refused[answer.cause] = self.counts.refused.get(answer.cause, 0) + 1
         self.counts.attempts[result].add(now_ns - attempt.started_ns)
@@ -359,10 +388,18 @@ class Cycle:
     def _is_bound(self, attempt: _Attempt, revision: int, now_ns: int) -> None:
         queued, uid = attempt.queued, attempt.bind.uid
         self._pods.saw(revision)
+        self._reporter.placed(Placement(queued.key, uid, attempt.bind.node, attempt.deciding.name))
         self.assumed.bound(uid, revision)
         self.counts.bound += 1
         self.counts.waited(queued.attempts, now_ns - queued.added_ns)
         self._leave(uid)
+
+    def _retrying(self, attempt: _Attempt, why: str) -> None:
+        """Nobody knows whether a pod is bound: say so, unless it is known soon."""
+        bind = attempt.bind
+        text = f"its binding to {bind.node} may or may not have been done, and is asked for again: {why}"
+        report = Report(attempt.queued.key, bind.uid, Reason.BINDING_UNANSWERED, text, attempt.deciding.name)
+        self._reporter.report(report)
 
     def _again(self, attempt: _Attempt, answer: Refused, now_ns: int) -> None:
         """Another candidate, if there have not been too many."""
@@ -372,23 +409,47 @@ class Cycle:
             return
         left_out = self._left_out.setdefault(uid, {})
         left_out[attempt.bind.node] = None
+        if answer.cause is Cause.HELD_BY_GHOSTS:
+            self.ghosts.refused(attempt.bind.node)
         if answer.cause is not Cause.OTHER and len(left_out) < self._settings.candidates_max:
             self.queue.put_back(uid, now_ns)
             return
         del self._left_out[uid]
         text = _refused_by_server(left_out, answer.message)
         if answer.cause is not Cause.OTHER:
-            self._give_up_for_now(attempt.queued, text, attempt.deciding.name, now_ns)
+            self._give_up_for_now(attempt.queued, left_out, text, attempt.deciding.name, now_ns)
             return
         self.queue.back_off(uid, now_ns)
         self._reporter.report(Report(attempt.queued.key, uid, Reason.SCHEDULER_ERROR, text, attempt.deciding.name))
 
-    def _give_up_for_now(self, queued: QueuedPod, text: str, decision: str, now_ns: int) -> None:
-        """The server does not take it where we would put it. What the columns say of those nodes is not true, yet or
-        ever (they do not know of pods that were deleted by force and may still run)."""
+    def _give_up_for_now(
+        self, queued: QueuedPod, left_out: Iterable[str], text: str, decision: str, now_ns: int
+    ) -> None:
+        """The server does not take it where we would put it. What the columns say of those nodes is not true, yet: they
+        are behind, or do not know of ghosts. These are being asked for, and then there is more to say about it."""
         self.queue.park_refused(queued.pod.uid, _ROOM, now_ns)
+        if any(self.ghosts.is_asking(node) for node in left_out):
+            return
         report = Report(queued.key, queued.pod.uid, Reason.UNSCHEDULABLE, text, decision, is_weak=True)
         self._reporter.report(report)
+
+    def _learned_of_ghosts(self, node: str, found: Sequence[Object]) -> bool:
+        """The server has said which ghosts a node has. Whether that is news."""
+        charges = {each["uid"]: charge_of_ghost(each) for each in found}
+        if self.columns.row_of(node) is None or charges.keys() == self.columns.ghosts_on(node).keys():
+            return False
+        now_ns = self._clock.monotonic_ns()
+        cures = self.columns.ghosts_changed(node, charges)
+        self._number += 1
+        if self._recorder is not None:
+            name = f"{self._component}-{self._identity}.{self._number}"
+            setting = self._setting(self._policy())
+            for made in recording.ghosts(setting, name, self._number, node, found, self._now()):
+                self._record(made)
+        if cures:
+            self.queue.changed(cures, now_ns)
+            self._has_work.set()
+        return True
 
     def _forget(self, uid: str, now_ns: int, since: int = 0) -> None:
         """A pod is not on its node after all. `since` is the mark of the decision by which it was assumed to be."""

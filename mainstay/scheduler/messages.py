@@ -33,6 +33,7 @@ _CURES: Final[Mapping[Cure, str]] = {
     Cure.ZONE_QUOTA: "a zone quota is raised",
     Cure.RESERVATION_RELEASED: "a reservation ends",
     Cure.RESERVATION_MADE: "its reservation is made",
+    Cure.GHOSTS_GONE: "a node says that pods which were removed by force have ended",
 }
 
 
@@ -87,6 +88,8 @@ def _words(refusal: Refusal) -> str:
     match refusal.reason:
         case Reason.INSUFFICIENT_RESOURCE | Reason.NODE_TOO_SMALL:
             return "Too many pods" if refusal.detail == PODS else f"Insufficient {refusal.detail}"
+        case Reason.HELD_BY_GHOSTS:
+            return f"node(s) whose room is still held by pods that were removed by force, {refusal.detail}"
         case Reason.OTHER_NODE_NAMED:
             return f"node(s) didn't match the requested node name {refusal.detail}"
         case Reason.NODE_AFFINITY:
@@ -114,7 +117,7 @@ def _numbers(refusal: Refusal) -> str:
     if refusal.wanted is None or not refusal.free:
         return ""
     match refusal.reason:
-        case Reason.INSUFFICIENT_RESOURCE | Reason.NODE_TOO_SMALL:
+        case Reason.INSUFFICIENT_RESOURCE | Reason.NODE_TOO_SMALL | Reason.HELD_BY_GHOSTS:
             most = max(max(refusal.free), 0)
             is_small = " even when empty" if refusal.reason is Reason.NODE_TOO_SMALL else ""
             wanted = amount(refusal.detail, refusal.wanted)

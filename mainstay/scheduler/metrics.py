@@ -69,6 +69,7 @@ class SchedulerMetrics(ComponentMetrics):
                 incoming.add_metric((state, event), count)
             sizes.add_metric(("nodes",), len(cycle.columns.ring))
             sizes.add_metric(("assumed_pods",), len(cycle.assumed))
+            sizes.add_metric(("haunted_nodes",), len(cycle.ghosts))
         yield from (pending, incoming, sizes)
 
     def _bindings(self) -> Iterator[Metric]:
@@ -81,3 +82,9 @@ class SchedulerMetrics(ComponentMetrics):
         yield refused
         yield CounterMetricFamily("mainstay_scheduler_bindings_unknown", "Bindings without an answer.", counts.unknown)
         yield CounterMetricFamily("mainstay_scheduler_bugs", "Decisions that raised.", counts.bugs)
+        rechecks = CounterMetricFamily(
+            "mainstay_scheduler_rechecks", "Decisions that were made a second time, from the view.", labels=("result",)
+        )
+        rechecks.add_metric(("same",), counts.rechecked - counts.disagreements)
+        rechecks.add_metric(("different",), counts.disagreements)
+        yield rechecks

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import allocatable_of
+from mainstay.api.taints import Taint, taints_of
 from mainstay.scheduler.charge import AMOUNT_MAX
 from mainstay.scheduler.reasons import Cure
-from mainstay.scheduler.taints import Taint, taints_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class NodeFacts:
     taints: tuple[Taint, ...]
     is_unschedulable: bool
     allocatable: Mapping[str, int]
+    uid: str = ""
 
 
 def facts_of(node: Object) -> NodeFacts:
@@ -25,6 +26,7 @@ def facts_of(node: Object) -> NodeFacts:
         taints=taints_of(node),
         is_unschedulable=bool((node.get("spec") or {}).get("unschedulable")),
         allocatable={resource: min(amount, AMOUNT_MAX // 2) for resource, amount in allocatable_of(node).items()},
+        uid=node["metadata"].get("uid") or "",
     )
 
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.labels import LabelSelector, from_labels, from_object, selector_of
 from mainstay.api.memo import Memo, encoded
+from mainstay.api.node_terms import NodeRequirements, Preference, preferences_of, requirements_of
 from mainstay.api.pod_resources import HostPort
+from mainstay.api.taints import Toleration, tolerations_of
 from mainstay.scheduler.charge import Charge, charge_of, reservation_of, spec_parts
-from mainstay.scheduler.node_terms import NodeRequirements, Preference, preferences_of, requirements_of
-from mainstay.scheduler.taints import Toleration, tolerations_of
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"

@@ -36,6 +36,8 @@ class Cure(StrEnum):
     RESERVATION_RELEASED = "ReservationReleased"
     RESERVATION_MADE = "ReservationMade"
     """One that names a pod's place."""
+    GHOSTS_GONE = "GhostsGone"
+    """Pods that were removed by force are known not to run any more."""
 
 
 class Reason(StrEnum):
@@ -45,6 +47,8 @@ class Reason(StrEnum):
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     NODE_TOO_SMALL = "NodeTooSmall"
     """Even with nothing else on it."""
+    HELD_BY_GHOSTS = "HeldByGhosts"
+    """There would be room, but for pods that were removed by force and may still run."""
     OTHER_NODE_NAMED = "OtherNodeNamed"
     NODE_AFFINITY = "NodeAffinity"
     UNTOLERATED_TAINT = "UntoleratedTaint"

@@ -4,19 +4,26 @@ The view is named by the revisions of pods, nodes, reservations and quotas. What
 pods were assumed to be where: that is the fold of the scheduler's own records. Its decisions and the answers to them
 are numbered in one sequence, and a record's memory has both numbers: a pod counts on its node for every decision after
 its own, until the number of a refusal, or until the view shows it. With them, the nodes that this decision left out.
+What the server has told of a node's ghosts has a record of its own in that sequence: it holds for every decision after
+it, until the next one about that node, or until the view shows another Node of that name. Many of them make several
+records, of which the first one's part begins at 0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
+from mainstay.api.kind import Object
 from mainstay.journal import record
 from mainstay.journal.record import Action, DecisionRecord, Ending, LookedAt, Memory, Outcome, Policy, Seen, Subject
 from mainstay.journal.record import WriteResult as Write
 from mainstay.scheduler.binding import Answer, Bound, NotDone, Refused, Unknown
 from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.reasons import Unschedulable
+
+GHOSTS_OF_A_RECORD: Final = 4  # So that its memory is small.
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -79,6 +86,34 @@ def refusal(deciding: Deciding, no: Unschedulable, at: int) -> DecisionRecord:
     """No node was found."""
     outcome = Outcome(Ending.RETRY, "Unschedulable", message_of(no))
     return _record(deciding, outcome, at, deciding.number, summary_of(no), (), ())
+
+
+def ghosts(
+    setting: Setting, name: str, number: int, node: str, found: Sequence[Object], at: int
+) -> list[DecisionRecord]:
+    """The server has said which ghosts a node has."""
+    outcome = Outcome(Ending.DONE, "GhostsSeen", f"{len(found)} pods that were removed by force still hold room there")
+    made = []
+    for start in range(0, max(len(found), 1), GHOSTS_OF_A_RECORD):
+        part = found[start : start + GHOSTS_OF_A_RECORD]
+        memory = _pack((number, number, (), start, list(part)))
+        made.append(
+            DecisionRecord(
+                f"{name}.{start}" if start else name,
+                at,
+                setting.component,
+                setting.build,
+                Subject("nodes", "", node, ""),
+                outcome,
+                setting.term,
+                setting.view,
+                setting.now,
+                setting.seed,
+                memory=Memory(len(memory), memory),
+                reasons=tuple(f"{each.get('namespace')}/{each.get('name')}" for each in part),
+            )
+        )
+    return [record.bounded(each) for each in made]
 
 
 def failure(deciding: Deciding, reason: str, message: str, at: int) -> DecisionRecord:

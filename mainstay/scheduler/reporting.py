@@ -1,4 +1,4 @@
-"""Telling users why a pod has no node: the condition `PodScheduled`, and an Event.
+"""Telling users why a pod has no node, or that it has got one: the conditions, and Events.
 
 A condition is written when it says something else than the pod's own status does. Which nodes are named, and how much
 is free there, changes all the time in a busy cluster: a message alone is written again only after `repeat_after`, and
@@ -8,14 +8,21 @@ a write into the status is no reason to try a pod again (scheduling_queue.py), t
 
 Events are told apart by pod and reason, under a name that follows from them: the same again counts up, as `kubectl
 describe` shows it. What cannot be written now is dropped: the pod is tried again, and then it is said again. At most
-`waiting_max` pods wait for their report. A pod that has found its node is not reported here: the server writes that
-condition with the binding itself.
+`waiting_max` pods wait for their report.
+
+While nobody knows whether a pod was bound, because the answer to its binding is missing, it has `SchedulingRetrying`.
+That is only written to a pod which is known to have no node at that very revision: it is read first, by name and uid,
+and a pod that turns out to be bound says so itself (`PodScheduled`, which the server writes with the binding; the same
+transaction sets `SchedulingRetrying` to False). So no pod shows both, and nobody has to clean up.
+
+That a pod has found its node is an Event `Scheduled`, as far as these do not get more than `placed_a_second`: of a
+thousand pods a second nobody reads them, and each costs as much as a binding. The others are left out and counted.
 """
 
 import asyncio
 import hashlib
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -28,13 +35,15 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import Client
-from mainstay.client.errors import AlreadyExists, ApiError, Fenced, NotFound
+from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound
 from mainstay.env import Env
 
 EVENTS: Final = KindName("", "v1", "Event", "events", True)
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 POD_SCHEDULED: Final = "PodScheduled"
+RETRYING: Final = "SchedulingRetrying"
 FAILED: Final = "FailedScheduling"
+SCHEDULED: Final = "Scheduled"
 
 _REMEMBERED_MAX: Final = 50_000  # Pods whose last report is known.
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -43,10 +52,12 @@ _logger = logging.getLogger(__name__)
 
 
 class Reason(StrEnum):
-    """Of the condition. Kubernetes' words: only add."""
+    """Of the conditions. Kubernetes' words, and one of ours: only add."""
 
     UNSCHEDULABLE = "Unschedulable"
     SCHEDULER_ERROR = "SchedulerError"
+    BINDING_UNANSWERED = "BindingUnanswered"
+    """Of `SchedulingRetrying`: a binding was sent, and nobody knows whether it was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +70,10 @@ class ReportSettings:
     """Both get twice as long each time, up to this."""
     waiting_max: int = 20_000
     writers: int = 4
+    placed_a_second: int = 10
+    """How many Events `Scheduled` are written, in the long run; 0: none."""
+    placed_at_once: int = 50
+    """How many may come together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,16 @@ class Report:
     decision: str = ""
     is_weak: bool = False
     """Only worth saying if nothing else has been said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod that has got its node."""
+
+    key: ObjectKey
+    uid: str
+    node: str
+    decision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,47 +110,77 @@ class _Said:
     events: int
 
 
-def condition_patch(pod: Object, reason: str, message: str, now: datetime) -> Object | None:
-    """The change of a pod's status that says so; None if it says so already, or if the pod has a node by now."""
+def condition_patch(
+    pod: Object, reason: str, message: str, now: datetime, *, is_retrying: bool = False
+) -> Object | None:
+    """The change of a pod's status that says so; None if it says so already, or if the pod has a node by now. With
+    `is_retrying`, it also says that its binding is not retried any more."""
     if (pod.get("spec") or {}).get("nodeName"):
         return None
     old = _condition_in(pod)
-    if old.get("status") == "False" and old.get("reason") == reason and old.get("message") == message:
+    is_said = old.get("status") == "False" and old.get("reason") == reason and old.get("message") == message
+    if is_said and not is_retrying:
         return None
     changed = {"type": POD_SCHEDULED, "status": "False", "reason": reason, "message": message}
     if old.get("status") != "False" or not old.get("lastTransitionTime"):
         changed["lastTransitionTime"] = times.format_time(now)
+    conditions = [changed]
+    if is_retrying:
+        over = {"type": RETRYING, "status": "False", "reason": reason, "message": "it is known not to be bound"}
+        conditions.append({**over, "lastTransitionTime": times.format_time(now)})
     # Lists of conditions are merged by type. The uid keeps it off another pod of the same name.
-    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [changed]}}
+    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": conditions}}
+
+
+def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
+    """The change that says of a pod, as it is at this revision, that its binding is being retried; None if it says so
+    already, or has a node."""
+    if (pod.get("spec") or {}).get("nodeName") or _condition_in(pod, RETRYING).get("status") == "True":
+        return None
+    metadata = pod["metadata"]
+    changed = {"type": RETRYING, "status": "True", "reason": Reason.BINDING_UNANSWERED, "message": message}
+    changed["lastTransitionTime"] = times.format_time(now)
+    same = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return {"metadata": same, "status": {"conditions": [changed]}}
 
 
 def event_of(report: Report, component: str, first: datetime, last: datetime, count: int) -> Object:
-    name = f"{report.key.name[:200]}.{hashlib.sha256(f'{report.uid}/{report.reason}'.encode()).hexdigest()[:16]}"
+    about = _event(report.key, report.uid, report.reason, component, first)
+    told = {"type": "Warning", "reason": FAILED, "message": report.message, "count": count}
+    return {**about, **told, "lastTimestamp": times.format_time(last)}
+
+
+def event_of_placement(placed: Placement, component: str, now: datetime) -> Object:
+    message = f"Successfully assigned {placed.key.namespace}/{placed.key.name} to {placed.node}"
+    told = {"type": "Normal", "reason": SCHEDULED, "message": message, "count": 1}
+    return {**_event(placed.key, placed.uid, SCHEDULED, component, now), **told}
+
+
+def _event(key: ObjectKey, uid: str, why: str, component: str, at: datetime) -> Object:
     return {
         "kind": "Event",
         "apiVersion": "v1",
-        "metadata": {"name": name, "namespace": report.key.namespace},
+        "metadata": {
+            "name": f"{key.name[:200]}.{hashlib.sha256(f'{uid}/{why}'.encode()).hexdigest()[:16]}",
+            "namespace": key.namespace,
+        },
         "involvedObject": {
             "kind": "Pod",
             "apiVersion": "v1",
-            "namespace": report.key.namespace,
-            "name": report.key.name,
-            "uid": report.uid,
+            "namespace": key.namespace,
+            "name": key.name,
+            "uid": uid,
         },
-        "type": "Warning",
-        "reason": FAILED,
-        "message": report.message,
         "source": {"component": component},
         "reportingComponent": component,
-        "firstTimestamp": times.format_time(first),
-        "lastTimestamp": times.format_time(last),
-        "count": count,
+        "firstTimestamp": times.format_time(at),
+        "lastTimestamp": times.format_time(at),
     }
 
 
-def _condition_in(pod: Object) -> dict[str, Any]:
+def _condition_in(pod: Object, wanted: str = POD_SCHEDULED) -> dict[str, Any]:
     for each in (pod.get("status") or {}).get("conditions") or ():
-        if each.get("type") == POD_SCHEDULED:
+        if each.get("type") == wanted:
             found: dict[str, Any] = each
             return found
     return {}
@@ -154,12 +209,18 @@ class Reporter:
         self._longest_ns = self._settings.longest // _MICROSECOND * 1000
         self._term = term
         self._waiting: dict[str, Report] = {}
+        self._placed: deque[Placement] = deque()
+        self._allowance = float(self._settings.placed_at_once)
+        """Of Events `Scheduled`: how many may be written now. It grows with time."""
+        self._allowed_ns = self._clock.monotonic_ns()
         self._said: OrderedDict[str, _Said] = OrderedDict()
         self._has_work = asyncio.Event()
         self.written = 0
         self.events = 0
         self.failures = 0
         self.dropped = 0
+        self.untold = 0
+        """Pods that found a node without an Event that says so."""
 
     def report(self, report: Report) -> None:
         """A pod has no node for this reason. Of several reports about one pod, the last counts."""
@@ -172,6 +233,18 @@ class Reporter:
         self._waiting[report.uid] = report
         self._has_work.set()
 
+    def placed(self, placed: Placement) -> None:
+        """A pod has got its node. Not of all of them will be told."""
+        now_ns, settings = self._clock.monotonic_ns(), self._settings
+        grown = self._allowance + (now_ns - self._allowed_ns) / 1e9 * settings.placed_a_second
+        self._allowance, self._allowed_ns = min(grown, settings.placed_at_once), now_ns
+        if self._allowance < 1 or not settings.placed_a_second:
+            self.untold += 1
+            return
+        self._allowance -= 1
+        self._placed.append(placed)
+        self._has_work.set()
+
     def forget(self, uid: str) -> None:
         """The pod is bound, or gone."""
         self._waiting.pop(uid, None)
@@ -180,11 +253,61 @@ class Reporter:
     async def run(self) -> None:
         while True:
             await self._has_work.wait()
-            if not self._waiting:
+            if self._waiting:
+                report = self._waiting.pop(next(iter(self._waiting)))
+                if report.reason is Reason.BINDING_UNANSWERED:
+                    await self._retrying(report)
+                else:
+                    await self._one(report)
+            elif self._placed:
+                await self._tell_of(self._placed.popleft())
+            else:
                 self._has_work.clear()
-                continue
-            uid = next(iter(self._waiting))
-            await self._one(self._waiting.pop(uid))
+
+    async def _retrying(self, report: Report) -> None:
+        """The pod is read first: it may be bound by now, whatever the cache shows."""
+        key = report.key
+        write = WriteOptions(field_manager=self._component, term=self._term, decision=report.decision)
+        try:
+            pod = await self._client.get(PODS, key.name, key.namespace)
+            if pod["metadata"]["uid"] != report.uid:
+                return
+            patch = retrying_patch(pod, report.message, self._clock.wall())
+            if patch is not None:
+                await self._client.patch(
+                    PODS,
+                    key.name,
+                    key.namespace,
+                    patch,
+                    type=PatchType.STRATEGIC,
+                    subresource="status",
+                    write=write,
+                )
+                self.written += 1
+            again_ns = self._clock.monotonic_ns() + self._repeat_ns
+            self._remember(report.uid, _Said(report.reason, report.message, again_ns, 0, 1, 0))
+        except Fenced:
+            raise
+        except (NotFound, Conflict):
+            return  # It is gone, or bound meanwhile, or changed: if it is still in doubt, it will be said again.
+        except ApiError as error:
+            self.failures += 1
+            _logger.info("that the binding of %s is retried could not be written: %s", key, error)
+
+    async def _tell_of(self, placed: Placement) -> None:
+        event = event_of_placement(placed, self._component, self._clock.wall())
+        try:
+            await self._client.create(
+                EVENTS, event, write=WriteOptions(field_manager=self._component, decision=placed.decision)
+            )
+            self.events += 1
+        except Fenced:
+            raise
+        except AlreadyExists:
+            return
+        except ApiError as error:
+            self.failures += 1
+            _logger.info("that %s has got its node could not be told: %s", placed.key, error)
 
     async def _one(self, report: Report) -> None:
         said = self._said.get(report.uid)
@@ -197,7 +320,13 @@ class Reporter:
         # Another scheduler may have said it in its own words; then these stand for as long as ours would.
         is_ours = said is not None and said.message == old.get("message")
         is_left = is_same_reason and (report.is_weak or (said is None and not is_ours))
-        patch = None if is_left else condition_patch(pod, report.reason, report.message, now)
+        # The cache may not show our own last words yet.
+        was_ours = said is not None and said.reason is Reason.BINDING_UNANSWERED
+        is_retrying = was_ours or _condition_in(pod, RETRYING).get("status") == "True"
+        message = str(old.get("message", "")) if is_left else report.message
+        patch = None
+        if not is_left or is_retrying:
+            patch = condition_patch(pod, report.reason, message, now, is_retrying=is_retrying)
         write = WriteOptions(field_manager=self._component, term=self._term, decision=report.decision)
         try:
             if patch is not None:
@@ -220,8 +349,7 @@ class Reporter:
                 event_ns = now_ns + self._longer(self._event_ns, events)
             times += 1
             again_ns = now_ns + self._longer(self._repeat_ns, times)
-            shown = old.get("message", "") if is_left else report.message
-            self._remember(report.uid, _Said(report.reason, shown, again_ns, event_ns, times, events))
+            self._remember(report.uid, _Said(report.reason, message, again_ns, event_ns, times, events))
         except Fenced:
             raise
         except NotFound:

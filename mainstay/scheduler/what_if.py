@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
+from mainstay.scheduler.charge import charge_of_ghost
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.decide import decide_batch
 from mainstay.scheduler.pod_class import pod_to_place
@@ -29,6 +30,8 @@ class Objects:
     zone_quotas: tuple[Object, ...] = ()
     assumed: tuple[tuple[Object, str], ...] = ()
     """Pods that were decided for and are not known to be bound, each with its node: the scheduler's memory."""
+    ghosts: tuple[tuple[str, tuple[Object, ...]], ...] = ()
+    """What the server has told of each node's ghosts: memory, too."""
 
     def with_changes(
         self,
@@ -47,6 +50,7 @@ class Objects:
             reservations=_replaced(self.reservations, reservations, ()),
             zone_quotas=_replaced(self.zone_quotas, zone_quotas, ()),
             assumed=self.assumed,
+            ghosts=self.ghosts,
         )
 
 
@@ -55,6 +59,8 @@ def columns_of(objects: Objects) -> NodeColumns:
     columns = NodeColumns()
     for node in objects.nodes:
         columns.node_changed(node, node["metadata"]["name"])
+    for name, ghosts in objects.ghosts:
+        columns.ghosts_changed(name, {each["uid"]: charge_of_ghost(each) for each in ghosts})
     for pod, name in objects.assumed:
         columns.assume(pod_to_place(pod), name)
     for pod in objects.pods:

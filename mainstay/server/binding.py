@@ -100,7 +100,7 @@ class Binder:
             value = pod.bound(wish.node, now, wish.annotations, wish.labels)
             outcome = Written(value, 0)
             if dry_run:
-                await self._try(beside)
+                await self._shared.rehearse(beside.shared)
                 return outcome
             checks, writes = [Check(key, entry.revision), *beside.checks], [Put(key, value), *beside.writes]
             if escort is not ALONE:
@@ -138,11 +138,6 @@ class Binder:
         await recount(self._store, node)
         self._shared.forget(ledger_key(node))
         return True
-
-    async def _try(self, beside: Beside) -> None:
-        """Whether it would be refused. Raises `ApiError`."""
-        for each in beside.shared:
-            each.change(await self._store.get(each.key))
 
     async def _repeated(self, escort: Escort) -> Written | None:
         if escort.operation is None:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from mainstay.api.errors import Cause, CauseType, invalid, invalid_value, not_supported
-from mainstay.api.kind import Kind, Propagation
+from mainstay.api.kind import Propagation
 from mainstay.server.requests import Options
 
 
@@ -35,13 +35,14 @@ class WriteOptions(Struct, frozen=True):
 class DeleteOptions:
     dry_run: bool
     grace_period_s: int | None
-    propagation: Propagation
+    propagation: Propagation | None
+    """None: nothing is said. Then what an earlier deletion said holds, or what is usual for the kind."""
     uid: str
     """Only if it has this uid; empty for any."""
     resource_version: str
 
     @classmethod
-    def of(cls, options: Options, body: dict[str, Any], kind: Kind) -> "DeleteOptions":
+    def of(cls, options: Options, body: dict[str, Any]) -> "DeleteOptions":
         """From the body, and from the query where the body says nothing."""
         dry_run = options.all("dryRun") or body.get("dryRun") or []
         causes = _dry_run_causes(dry_run)
@@ -67,7 +68,7 @@ class DeleteOptions:
         return cls(
             bool(dry_run),
             grace,
-            Propagation(policy or kind.default_propagation),
+            Propagation(policy) if policy else None,
             preconditions.get("uid") or "",
             preconditions.get("resourceVersion") or "",
         )

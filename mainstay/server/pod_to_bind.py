@@ -2,7 +2,8 @@
 
 To read a pod makes hundreds of small objects, nearly all of which a binding neither looks at nor changes. What it does
 look at in the spec follows from the bytes of the spec, and many pods have the same: it is remembered. What it changes
-is the generation, `spec.nodeName`, and a condition:
+is the generation, `spec.nodeName`, and conditions: `PodScheduled` is what says that a pod is bound, and a scheduler's
+`SchedulingRetrying` ends with that:
 
     {"metadata":{…,"generation":2,…},"spec":{"nodeName":"node-c12",…},"status":{…,"conditions":[…]}}
 
@@ -27,6 +28,7 @@ OWN: Final = "mainstay.dev/"  # How annotations and labels begin that are not co
 
 # Within the metadata nothing else is called so and has a number: labels and annotations are texts.
 _GENERATION: Final = re.compile(rb'"generation":([0-9]+)')
+_RETRYING: Final = "SchedulingRetrying"  # See scheduler/reporting.py.
 _NODE_NAME: Final = b'"nodeName"'
 _NO_TEXTS: Final[dict[str, str]] = {}
 
@@ -128,9 +130,19 @@ def put_on(pod: Object, node: str, now: str, annotations: dict[str, str], labels
 
 
 def _scheduled(status: Object, now: str) -> Object:
-    others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
+    others = [
+        _settled(each, now) if each.get("type") == _RETRYING else each
+        for each in status.get("conditions") or ()
+        if each.get("type") != "PodScheduled"
+    ]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     return {**status, "conditions": [*others, condition]}
+
+
+def _settled(retrying: Object, now: str) -> Object:
+    if retrying.get("status") != "True":
+        return retrying
+    return {"type": _RETRYING, "status": "False", "reason": "Bound", "lastTransitionTime": now}
 
 
 def _needs_of(parts: _Parts) -> _Needs:

@@ -65,6 +65,11 @@ class SharedWrites:
         """Somebody else has written this key."""
         self._remembered.pop(key, None)
 
+    async def rehearse(self, shared: Sequence[SharedWrite]) -> None:
+        """For a dry run: raises `ApiError` if one of the changes would be refused now. Changes nothing."""
+        for each in shared:
+            each.change(await self._store.get(each.key))
+
     async def commit(
         self, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
     ) -> Committed | Refused:

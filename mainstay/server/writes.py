@@ -118,7 +118,10 @@ class Writes:
                 checks.append(await self._namespace_check(kind, namespace, new["metadata"]["name"]))
             value = stored_of(kind, beside.object or new)
             if options.dry_run:
-                return None if await self._store.get(key) else Written(value, 0)
+                if await self._store.get(key):
+                    return None
+                await self._shared.rehearse(beside.shared)
+                return Written(value, 0)
             writes = [Put(key, value), *beside.writes]
             answer = await self._commit(escort, checks, writes, beside.shared, Written(value, 0))
             if isinstance(answer, Written):
@@ -259,7 +262,10 @@ class Writes:
     async def _act(self, decided: _Decided, options: WriteOptions, escort: Escort) -> Written | None:
         """Commit what was decided. None if somebody was faster."""
         # To do nothing is an outcome too: an operation that was one does nothing later either.
-        if options.dry_run or (not decided.writes and escort.operation is None):
+        if options.dry_run:
+            await self._shared.rehearse(decided.shared)
+            return decided.outcome
+        if not decided.writes and escort.operation is None:
             return decided.outcome
         answer = await self._commit(escort, decided.checks, decided.writes, decided.shared, decided.outcome)
         return None if isinstance(answer, Refused) else answer
@@ -337,10 +343,9 @@ class Writes:
         """The object on its way out; None if it can go at once."""
         new = {**old, "metadata": {name: value for name, value in old["metadata"].items() if name != "resourceVersion"}}
         meta = new["metadata"]
-        finalizers = [
-            each for each in meta.get("finalizers") or [] if each not in (metadata.FOREGROUND, metadata.ORPHAN)
-        ]
-        match options.propagation:
+        before = meta.get("finalizers") or []
+        finalizers = [each for each in before if each not in (metadata.FOREGROUND, metadata.ORPHAN)]
+        match options.propagation or _said_before(before) or kind.default_propagation:
             case Propagation.FOREGROUND:
                 finalizers.append(metadata.FOREGROUND)
             case Propagation.ORPHAN:
@@ -447,6 +452,13 @@ def _keep_status(new: Object, old: Object) -> None:
         new["status"] = old["status"]
     else:
         new.pop("status", None)
+
+
+def _said_before(finalizers: Sequence[str]) -> Propagation | None:
+    """What an object is to do about its dependents already, if whoever deletes it says nothing about that."""
+    if metadata.ORPHAN in finalizers:
+        return Propagation.ORPHAN
+    return Propagation.FOREGROUND if metadata.FOREGROUND in finalizers else None
 
 
 def _has_other_hold(kind: Kind, obj: Object) -> bool:

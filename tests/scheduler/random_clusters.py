@@ -1,6 +1,7 @@
 """Small clusters with a bit of everything, from a seed; and things that happen to them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -136,6 +137,21 @@ def random_objects(random: Random) -> Objects:
         reservations=tuple(_random_reservation(random, f"r{n}", names) for n in range(random.randint(0, 2))),
         zone_quotas=tuple(_random_quota(random, f"q{n}") for n in range(random.choice((0, 0, 1, 2)))),
     )
+
+
+def with_random_ghosts(random: Random, objects: Objects) -> Objects:
+    """Some pods were removed by force; a cache that is late may still show one of them."""
+    shown = [pod["metadata"]["uid"] for pod in objects.pods]
+    told: dict[str, list[Object]] = {}
+    for number in range(random.randint(0, 4)):
+        ghost = {
+            "uid": shown.pop() if shown and random.random() < 0.3 else f"ghost-{number}",
+            "namespace": random.choice(NAMESPACES),
+            "resources": {"cpu": random.choice(("500m", "1", "2")), "memory": "256Mi", "pods": "1"},
+            "ports": [{"hostPort": 80}] if random.random() < 0.3 else [],
+        }
+        told.setdefault(random.choice(objects.nodes)["metadata"]["name"], []).append(ghost)
+    return replace(objects, ghosts=tuple((name, tuple(found)) for name, found in sorted(told.items())))
 
 
 def _random_reservation(random: Random, name: str, nodes: Sequence[str]) -> Object:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mainstay.scheduler.charge import charge_of_ghost
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.decide import decide, scores
 from mainstay.scheduler.pod_class import pod_to_place
@@ -303,3 +304,48 @@ def test_pods_that_name_their_nodes_keep_nothing() -> None:
         assert list(scores(vectors, pod_to_place(a_pod("q", node=f"n{number}")), DEFAULT)) == [f"n{number}"]
 
     assert len(vectors) == 0
+
+
+GHOST = {"uid": "g", "namespace": "default", "resources": {"cpu": "1"}, "ports": [{"hostPort": 80}]}
+
+
+def test_a_ghost_takes_room_and_ports_until_it_is_gone() -> None:
+    columns = with_nodes(a_node("n1", cpu="2"))
+
+    assert columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)}) == ()
+    assert node_for(columns, a_pod("q", cpu="2")) is None
+    assert node_for(columns, a_pod("q", cpu="1")) == "n1"
+    assert node_for(columns, a_pod("q", ports=[{"hostPort": 80}])) is None
+    assert columns.ghosts_changed("n1", {}) == (Cure.POD_REMOVED, Cure.GHOSTS_GONE)
+    assert node_for(columns, a_pod("q", cpu="2", ports=[{"hostPort": 80}])) == "n1"
+
+
+def test_a_ghost_that_is_still_there_as_a_pod_counts_once() -> None:
+    columns = with_nodes(a_node("n1", cpu="2"))
+    pod = a_pod("p", uid="g", cpu="1", node="n1")
+    columns.pod_changed(None, pod)
+
+    columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)})
+    assert node_for(columns, a_pod("q", cpu="1")) == "n1"
+    columns.pod_changed(pod, None)
+    assert node_for(columns, a_pod("q", cpu="2")) is None
+    columns.pod_changed(None, pod)  # The store has gone back.
+    columns.ghosts_changed("n1", {})
+    columns.pod_changed(pod, None)
+    assert node_for(columns, a_pod("q", cpu="2")) == "n1"
+
+
+def test_ghosts_end_with_their_node() -> None:
+    columns = with_nodes(a_node("n1", cpu="2"))
+    columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)})
+
+    columns.node_changed(None, "n1")
+    assert columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)}) == ()
+    columns.node_changed(a_node("n1", cpu="2"), "n1")
+    assert node_for(columns, a_pod("q", cpu="2")) == "n1"
+
+    columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)})
+    another = a_node("n1", cpu="2")
+    another["metadata"]["uid"] = "another"
+    columns.node_changed(another, "n1")
+    assert node_for(columns, a_pod("q", cpu="2")) == "n1"

@@ -19,10 +19,11 @@ from mainstay.runtime.component import LEASE_NAMESPACE
 from mainstay.runtime.leases import LEASES
 from mainstay.scheduler.binding import PODS, Answer, Bind, Binder, Unknown
 from mainstay.scheduler.component import LEASE, NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings
-from mainstay.scheduler.cycle import Cycle
+from mainstay.scheduler.cycle import Cycle, CycleSettings
 from mainstay.scheduler.feeding import Feed
+from mainstay.scheduler.messages import message_of
 from mainstay.scheduler.policy import DEFAULT, Policy
-from mainstay.scheduler.reasons import Decision, Placed
+from mainstay.scheduler.reasons import Decision, Placed, Unschedulable
 from mainstay.scheduler.scheduling_queue import QueuedPod, State
 from mainstay.scheduler.what_if import Objects, what_if
 from mainstay.sim.simulation import Simulation
@@ -370,22 +371,93 @@ async def test_a_pod_whose_end_the_cache_does_not_show_is_not_tried_again_and_ag
         assert sum(running.scheduler.counts.refused.values()) <= 10
 
 
-async def test_pods_that_the_server_refuses_do_not_wake_each_other_for_ever(sim):
-    """They take the room of a pod that was deleted by force, and by the server's books may still run."""
+async def haunted_nodes(running: Running) -> list[str]:
+    """Two nodes, full of pods that were deleted by force, and by the server's books may still run. Says which."""
+    await running.add_nodes("n1", "n2", cpu="1")
+    uids = []
+    for name in ("a", "b"):
+        made = await running.add_pod(name, cpu="1")
+        await running.bound(name)
+        await running.client.delete(PODS, name, "default", grace_s=0)
+        uids.append(made["metadata"]["uid"])
+    return uids
+
+
+async def end_ghosts(running: Running, uids: Sequence[str]) -> None:
+    for node in ("n1", "n2"):
+        await running.client.request("PUT", f"/api/v1/nodes/{node}/ghosts", body={"gone": list(uids)})
+
+
+async def test_pods_that_wait_for_the_room_of_ghosts_are_told_so_once_and_left_alone(sim):
     async with a_scheduler(sim) as running:
-        await running.add_nodes("n1", "n2", cpu="1")
-        for name in ("a", "b"):
-            await running.add_pod(name, cpu="1")
-            await running.bound(name)
-            await running.client.delete(PODS, name, "default", grace_s=0)
+        await haunted_nodes(running)
         for number in range(10):
             await running.add_pod(f"web-{number}", cpu="1")
-        await tasks.sleep(timedelta(minutes=10))
-        before = running.scheduler.counts.refused["CapacityChanged"]
+        await tasks.sleep(timedelta(minutes=2))
+        condition = (await conditions(running, "web-7"))["PodScheduled"]
+        refused = dict(running.scheduler.counts.refused)
+        versions = [(await running.pod(f"web-{number}"))["metadata"]["resourceVersion"] for number in range(10)]
+
         await tasks.sleep(timedelta(hours=1))
 
-        # Each is tried about every five minutes, on both nodes.
-        assert running.scheduler.counts.refused["CapacityChanged"] - before <= 10 * 2 * 2 * 12
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert condition["message"].startswith(
+            "0/2 nodes are available: 2 node(s) whose room is still held by pods that were removed by force, cpu "
+            "(1 wanted, at most 0 free: n1, n2)."
+        )
+        assert running.scheduler.counts.refused == refused
+        assert refused["HeldByGhosts"] <= 10 * 2
+        assert versions == [(await running.pod(f"web-{number}"))["metadata"]["resourceVersion"] for number in range(10)]
+
+
+async def test_the_room_of_ghosts_is_taken_soon_after_they_are_laid_to_rest(sim):
+    async with a_scheduler(sim) as running:
+        ghosts = await haunted_nodes(running)
+        await running.add_pod("web", cpu="1")
+        await tasks.sleep(timedelta(hours=1))
+        assert await running.node_of("web") == ""
+
+        await end_ghosts(running, ghosts)
+
+        await running.bound("web", within=timedelta(seconds=31))
+        await tasks.sleep(timedelta(minutes=1))
+        assert len(running.cycle.ghosts) == 0
+
+
+async def test_where_ghosts_are_other_pods_do_not_go(sim):
+    async with a_scheduler(sim) as running:
+        await haunted_nodes(running)
+        await running.add_pod("first", cpu="1")
+        await tasks.sleep(timedelta(seconds=5))
+        await running.add_nodes("n3", cpu="8")
+        await running.bound("first")
+        refused = running.scheduler.counts.refused["HeldByGhosts"]
+
+        for number in range(5):
+            await running.add_pod(f"web-{number}", cpu="1")
+            assert await running.bound(f"web-{number}") == "n3"
+
+        assert running.scheduler.counts.refused["HeldByGhosts"] == refused
+
+
+async def test_what_is_known_of_ghosts_is_recorded_before_the_decisions_that_depend_on_it(sim):
+    async with a_scheduler(sim) as running:
+        uids = await haunted_nodes(running)
+        await running.add_pod("web", cpu="1")
+        await tasks.sleep(timedelta(seconds=10))
+
+        seen = {each.subject.name: each for each in running.records if each.subject.kind == "nodes"}
+        refused = running.records[-1]
+
+        assert sorted(seen) == ["n1", "n2"]
+        ghosts = {name: msgspec.msgpack.decode(each.memory.inline)[4] for name, each in sorted(seen.items())}
+        assert sorted(ghost["uid"] for found in ghosts.values() for ghost in found) == sorted(uids)
+        nodes = tuple((await running.client.list(NODES)).items)
+        objects = Objects(nodes=nodes, ghosts=tuple((name, tuple(found)) for name, found in ghosts.items()))
+        [decision] = what_if(objects, [await running.pod("web")], DEFAULT, refused.seed)
+        assert isinstance(decision, Unschedulable)
+        assert refused.reasons == ("HeldByGhosts cpu ×2",)
+        assert refused.outcome.message == message_of(decision)
 
 
 async def test_a_scheduler_that_starts_late_finds_everything(sim):
@@ -423,3 +495,40 @@ async def test_one_bug_leaves_all_other_pods_alone(sim, monkeypatch):
         await tasks.sleep(timedelta(seconds=5))
         assert (await conditions(running, "cursed"))["PodScheduled"]["reason"] == "SchedulerError"
         assert any("cursed" in error for error in errors)
+
+
+async def test_every_so_many_decisions_one_is_made_a_second_time_from_the_caches(sim):
+    settings = replace(SHARED, cycle=CycleSettings(recheck_one_in=1))
+    async with a_scheduler(sim, settings=settings) as running:
+        await running.add_nodes("n1", "n2", cpu="2")
+        for number in range(6):
+            await running.add_pod(f"web-{number}", cpu="1")
+
+        await tasks.sleep(timedelta(seconds=10))
+
+        assert running.scheduler.counts.rechecked >= 6
+        assert running.scheduler.counts.disagreements == 0
+
+
+async def test_columns_that_are_not_what_the_caches_say_are_noticed(sim):
+    settings = replace(SHARED, cycle=CycleSettings(recheck_one_in=1))
+    async with a_scheduler(sim, settings=settings) as running:
+        await running.add_nodes("n1", "n2", cpu="2")
+        await tasks.sleep(SECOND)
+        running.cycle.columns.node_changed(None, "n1")  # As if a mistake had lost it.
+
+        await running.add_pod("web", cpu="1")
+
+        assert await running.bound("web") == "n2"
+        assert running.scheduler.counts.disagreements == 1
+
+
+async def test_where_there_is_too_much_nothing_is_decided_twice(sim):
+    settings = replace(SHARED, cycle=CycleSettings(recheck_one_in=1, recheck_objects_max=2))
+    async with a_scheduler(sim, settings=settings) as running:
+        await running.add_nodes("n1", "n2", cpu="2")
+        await running.add_pod("web", cpu="1")
+
+        await running.bound("web")
+
+        assert running.scheduler.counts.rechecked == 0

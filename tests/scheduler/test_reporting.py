@@ -2,10 +2,20 @@
 
 from datetime import UTC, datetime, timedelta
 
+from mainstay.api.object_key import ObjectKey
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.scheduler.binding import PODS
-from mainstay.scheduler.reporting import EVENTS, Reason, Report, Reporter, condition_patch
+from mainstay.scheduler.reporting import (
+    EVENTS,
+    Placement,
+    Reason,
+    Report,
+    Reporter,
+    ReportSettings,
+    condition_patch,
+    retrying_patch,
+)
 from tests.client.world import a_world
 from tests.scheduler.objects import a_pod
 from tests.scheduler.running import created
@@ -97,5 +107,58 @@ async def test_the_same_again_counts_one_event_up(sim):
         assert (event["reason"], event["count"], event["message"]) == ("FailedScheduling", 2, "no room")
         assert event["involvedObject"]["name"] == "web"
         assert reporter.written == 1
+        await tasks.stop(task)
+        await informers.stop()
+
+
+def test_that_a_binding_is_retried_is_only_said_of_a_pod_without_a_node_and_at_that_revision():
+    pod = a_pod(uid="u")
+    pod["metadata"]["resourceVersion"] = "7"
+
+    patch = retrying_patch(pod, "no answer", NOON)
+
+    assert patch is not None
+    assert patch["metadata"] == {"uid": "u", "resourceVersion": "7"}
+    [condition] = patch["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "SchedulingRetrying",
+        "True",
+        "BindingUnanswered",
+    )
+    assert retrying_patch({**pod, **patch, "metadata": pod["metadata"]}, "no answer", NOON) is None
+    bound = a_pod(uid="u", node="n1")
+    bound["metadata"]["resourceVersion"] = "8"
+    assert retrying_patch(bound, "no answer", NOON) is None
+
+
+def test_who_says_that_a_pod_has_no_node_also_says_that_nothing_is_retried():
+    patch = condition_patch(said("False", "Unschedulable", "no"), "Unschedulable", "no", NOON, is_retrying=True)
+
+    assert patch is not None
+    told = {each["type"]: each["status"] for each in patch["status"]["conditions"]}
+    assert told == {"PodScheduled": "False", "SchedulingRetrying": "False"}
+
+
+async def test_of_pods_that_found_a_node_a_few_are_told_at_once_and_the_others_are_counted(sim):
+    async with a_world(sim) as world:
+        env = sim.env("reporter")
+        informers = Informers(world.client, env)
+        pods = informers.get(PODS)
+        await pods.synced()
+        settings = ReportSettings(placed_a_second=2, placed_at_once=5)
+        reporter = Reporter(world.client, pods.cache, env, "scheduler", settings)
+        task = tasks.spawn(reporter.run(), name="reporter")
+
+        for number in range(20):
+            reporter.placed(Placement(ObjectKey("default", f"web-{number}"), f"u-{number}", "n1"))
+        await tasks.sleep(timedelta(seconds=2))
+        reporter.placed(Placement(ObjectKey("default", "late"), "u-late", "n2"))
+        await tasks.sleep(timedelta(seconds=1))
+
+        events = (await world.client.list(EVENTS, "default")).items
+        assert (len(events), reporter.untold) == (6, 15)
+        [late] = [each for each in events if each["involvedObject"]["name"] == "late"]
+        assert (late["type"], late["reason"]) == ("Normal", "Scheduled")
+        assert late["message"] == "Successfully assigned default/late to n2"
         await tasks.stop(task)
         await informers.stop()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mainstay.scheduler.charge import charge_of_ghost
 from mainstay.scheduler.decide import decide, decide_batch, scores
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Allocation, Policy
@@ -15,7 +16,7 @@ from mainstay.scheduler.reasons import Decision, Placed
 from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects, columns_of, what_if
 from tests.scheduler import naive
-from tests.scheduler.random_clusters import random_objects, random_pod, something_happens
+from tests.scheduler.random_clusters import random_objects, random_pod, something_happens, with_random_ghosts
 from tests.scheduler.telling import tell
 
 SEEDS = st.integers(0, 2**32)
@@ -57,6 +58,29 @@ def test_a_decision_is_that_of_who_looks_at_every_node(number: int) -> None:
     objects, pod, policy = random_objects(random), random_pod(random, "p"), random.choice(POLICIES)
 
     agree(outcome(Vectors(columns_of(objects)), pod, policy), naive.decide(objects, pod, policy, "s"))
+
+
+@settings(max_examples=300)
+@given(SEEDS)
+def test_ghosts_are_counted_as_who_looks_at_every_node_does(number: int) -> None:
+    random = Random(number)
+    objects = with_random_ghosts(random, random_objects(random))
+    pod, policy = random_pod(random, "p"), random.choice(POLICIES)
+    wanted = naive.decide(objects, pod, policy, "s")
+    agree(outcome(Vectors(columns_of(objects)), pod, policy), wanted)
+
+    # Told later, and in place of others, they count the same; and when they are gone nothing is left of them.
+    columns = columns_of(with_random_ghosts(random, replace(objects, ghosts=())))
+    told = dict(objects.ghosts)
+    for node in objects.nodes:
+        columns.ghosts_changed(node["metadata"]["name"], {})
+    for name, found in told.items():
+        columns.ghosts_changed(name, {each["uid"]: charge_of_ghost(each) for each in found})
+    agree(outcome(Vectors(columns), pod, policy), wanted)
+    for name in told:
+        columns.ghosts_changed(name, {})
+    agree(outcome(Vectors(columns), pod, policy), naive.decide(replace(objects, ghosts=()), pod, policy, "s"))
+    assert not columns.haunted.any()
 
 
 @settings(max_examples=60)

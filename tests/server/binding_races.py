@@ -48,16 +48,26 @@ async def _run(sim: Simulation, backend: str) -> int:
 
     async with AsyncExitStack() as stack:
         servers = [await stack.enter_async_context(a_server(sim, f"s{n}", store())) for n in range(2)]
-        for number in range(NODES_COUNT):
-            await servers[0].create(NODES, a_node(f"n{number}", cpu="3", pods="5"))
-        for number in range(PODS_COUNT):
-            await servers[0].create(PODS, _pod(sim.choices, number))
+        await prepare(servers[0], sim.choices)
         etcd.faults = LOSSES
-        racers = [_Racer(sim.choices, servers, f"client {number}") for number in range(CLIENTS)]
-        await asyncio.gather(*(racer.race() for racer in racers))
+        await race(servers, sim.choices)
         etcd.faults = Faults()
         await tasks.sleep(timedelta(minutes=1))  # Until whatever was late has landed.
         return require_ledgers(await history_of(store()))
+
+
+async def prepare(server: Client, choices: Choices) -> None:
+    """Make the nodes and pods that are raced for."""
+    for number in range(NODES_COUNT):
+        await server.create(NODES, a_node(f"n{number}", cpu="3", pods="5"))
+    for number in range(PODS_COUNT):
+        await server.create(PODS, _pod(choices, number))
+
+
+async def race(servers: list[Client], choices: Choices) -> None:
+    """Let all clients have their turns. There are two servers."""
+    racers = [_Racer(choices, servers, f"client {number}") for number in range(CLIENTS)]
+    await asyncio.gather(*(racer.race() for racer in racers))
 
 
 def _pod(choices: Choices, number: int) -> dict[str, Any]:

@@ -240,9 +240,15 @@ async def test_a_pod_that_is_removed_by_force_leaves_a_ghost_until_the_agent_rep
         await client.delete(f"{PODS}/a?gracePeriodSeconds=0")
         await client.create(PODS, a_sized_pod("a"))  # Of the same name, and no ghost.
 
-        assert cause(await bind(client, "a")) == (409, "CapacityChanged")
-        ghosts = await client.get(f"{NODES}/n1/ghosts", **AGENT)
-        assert ghosts["items"] == [{"uid": made["metadata"]["uid"], "namespace": "default", "name": "a"}]
+        assert cause(await bind(client, "a")) == (409, "HeldByGhosts")
+        [ghost] = (await client.get(f"{NODES}/n1/ghosts", **AGENT))["items"]
+        assert ghost == {
+            "uid": made["metadata"]["uid"],
+            "namespace": "default",
+            "name": "a",
+            "resources": {"cpu": "1", "pods": "1"},
+            "ports": [],
+        }
 
         for _ in range(2):
             left = await client.ask("PUT", f"{NODES}/n1/ghosts", {"gone": [made["metadata"]["uid"], "x"]}, **AGENT)

@@ -242,6 +242,20 @@ async def test_a_pod_too_many_is_refused_in_the_words_of_kubernetes(sim):
         }
 
 
+async def test_a_dry_run_is_refused_as_the_write_would_be_and_takes_nothing(sim):
+    async with a_server(sim) as client:
+        await client.create(QUOTAS, a_quota("q", configmaps="1"))
+
+        for _ in range(3):
+            assert (await client.ask("POST", f"{CONFIGMAPS}?dryRun=All", a_configmap("a"))).status == 201
+        await client.create(CONFIGMAPS, a_configmap("a"))
+        refused = await client.ask("POST", f"{CONFIGMAPS}?dryRun=All", a_configmap("b"))
+
+        assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+        assert "exceeded quota: q" in refused.body["message"]
+        assert (await client.get(f"{QUOTAS}/q"))["status"]["used"] == {"configmaps": "1"}
+
+
 async def test_the_status_of_a_quota_changes_with_the_object_it_counts(sim):
     async with a_server(sim) as client:
         made = await client.create(QUOTAS, a_quota("team", pods="3", configmaps="3", count_of_deployments__apps="3"))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainstay.server import charging, shared_writes
@@ -84,3 +85,12 @@ TWINS: Sequence[Twin] = [
     believes_that_a_pod_removed_by_force_is_gone,
     forgets_what_is_charged_beside,
 ]
+
+
+def binds_to_nodes_that_are_closed(patch: pytest.MonkeyPatch) -> None:
+    honest = refusal_of
+
+    def careless(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Any:
+        return honest(msgspec.structs.replace(ledger, is_accepting=True), revision, charge, asked)
+
+    patch.setattr(charging, "refusal_of", careless)

@@ -1,18 +1,25 @@
 """Bugs that a scheduler at work could have."""
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
 import pytest
 
-from mainstay.scheduler import cycle
+from mainstay.api.kind import Object
+from mainstay.client.entry import Change
+from mainstay.scheduler import cycle, reporting
 from mainstay.scheduler.binding import Answer, Bind, Binder, NotDone, Unknown
+from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.decide import decide
+from mainstay.scheduler.feeding import Feed
+from mainstay.scheduler.ghost_watch import GhostWatch
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Cure, Placed
 from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
 from mainstay.scheduler.vectors import Vectors
+from mainstay.server import pod_to_bind
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -58,3 +65,59 @@ def gives_up_repeating(patch: pytest.MonkeyPatch) -> None:
         return await honest(self, binds)
 
     patch.setattr(Binder, "bind", bind)
+
+
+def never_asks_for_ghosts(patch: pytest.MonkeyPatch) -> None:
+    """What the server refuses because of them is tried again and again."""
+    patch.setattr(GhostWatch, "refused", lambda self, node: None)
+
+
+def asks_for_ghosts_once(patch: pytest.MonkeyPatch) -> None:
+    """Does not find out that they are gone."""
+    patch.setattr(GhostWatch, "_later", lambda self, node, *, is_news: self._nodes.pop(node, None))
+
+
+def does_not_hear_that_a_node_is_gone(patch: pytest.MonkeyPatch) -> None:
+    honest = Feed.node_changed
+
+    def node_changed(self: Feed, change: Change) -> None:
+        if change.new is not None:
+            honest(self, change)
+
+    patch.setattr(Feed, "node_changed", node_changed)
+
+
+def loses_the_pods_of_a_node_that_goes(patch: pytest.MonkeyPatch) -> None:
+    """They are still charged when a node of that name comes back, and their own end is yet to come."""
+    honest = NodeColumns.node_changed
+
+    def node_changed(self: NodeColumns, node: Object | None, name: str) -> tuple[Cure, ...]:
+        row = self._rows.get(name)
+        if node is None and row is not None:
+            for uid in list(self._pods_on[row]):
+                self._remove(uid)
+        return honest(self, node, name)
+
+    patch.setattr(NodeColumns, "node_changed", node_changed)
+
+
+def keeps_the_room_of_a_refused_binding(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NodeColumns, "forget", lambda self, uid: ())
+
+
+def says_for_ever_that_it_tries_again(patch: pytest.MonkeyPatch) -> None:
+    """The binding that is made in the end leaves the condition as it is."""
+    patch.setattr(pod_to_bind, "_settled", lambda retrying, now: retrying)
+
+
+def tells_without_looking(patch: pytest.MonkeyPatch) -> None:
+    """Says that a binding is retried of a pod that may be bound by now."""
+    honest = reporting.retrying_patch
+
+    def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
+        found = honest({**pod, "spec": {}}, message, now)
+        if found is not None:
+            del found["metadata"]["resourceVersion"]
+        return found
+
+    patch.setattr(reporting, "retrying_patch", retrying_patch)

@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
+from mainstay.api.node_terms import NodeTerm
 from mainstay.scheduler.arrays import Rows, Truths
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.filters.refused import refused
-from mainstay.scheduler.node_terms import NodeTerm
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
 from mainstay.scheduler.ring import Ring

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+from mainstay.api.taints import KEEPS_AWAY, UNSCHEDULABLE, untolerated
 from mainstay.scheduler.arrays import Rows, Truths
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
 from mainstay.scheduler.ring import Ring
-from mainstay.scheduler.taints import KEEPS_AWAY, UNSCHEDULABLE, untolerated
 
 PLUGIN: Final = "NodeUnschedulable"
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from mainstay.api.taints import PREFER_NO_SCHEDULE, untolerated
 from mainstay.scheduler.arrays import Numbers, Rows
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.scores import SCORE_MAX
-from mainstay.scheduler.taints import PREFER_NO_SCHEDULE, untolerated
 
 
 def counts(columns: NodeColumns, pod: PodClass, rows: Rows) -> Numbers | None:

@@ -1,10 +1,11 @@
 """No pod is ever on two nodes, no binding takes room that is not there, and the books agree with the pods.
 
-Three promises, judged by what was committed and by nothing that the servers say:
+Four promises, judged by what was committed and by nothing that the servers say:
 
 - a pod, told by its uid, is on one node for as long as it is there;
 - when a pod is bound, what all pods on the node ask for is not more than the node has at that revision. Counted from
   the pods themselves, not from the ledger. A node may shrink or go afterwards: that is nobody's binding;
+- a node that is closed to new pods at that revision gets none but those that tolerate it;
 - at each revision the ledger of a node takes exactly what the charges to it and its ghosts do, and in the end each
   charge is that of a pod which is there and has not ended.
 
@@ -20,6 +21,7 @@ from mainstay.api.pod_resources import allocatable_of, is_over, requests_of
 from mainstay.server.keyspace import CORE
 from mainstay.server.ledger.charge import CHARGES, Charge, decode_charge
 from mainstay.server.ledger.ledger import LEDGERS, Ledger, ledger_in, plus
+from mainstay.server.ledger.room import bears_cordon
 from mainstay.sim.checkers import Violated
 from mainstay.sim.history import Committed, Event
 from mainstay.store.interface import Entry
@@ -48,6 +50,7 @@ class Capacity:
     def __init__(self) -> None:
         self.allocatable: dict[str, dict[str, int]] = {}
         """Of the nodes that are there, by name."""
+        self._closed: dict[str, Committed] = {}  # By name: nodes that take no more pods.
         self._pods: dict[str, OnNode] = {}  # By namespace/name: those that have a node and have not ended.
         self._node_of: dict[str, tuple[str, Committed]] = {}  # By uid of a pod, of all there ever were.
         self._charges: dict[str, Charge] = {}
@@ -106,6 +109,9 @@ class Capacity:
         was_bound = commit.previous is not None and not _decode(commit.previous)["spec"].get("nodeName")
         if was_bound:
             self._require_room(place, self._pods[place])
+            if node in self._closed and not bears_cordon(pod):
+                text = f"{place} is bound to {node}, which takes no more pods"
+                raise Violated(self.name, text, [self._closed[node], commit])
 
     def _require_room(self, place: str, pod: OnNode) -> None:
         """A pod was bound by this commit. Where there is no Node, nobody knows what it would have."""
@@ -120,10 +126,14 @@ class Capacity:
                 raise Violated(self.name, f"{text}are taken then", others)
 
     def _node(self, name: str, commit: Committed) -> None:
+        self._closed.pop(name, None)
         if commit.value is None:
             self.allocatable.pop(name, None)
-        else:
-            self.allocatable[name] = allocatable_of(_decode(commit.value))
+            return
+        node = _decode(commit.value)
+        self.allocatable[name] = allocatable_of(node)
+        if (node.get("spec") or {}).get("unschedulable"):
+            self._closed[name] = commit
 
     def _charge(self, place: str, commit: Committed) -> None:
         before = self._charges.pop(place, None)

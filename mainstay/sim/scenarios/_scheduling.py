@@ -2,7 +2,7 @@
 
 Nodes here have no agents of their own: the user says of a node what it has, and of a pod that it has ended. One program
 stands in for all agents where pods were removed by force: after a while it says that they do not run any more. In the
-end no pod may wait for a node that would take it.
+end no pod may wait for a node that would take it. Every decision is made a second time, from the caches alone.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,23 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import requests_of
+from mainstay.api.reservations import is_active
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
 from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.charge import reservation_of
 from mainstay.scheduler.component import NODES, Scheduler, SchedulerSettings
+from mainstay.scheduler.cycle import CycleSettings
 from mainstay.server.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.ledger.room import shortages
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.sim.world import World
 
-SHARED: Final = SchedulerSettings(lease_name="")
-LED: Final = SchedulerSettings(lease=LEASE)
+RECHECKED: Final = CycleSettings(recheck_one_in=1)
+SHARED: Final = SchedulerSettings(lease_name="", cycle=RECHECKED)
+LED: Final = SchedulerSettings(lease=LEASE, cycle=RECHECKED)
 CALM: Final = timedelta(minutes=15)
 """A pod that was refused often is tried again after minutes."""
 
@@ -37,6 +41,7 @@ LOOK_EVERY: Final = timedelta(seconds=5)
 _TICK: Final = timedelta(milliseconds=100)
 _PODS_PREFIX: Final = "core/pods/"
 _NODES_PREFIX: Final = "core/nodes/"
+_RESERVATIONS_PREFIX: Final = "mainstay.dev/reservations/"
 _decode = msgspec.json.Decoder(Object).decode
 
 
@@ -64,18 +69,39 @@ class SchedulingStage(UserStage):
 
     async def check(self) -> None:
         """No pod waits for a node that has room for it, by the server's own books."""
+        self.require_agreement()
         store = self.world.store
         nodes = [_decode(entry.value) for entry in (await store.range(_NODES_PREFIX)).entries]
         for entry in (await store.range(_PODS_PREFIX)).entries:
             pod = _decode(entry.value)
             if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
                 continue
+            reserved = await self._reserved_for(pod)
             for node in nodes:
                 name, spec = node["metadata"]["name"], node.get("spec") or {}
                 ledger = ledger_in(await store.get(ledger_key(name)))
                 wants = {resource: amount for resource, amount in requests_of(pod).items() if amount}
-                if not spec.get("unschedulable") and not spec.get("taints") and not shortages(ledger, wants):
+                has_room = name == reserved if reserved else not shortages(ledger, wants)
+                if not spec.get("unschedulable") and not spec.get("taints") and has_room:
                     raise Violated("scheduling", f"{entry.key} has no node in the end, and {name} has room for it")
+
+    def require_agreement(self) -> None:
+        """What the schedulers know is what their caches say."""
+        for name, scheduler in self.schedulers.items():
+            if scheduler.counts.disagreements:
+                text = f"{name} has decided {scheduler.counts.disagreements} times on other grounds than its caches"
+                raise Violated("scheduling", text)
+
+    async def _reserved_for(self, pod: Object) -> str:
+        """The node where room is reserved for a pod, if there is one: it can go nowhere else."""
+        name = reservation_of(pod)
+        entry = await self.world.store.get(f"{_RESERVATIONS_PREFIX}{NAMESPACE}/{name}") if name else None
+        reservation = None if entry is None else _decode(entry.value)
+        return str(reservation["spec"]["nodeName"]) if reservation is not None and is_active(reservation) else ""
+
+    def are_agents_silent(self) -> bool:
+        """Whether nobody says of pods that were removed by force that they have ended."""
+        return False
 
     async def _schedule(self, program: str, env: Env, settings: SchedulerSettings) -> None:
         async with self.world.client_for(program, env) as client:
@@ -86,6 +112,8 @@ class SchedulingStage(UserStage):
         async with self.world.client_for(AGENTS, env) as client:
             while True:
                 await tasks.sleep(LOOK_EVERY)
+                if self.are_agents_silent():
+                    continue
                 with suppress(ApiError):  # A server is away, or a node has gone meanwhile. It comes again.
                     for node in (await client.list(NODES)).items:
                         await _end_ghosts_of(client, node["metadata"]["name"])

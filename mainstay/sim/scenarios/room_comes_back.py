@@ -1,7 +1,8 @@
 """Pods wait for room on nodes that are full, and it comes while nobody listens. (kubernetes #51313, #55587)
 
 A pod ends while a server is away; a node goes and is there again under its name. A scheduler that misses it counts as
-taken what is free, and leaves pods waiting for ever.
+taken what is free, and leaves pods waiting for ever; or it puts them on a node that is not there any more (#56261). The
+pods of a node end after it (#89908), and each new leader must know of all that waits, whoever was told of it (#102790).
 """
 
 from datetime import timedelta
@@ -14,7 +15,7 @@ from mainstay.scheduler.component import NODES
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity
 from mainstay.sim.scenario import Scenario
-from mainstay.sim.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_node, end_pod, resize_node
+from mainstay.sim.scenarios._scheduling import CALM, LED, SchedulingStage, a_pod, add_node, end_pod, resize_node
 from mainstay.sim.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.sim.world import World
 
@@ -28,7 +29,7 @@ class RoomComesBack(SchedulingStage):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.add_schedulers("scheduler")
+        self.add_schedulers("scheduler-1", "scheduler-2", settings=LED)
         self._made = 0
 
     async def prepare(self, client: Client) -> None:
@@ -47,9 +48,10 @@ class RoomComesBack(SchedulingStage):
                 await resize_node(client, name, cpu=("2", "3")[self.choose("size", 2)])
             elif what == 2:
                 await client.delete(NODES, name)
-                await add_node(client, name, cpu="2")
+                if self.choose("comes back at once", 2) == 0:
+                    await add_node(client, name, cpu="2")
             elif what:
-                await add_node(client, name, cpu="2")  # If a server was away when it should have come back.
+                await add_node(client, name, cpu="2")
         except (AlreadyExists, NotFound):
             return
 

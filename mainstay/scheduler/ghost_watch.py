@@ -1,0 +1,125 @@
+"""Which pods that were removed by force still hold room, on the nodes where the server has refused us for that reason.
+
+No watch tells of ghosts: they are in the server's books alone. A scheduler that does not know of them chooses such a
+node again and again. So the first refusal makes it ask the server (`GET nodes/NAME/ghosts`), and what it hears is
+counted in the columns like pods: decisions see it, other pods go elsewhere, and a pod that fits nowhere is told what it
+waits for. The node is asked about again until it has no ghosts left: after `first`, then at longer and longer
+intervals, up to `longest`, which is how late a pod can be for room that has become free.
+
+It is memory of the scheduler, and recorded as such (recording.ghosts). A new leader begins without, and learns it from
+its first refusal.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.client.client import Client
+from mainstay.client.errors import ApiError, NotFound
+from mainstay.env import Clock, tasks
+
+NODES: Final = KindName("", "v1", "Node", "nodes", False)
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+_decode = msgspec.json.Decoder(Object).decode
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GhostSettings:
+    first: timedelta = timedelta(seconds=1)
+    longest: timedelta = timedelta(seconds=30)
+    between: timedelta = timedelta(milliseconds=20)
+    """Between any two questions, however many nodes there are to ask about."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    due_ns: int
+    delay_ns: int
+    was_asked: bool = False
+
+
+class GhostWatch:
+    """`refused` tells it of a node; `run` asks, until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        learned: Callable[[str, Sequence[Object]], bool],
+        settings: GhostSettings | None = None,
+    ) -> None:
+        """`learned` is told of all ghosts of a node, and says whether that is news."""
+        self._client = client
+        self._clock = clock
+        self._learned = learned
+        settings = settings or GhostSettings()
+        self._first_ns = settings.first // _MICROSECOND * 1000
+        self._longest_ns = settings.longest // _MICROSECOND * 1000
+        self._between = settings.between
+        self._nodes: dict[str, _Asking] = {}
+        self._has_work = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def refused(self, node: str) -> None:
+        """The server knows of ghosts there that we do not know of."""
+        self._nodes[node] = _Asking(self._clock.monotonic_ns(), self._first_ns)
+        self._has_work.set()
+
+    def is_asking(self, node: str) -> bool:
+        """Whether the first answer since its last refusal is still to come."""
+        asking = self._nodes.get(node)
+        return asking is not None and not asking.was_asked
+
+    async def run(self) -> None:
+        while True:
+            await self._until_due()
+            now_ns = self._clock.monotonic_ns()
+            due = min(((asking.due_ns, node) for node, asking in self._nodes.items()), default=None)
+            if due is not None and due[0] <= now_ns:
+                await self._ask(due[1])
+                await tasks.sleep(self._between)
+
+    async def _until_due(self) -> None:
+        self._has_work.clear()
+        if not self._nodes:
+            await self._has_work.wait()
+            return
+        wait_ns = min(asking.due_ns for asking in self._nodes.values()) - self._clock.monotonic_ns()
+        if wait_ns > 0:
+            try:
+                async with tasks.timeout(timedelta(microseconds=wait_ns // 1000 + 1)):
+                    await self._has_work.wait()
+            except TimeoutError:
+                pass
+
+    async def _ask(self, node: str) -> None:
+        try:
+            response = await self._client.request("GET", NODES.path("", node, "ghosts"))
+            found: Sequence[Object] = _decode(response.body).get("items") or ()
+        except NotFound:
+            found = ()  # They end with their node.
+        except (ApiError, msgspec.DecodeError) as error:
+            _logger.info("the ghosts of %s could not be asked for: %s", node, error)
+            self._later(node, is_news=False)
+            return
+        is_news = self._learned(node, found)
+        if found:
+            self._later(node, is_news=is_news)
+        else:
+            self._nodes.pop(node, None)
+
+    def _later(self, node: str, *, is_news: bool) -> None:
+        delay_ns = self._first_ns if is_news else self._nodes[node].delay_ns
+        next_ns = min(2 * delay_ns, self._longest_ns)
+        self._nodes[node] = _Asking(self._clock.monotonic_ns() + delay_ns, next_ns, was_asked=True)

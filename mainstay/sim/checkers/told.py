@@ -1,0 +1,60 @@
+"""When all is healed, a pod without a node is told why, and then left alone: nobody changes his mind again and again.
+
+Judged by the conditions `PodScheduled` that are committed: after healing each pod gets at most `TIMES_MAX` of them that
+say no (a message is told anew at longer and longer intervals), and none that takes the last but one reason back.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.server.keyspace import CORE
+from mainstay.sim.checkers import Violated
+from mainstay.sim.history import Committed, Event, Healed
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+TIMES_MAX: Final = 4
+_PODS: Final = f"{CORE}/pods/"
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class Told:
+    name = "told"
+
+    def __init__(self) -> None:
+        self._is_healed = False
+        self._said: dict[str, list[tuple[str, Committed]]] = {}  # By uid: reasons, and where they were written.
+
+    def saw(self, event: Event) -> None:
+        if isinstance(event, Healed):
+            self._is_healed = True
+        if not self._is_healed or not isinstance(event, Committed) or not event.key.startswith(_PODS):
+            return
+        after, before = _refusal_in(event.value), _refusal_in(event.previous)
+        if after is None or after == before:
+            return
+        reason = str(after["reason"])
+        said = self._said.setdefault(_decode(event.value or b"{}")["metadata"]["uid"], [])
+        reasons = [each for each, _ in said]
+        said.append((reason, event))
+        commits = [commit for _, commit in said]
+        if len(said) > TIMES_MAX:
+            raise Violated(self.name, f"{event.key} is told {len(said)} times why it has no node", commits)
+        if reasons and reasons[-1] != reason and reason in reasons:
+            raise Violated(self.name, f"{event.key} is told {', '.join(reasons)}, and then {reason} again", commits)
+
+    async def at_end(self, world: "World") -> None:
+        """Everything was told while it happened."""
+
+
+def _refusal_in(value: bytes | None) -> Object | None:
+    if value is None:
+        return None
+    for each in (_decode(value).get("status") or {}).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            found: Object = each
+            return found
+    return None
