@@ -66,6 +66,26 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def files_below(path: Path, *, deep: bool) -> list[Path] | None:
+    """The files in a directory that the user named, sorted; `deep`: and in those below it. None: it is no directory."""
+    if not path.is_dir():
+        return None
+    return sorted(each for each in (path.rglob("*") if deep else path.iterdir()) if each.is_file())
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is there, and one. For what may only be made by somebody else. Blocks."""
+    return path.is_dir()
+
+
+def directories_in(path: Path) -> list[str]:
+    """The names of the directories in a directory, sorted. None if that is not there. Blocks."""
+    try:
+        return sorted(entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+
+
 class SystemDisk:
     """A directory of the real file system, made if it is not there."""
 

@@ -68,6 +68,17 @@ async def listen(
     return server
 
 
+def be_patient(transport: asyncio.Transport) -> None:
+    """Wait for a peer that is there but takes nothing, for as long as it likes: somebody reads a log page by page.
+
+    One that has vanished is still noticed: soon if nothing is under way to it, after some minutes if something is.
+    """
+    opened = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if opened is not None and option is not None:
+        opened.setsockopt(socket.IPPROTO_TCP, option, 0)
+
+
 def _notice_when_silent(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _TCP_OPTIONS.items():

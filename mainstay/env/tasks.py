@@ -77,10 +77,33 @@ async def together(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> 
                 task.exception()  # Of several failures the first is raised; the rest has now been heard of.
 
 
+async def until_one_ends(works: Iterable[Coroutine[Any, Any, Any]], *, name: str) -> None:
+    """Run all of them until one has ended. The others are cancelled, and waited for. What it raised is raised."""
+    loop = asyncio.get_running_loop()
+    running = [loop.create_task(work, name=f"{name} {number}") for number, work in enumerate(works)]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in running:
+            if task.done() and not task.cancelled():
+                task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        for task in running:
+            if not task.cancelled():
+                task.exception()
+
+
 async def stop(task: asyncio.Task[Any]) -> None:
     """Cancel a task and wait until it has ended, however it ends. A failure was already reported by `spawn`."""
     task.cancel()
     await asyncio.wait([task])
+
+
+async def shielded(work: Coroutine[Any, Any, T], *, name: str) -> T:
+    """Wait for some work that goes on to its end even if whoever waits is cancelled."""
+    return await asyncio.shield(spawn(work, name=name))
 
 
 async def sleep(duration: timedelta) -> None:

@@ -32,10 +32,11 @@ from mainstay.http.messages import (
     Request,
     Response,
     StreamResponse,
+    TunnelResponse,
     UpgradeResponse,
 )
 from mainstay.http.reader import Phase, RequestReader
-from mainstay.http.streams import Outlet, Stream
+from mainstay.http.streams import Outlet, Stream, Tunnel
 from mainstay.http.websocket import WebSocket, accept_token
 
 # Bytes given to the parser before looking how many requests they were: the shortest request has some 26.
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_stream",
         "_task",
         "_transport",
+        "_tunnel",
         "_was_active",
         "_websocket",
     )
@@ -86,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
         self._websocket: WebSocket | None = None
+        self._tunnel: Tunnel | None = None
         self._held = b""  # Read but not parsed: too many requests wait, or the last one may bring another protocol.
         self._is_closing = False  # Nothing is read any more, except to drop it.
         self._was_active = False
@@ -112,6 +115,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._websocket is not None:
             self._feed_websocket(data)
+        elif self._tunnel is not None:
+            self._tunnel.feed(data)
         elif self._is_closing or self._reader.is_last:
             pass
         elif (
@@ -230,7 +235,7 @@ class Connection(asyncio.Protocol):
     async def _answer(self, request: Request, answer: Answer | Awaitable[Answer]) -> None:
         """Wait for the answer if need be, and write it, however long it is."""
         try:
-            if not isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse):
+            if not isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse | TunnelResponse):
                 answer = await answer
             match answer:
                 case Response():
@@ -241,6 +246,8 @@ class Connection(asyncio.Protocol):
                     await self._run_stream(request, answer)
                 case UpgradeResponse():
                     await self._run_websocket(request, answer)
+                case TunnelResponse():
+                    await self._run_tunnel(answer)
         except ApiError as error:
             self._answer_failure(request, writing.response_of(error))
         except asyncio.CancelledError as error:
@@ -254,7 +261,7 @@ class Connection(asyncio.Protocol):
             self._answer_failure(request, self._failed(request, error))
 
     def _answer_failure(self, request: Request, response: Response) -> None:
-        if self._stream is not None:
+        if self._stream is not None or self._tunnel is not None:
             self._transport.abort()  # Its head is sent, and a clean end would be a lie.
         elif self._websocket is not None:
             self._websocket.finish(1011)
@@ -296,7 +303,7 @@ class Connection(asyncio.Protocol):
         if self._service.is_draining or self._outlet.is_lost:
             stream.end_soon()
         await response.run(stream)
-        if stream.is_too_slow:
+        if stream.is_too_slow or stream.is_broken_off:
             self._transport.abort()
         elif is_chunked:
             self._outlet.send(writing.LAST_CHUNK)
@@ -337,6 +344,21 @@ class Connection(asyncio.Protocol):
         self._linger()
         if websocket.is_shaken_off:
             self._close()
+
+    async def _run_tunnel(self, response: TunnelResponse) -> None:
+        if not self._reader.is_upgrading or self._reader.ready:
+            response.drop()
+            raise bad_request("another protocol is spoken here, and the request does not ask for one")
+        self._outlet.send(writing.head_of_tunnel(response, date=self._service.date.line()))
+        tunnel = self._tunnel = Tunnel(self._outlet, self._service.limits.message_bytes)
+        self._outlet.resume_reading()
+        tunnel.feed(self._held)
+        self._held = b""
+        if self._outlet.is_lost or self._service.is_draining:
+            tunnel.end()
+        await response.run(tunnel)
+        tunnel.end()  # What still comes is dropped.
+        self._linger()
 
     def _feed_websocket(self, data: bytes) -> None:
         websocket = cast(WebSocket, self._websocket)
@@ -387,6 +409,8 @@ class Connection(asyncio.Protocol):
             self._stream.end_soon()
         if self._websocket is not None:
             self._websocket.end()
+        if self._tunnel is not None:
+            self._tunnel.end()
         if self._task is not None:
             self._task.cancel()
 
@@ -406,6 +430,8 @@ class Connection(asyncio.Protocol):
             self._stream.end_soon()
         if self._websocket is not None:
             self._websocket.end_soon()
+        if self._tunnel is not None:
+            self._tunnel.end()
         self._advance()
 
     def cut_off(self) -> None:

@@ -1,7 +1,7 @@
 """What a handler is given, and what it may answer.
 
 A handler that knows its answer at once returns a `Response`, and no task is made for the request. Otherwise it returns
-an awaitable of any of the four answers. What it raises becomes an answer too: an `ApiError` its Status, anything else
+an awaitable of any of the five answers. What it raises becomes an answer too: an `ApiError` its Status, anything else
 a 500.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mainstay.http.streams import Stream
+from mainstay.http.streams import Stream, Tunnel
 from mainstay.http.websocket import WebSocket
 
 
@@ -122,5 +122,19 @@ class UpgradeResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Answer = Response | LongResponse | StreamResponse | UpgradeResponse
+@dataclass(slots=True)
+class TunnelResponse:
+    """Go on in the protocol that the client asked for and somebody else speaks, until `run` returns.
+
+    `run` passes the bytes on and back. It is cancelled when the client goes away. If it cannot even begin, `drop` is
+    called instead.
+    """
+
+    run: Callable[[Tunnel], Awaitable[None]]
+    drop: Callable[[], None]
+    headers: tuple[tuple[str, str], ...] = ()
+    """Of the answer (101), as that somebody has given them."""
+
+
+Answer = Response | LongResponse | StreamResponse | UpgradeResponse | TunnelResponse
 Handler = Callable[[Request], Answer | Awaitable[Answer]]

@@ -1,15 +1,18 @@
 """Answers without an end: what is given to the code that writes a watch or a log.
 
 `Outlet` is a connection's way out, with its back-pressure: transports say when they have too much to send and when they
-can take more. `Stream` writes through it as HTTP chunks. It never waits for the client on its own: a writer that serves
-many streams writes to each and gives up those that are too slow.
+can take more. `Inlet` is its way in, for bytes that are no requests, and `Tunnel` is both. `Stream` writes through an
+outlet as HTTP chunks. It never waits for the client on its own: a writer that serves many streams writes to each and
+gives up those that are too slow.
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from mainstay.env import tasks
+from mainstay.env import network, tasks
 
 # Below this, joining a chunk with its frame is cheaper than handing over three pieces.
 JOIN_BYTES_MAX: Final = 64 * 1024
@@ -51,6 +54,11 @@ class Outlet:
             self.is_reading_paused = False
             self.transport.resume_reading()
 
+    def be_patient(self) -> None:
+        """Do not give the other side up because it takes nothing for a while."""
+        if self.is_open:
+            network.be_patient(self.transport)
+
     async def drain(self) -> None:
         """Wait until the transport takes more, or is gone."""
         while self.is_paused and not self.is_lost:
@@ -80,10 +88,91 @@ class Outlet:
                 waiter.set_result(None)
 
 
+class Inlet:
+    """What came over a connection and was not fetched yet. Beyond a limit the connection is not read."""
+
+    __slots__ = ("_bytes_max", "_is_ended", "_outlet", "_pieces", "_size", "_waiter")
+
+    def __init__(self, outlet: Outlet, bytes_max: int) -> None:
+        self._outlet = outlet
+        self._bytes_max = bytes_max
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._is_ended = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        if self._is_ended or not data:
+            return
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > self._bytes_max:
+            self._outlet.pause_reading()
+        self._wake()
+
+    def end(self) -> None:
+        """No more will come. What is there can still be fetched."""
+        self._is_ended = True
+        self._wake()
+
+    async def read(self) -> bytes:
+        """Some bytes; by one task at a time. Empty if there will be no more."""
+        while not self._pieces:
+            if self._is_ended:
+                return b""
+            if self._waiter is not None:
+                raise RuntimeError("two tasks read from one connection")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        piece = self._pieces.popleft()
+        self._size -= len(piece)
+        if self._size <= self._bytes_max // 2:
+            self._outlet.resume_reading()
+        return piece
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Tunnel:
+    """The bytes of a connection whose two ends speak a protocol that is not looked at here."""
+
+    __slots__ = ("_inlet", "_outlet")
+
+    def __init__(self, outlet: Outlet, bytes_max: int) -> None:
+        self._outlet = outlet
+        self._inlet = Inlet(outlet, bytes_max)
+        outlet.be_patient()
+
+    async def read(self) -> bytes:
+        """What the client sent. Empty if there will be no more: it is gone, or the server ends."""
+        return await self._inlet.read()
+
+    async def write(self, data: bytes) -> bool:
+        """Send some bytes, and wait until the client can take more. False if it is gone."""
+        if not self._outlet.is_open:
+            return False
+        self._outlet.send(data)
+        await self._outlet.drain()
+        return True
+
+    # For the connection.
+
+    def feed(self, data: bytes) -> None:
+        self._inlet.feed(data)
+
+    def end(self) -> None:
+        self._inlet.end()
+
+
 class Stream:
     """The body of a `StreamResponse`, while it is being written."""
 
-    __slots__ = ("_bytes_max", "_closed", "_is_chunked", "_outlet", "is_too_slow")
+    __slots__ = ("_bytes_max", "_closed", "_is_chunked", "_outlet", "is_broken_off", "is_too_slow")
 
     def __init__(self, outlet: Outlet, *, bytes_max: int, is_chunked: bool) -> None:
         self._outlet = outlet
@@ -91,6 +180,7 @@ class Stream:
         self._is_chunked = is_chunked
         self._closed = asyncio.Event()
         self.is_too_slow = False
+        self.is_broken_off = False
 
     def write(self, data: bytes) -> bool:
         """Send some bytes; never waits.
@@ -113,6 +203,10 @@ class Stream:
         else:
             outlet.transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
         return True
+
+    def be_patient(self) -> None:
+        """Let the client take as long as it likes, for whoever waits in `drain` and holds nothing up by that."""
+        self._outlet.be_patient()
 
     async def drain(self) -> None:
         """Wait until the transport takes more, or the client is gone."""
@@ -138,3 +232,12 @@ class Stream:
     def end_soon(self) -> None:
         """Called by the connection: nobody listens any more, or the server is going down."""
         self._closed.set()
+
+    def break_off(self) -> None:
+        """There should have been more, and cannot be. The connection is cut off, so that the client knows."""
+        self.is_broken_off = True
+
+
+async def while_open(stream: Stream, work: Coroutine[Any, Any, None]) -> None:
+    """Do some work for a stream, until it is done or the stream is to end. What the work raises is raised."""
+    await tasks.until_one_ends((work, stream.wait_closed()), name="write a stream")

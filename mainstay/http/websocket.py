@@ -80,6 +80,18 @@ class WebSocket:
             self._outlet.resume_reading()
         return message
 
+    def be_patient(self) -> None:
+        """Let the client take as long as it likes. Otherwise it is lost after a while in which it takes nothing."""
+        self._outlet.be_patient()
+
+    def ping(self) -> None:
+        """Send something that the client need not understand. If it is gone, that will show.
+
+        For whoever does not receive for long: a connection that is not read does not tell of its end.
+        """
+        if not self.closed:
+            self._outlet.send(self._frames.send(Ping()))
+
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Say that nothing more will be sent. What the client still sends can be received until it answers."""
         self._send_close(code, reason)

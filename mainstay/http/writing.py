@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Clock
-from mainstay.http.messages import Request, Response, StreamResponse, UpgradeResponse
+from mainstay.http.messages import Request, Response, StreamResponse, TunnelResponse, UpgradeResponse
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -74,6 +74,10 @@ def head_of_upgrade(response: UpgradeResponse, token: str, *, date: bytes) -> by
     if response.subprotocol is not None:
         own.append(("Sec-WebSocket-Protocol", response.subprotocol))
     return b"%b%b%b\r\n" % (_status_line(101), date, _lines((*own, *response.headers)))
+
+
+def head_of_tunnel(response: TunnelResponse, *, date: bytes) -> bytes:
+    return b"%b%b%b\r\n" % (_status_line(101), date, _lines(response.headers))
 
 
 @lru_cache(maxsize=256)

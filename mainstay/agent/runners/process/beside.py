@@ -1,0 +1,98 @@
+"""A process that runs a command beside a container, started by shim.py. See sessions.py for the other side.
+
+It ends with the exit code of the command, and leaves nothing of it: neither when the command has ended, nor when
+whoever has asked for it goes away, which is the end of the pipe `control`, nor when the container ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+
+from mainstay.agent.runners.process import becoming, kernel, trees
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from mainstay.agent.runners.process.orders import Orders
+
+_ROUND_MS = 20
+
+
+def run(descriptor: int) -> int:
+    """Do it all. Returns the exit code of the command, as shells count."""
+    orders = becoming.read_orders(descriptor)
+    kernel.adopt_orphans()
+    kernel.ignore(kernel.SIGHUP, kernel.SIGINT, kernel.SIGQUIT, kernel.SIGTERM)
+    children_ended = kernel.children_ended()
+    os.set_inheritable(orders["control"], False)
+    pid = os.fork()
+    if pid == 0:
+        _become(orders)
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)  # The streams are the command's alone: their end must be seen.
+    poll = select.poll()
+    poll.register(children_ended, select.POLLIN)
+    poll.register(orders["control"], select.POLLIN)
+    container = _process(orders["pid"])
+    if container is None:
+        trees.kill(pid)
+    else:
+        poll.register(container, select.POLLIN)
+    status: int | None = None
+    while (status := _reap(pid, status)) is None:
+        for descriptor, _ in poll.poll():
+            if descriptor == children_ended:
+                os.read(descriptor, 1024)
+            else:
+                trees.kill(pid)
+                poll.unregister(descriptor)
+    while left := trees.children():
+        for child in left:
+            trees.kill(child)
+        poll.poll(_ROUND_MS)
+        _reap(pid, status)
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _process(pid: int) -> int | None:
+    """A descriptor that can be read when a process has ended. None if it has."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _reap(first: int, status: int | None) -> int | None:
+    try:
+        while True:
+            pid, found = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return status
+            if pid == first:
+                status = found
+    except ChildProcessError:
+        return status
+
+
+def _become(orders: Orders) -> NoReturn:
+    code = becoming.NOT_EXECUTABLE
+    try:
+        parent = os.getppid()
+        os.setsid()
+        if orders["has_terminal"]:
+            os.close(os.open(os.ttyname(0), os.O_RDWR))  # The first that a session opens is its own.
+        becoming.enter(orders)
+        kernel.die_with_parent()
+        if os.getppid() == parent:
+            becoming.execute(orders)
+    except OSError as error:
+        if isinstance(error, becoming.NotExecuted) and error.errno == errno.ENOENT:
+            code = becoming.NOT_FOUND
+        os.write(2, f"mainstay: {becoming.explain(error)}\n".encode("utf-8", "replace"))
+    except BaseException as error:  # noqa: BLE001 - there is no caller to raise to
+        os.write(2, f"mainstay: {error!r}\n".encode("utf-8", "replace"))
+    becoming.fail(code)

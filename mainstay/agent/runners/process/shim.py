@@ -1,0 +1,20 @@
+"""The program that every container has as its parent: `python -I -S shim.py container|beside ORDERS NAME`.
+
+`-I` and `-S` keep the environment and the installed packages of the machine out, and make it start fast. The name is
+for whoever looks at the list of processes. What it does is said in shim_loop.py, and in beside.py for commands that run
+beside a container.
+"""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    sys.path.append(__file__.rsplit("/", 5)[0])  # Where the package `mainstay` is.
+    if sys.argv[1] == "container":
+        from mainstay.agent.runners.process.shim_loop import Shim
+
+        Shim(int(sys.argv[2])).run()
+    else:
+        from mainstay.agent.runners.process import beside
+
+        os._exit(beside.run(int(sys.argv[2])))

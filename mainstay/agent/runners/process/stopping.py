@@ -1,0 +1,71 @@
+"""End all containers of a runner whose agent does not run any more: for `mainstay down`."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from mainstay.agent.runner import CannotRun, ContainerId, Exited
+from mainstay.agent.runners.process.runner import ProcessRunner
+from mainstay.env import tasks
+
+_TRY_AGAIN: Final = timedelta(milliseconds=100)
+_TRIES: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """How many containers were ended, and which are still there although they were killed."""
+
+    count: int
+    left: tuple[ContainerId, ...]
+
+
+async def stop_everything(directory: Path, grace: timedelta, *, at_most: timedelta = timedelta(seconds=20)) -> Stopped:
+    """Ask all containers to end, kill them after the grace, and return when they are gone, or `at_most` after that.
+
+    What is known of them stays: the next agent finds that they have ended. Raises `CannotRun` if an agent uses the
+    directory, and goes on to.
+    """
+    if not (directory / "pods").is_dir():
+        return Stopped(0, ())
+    runner = ProcessRunner(directory)
+    changed = asyncio.Event()
+    runner.subscribe(lambda _: changed.set())
+    await _start(runner)
+    try:
+        ended = _living(runner)
+        for container in ended:
+            await runner.end(container, grace)
+        try:
+            async with asyncio.timeout((grace + at_most).total_seconds()):
+                while _living(runner):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            pass
+        return Stopped(len(ended), tuple(_living(runner)))
+    finally:
+        await runner.stop()
+
+
+async def _start(runner: ProcessRunner) -> None:
+    """An agent that was just told to end may take a moment to."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await runner.start()
+            return
+        except CannotRun:
+            if not tries_left:
+                raise
+            await tasks.sleep(_TRY_AGAIN)
+
+
+def _living(runner: ProcessRunner) -> list[ContainerId]:
+    return [
+        container
+        for uid in runner.pods()
+        for container, state in runner.instances(uid).items()
+        if not isinstance(state, Exited)
+    ]

@@ -1,0 +1,1 @@
+"""The process runner, with real processes."""

@@ -1,0 +1,128 @@
+"""What the tests of the process runner share: a runner, containers to run, and what is left over."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay.agent.runner import ContainerId, Exited, LogQuery, Running, State, Wish
+from mainstay.agent.runners.process.runner import ProcessRunner
+
+POD = "6e5f1a52-0000-4000-8000-000000000001"
+WITHIN_S = 30.0
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do this")
+
+
+def a_wish(script: str, *, name: str = "main", attempt: int = 0, uid: str = POD, **more: Any) -> Wish:
+    """A container that runs a shell script."""
+    wish = Wish(
+        id=ContainerId(uid, name, attempt),
+        namespace="default",
+        pod_name="web",
+        image="none",
+        command=("/bin/sh", "-c", script),
+        env=(("PATH", "/usr/local/bin:/usr/bin:/bin"), ("GREETING", "hello")),
+    )
+    return replace(wish, **more)
+
+
+@contextlib.asynccontextmanager
+async def a_runner(directory: Path) -> AsyncIterator[ProcessRunner]:
+    """A runner that is stopped at the end; what it runs lives on."""
+    runner = ProcessRunner(directory)
+    await runner.start()
+    try:
+        yield runner
+    finally:
+        await runner.stop()
+
+
+async def until(runner: ProcessRunner, container: ContainerId, is_so: Callable[[State | None], bool]) -> State:
+    """Wait until the state of a container is so, as the runner tells. Fails after a while."""
+    changed = asyncio.Event()
+    runner.subscribe(lambda _: changed.set())
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            changed.clear()
+            state = runner.instances(container.pod_uid).get(container)
+            if is_so(state):
+                assert state is not None
+                return state
+            await changed.wait()
+
+
+async def running(runner: ProcessRunner, wish: Wish) -> Running:
+    await runner.run(wish)
+    state = await until(runner, wish.id, lambda state: not _is_starting(state))
+    assert isinstance(state, Running), state
+    return state
+
+
+async def ready(runner: ProcessRunner, wish: Wish) -> Running:
+    """Run a container, and wait until it has written something."""
+    state = await running(runner, wish)
+    log = runner.directory / "pods" / wish.id.pod_uid / "logs" / wish.id.name / f"{wish.id.attempt}.log"
+    await soon(lambda: log.stat().st_size)
+    return state
+
+
+async def exited(runner: ProcessRunner, container: ContainerId) -> Exited:
+    state = await until(runner, container, lambda state: isinstance(state, Exited))
+    assert isinstance(state, Exited)
+    return state
+
+
+async def ran(runner: ProcessRunner, wish: Wish) -> Exited:
+    await runner.run(wish)
+    return await exited(runner, wish.id)
+
+
+def _is_starting(state: State | None) -> bool:
+    return not isinstance(state, Running | Exited)
+
+
+async def output(runner: ProcessRunner, container: ContainerId, **query: Any) -> bytes:
+    """All that a container wrote."""
+    return b"".join([line.text async for line in runner.log(container.pod_uid, container.name, LogQuery(**query))])
+
+
+async def soon(is_so: Callable[[], object], within_s: float = WITHIN_S) -> None:
+    """Wait for what no runner tells, such as what a container writes to a file."""
+    async with asyncio.timeout(within_s):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+def processes_of(directory: Path) -> list[str]:
+    """The command lines of all processes that belong to containers of a runner: by their environment, or as shims."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                texts = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                cgroup = (entry / "cgroup").read_text()
+                is_alive = "\nState:\tZ" not in (entry / "status").read_text()
+                if is_alive and (os.fsencode(f"MAINSTAY_ROOT={directory}") in texts or _group(directory) in cgroup):
+                    found.append((entry / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def cgroups_of(directory: Path) -> list[Path]:
+    """Control groups that a runner has, or has left."""
+    return [path for path in Path("/sys/fs/cgroup").rglob(_group(directory)) if path.is_dir()]
+
+
+def _group(directory: Path) -> str:
+    return hashlib.sha256(os.fsencode(directory.resolve())).hexdigest()[:12]
+
+
+A_MOMENT = timedelta(seconds=20)
+AT_ONCE = timedelta()

@@ -1,0 +1,250 @@
+"""One container after another: what it is given, how it ends, what is left of it."""
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mainstay.agent.runner import CannotRun, ContainerId, Exited, LogQuery, Mount, Runner, Running, VolumePlan
+from mainstay.agent.runners.process.runner import ProcessRunner
+from tests.agent.process.machine import (
+    AT_ONCE,
+    POD,
+    a_runner,
+    a_wish,
+    as_root,
+    cgroups_of,
+    exited,
+    output,
+    processes_of,
+    ran,
+    ready,
+    running,
+    soon,
+)
+
+pytestmark = pytest.mark.real_loop
+
+_ALL = LogQuery()
+
+
+async def test_a_container_runs_ends_and_leaves_its_output(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("echo $GREETING; echo oh >&2; pwd; exit 3")
+        begun_at = datetime.now(UTC) - timedelta(milliseconds=1)
+        end = await ran(runner, wish)
+        assert (end.code, end.signal, end.reason) == (3, 0, "Error")
+        assert begun_at <= end.started_at <= end.finished_at <= datetime.now(UTC)
+        lines = [line async for line in runner.log(POD, "main", _ALL)]
+        root = directory / "pods" / POD / "containers" / "main" / "0" / "root"
+        assert sorted((line.stream, line.text) for line in lines) == [
+            ("stderr", b"oh\n"),
+            ("stdout", b"%s\n" % os.fsencode(root)),
+            ("stdout", b"hello\n"),
+        ]
+        assert (await ran(runner, a_wish("true", attempt=1))).reason == "Completed"
+        assert runner.pods() == [POD]
+        assert [key.attempt for key in runner.instances(POD)] == [0, 1]
+        await runner.forget(POD)
+        assert runner.pods() == []
+        assert list((directory / "pods").iterdir()) == []
+    assert processes_of(directory) == []
+    assert cgroups_of(directory) == []
+
+
+async def test_an_attempt_is_begun_once(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish(f"echo x >> {directory}/times")
+        await ran(runner, wish)
+        await runner.run(wish)
+        assert isinstance(runner.instances(POD)[wish.id], Exited)
+        await ran(runner, a_wish("true", attempt=1))
+        await runner.prune(POD, "main", 1)
+        assert [key.attempt for key in runner.instances(POD)] == [1]
+        await runner.run(wish)
+    async with a_runner(directory) as runner:
+        await runner.run(wish)
+        assert [key.attempt for key in runner.instances(POD)] == [1]
+    assert (directory / "times").read_text() == "x\n"
+
+
+async def test_a_command_that_is_not_there_says_so(directory: Path):
+    async with a_runner(directory) as runner:
+        end = await ran(runner, a_wish("", command=("no-such-command", "x")))
+        assert (end.code, end.reason) == (128, "StartError")
+        assert end.message == 'exec: "no-such-command": executable file not found in $PATH'
+        end = await ran(runner, a_wish("", command=("/etc/passwd",), attempt=1))
+        assert (end.code, end.reason, end.message) == (128, "StartError", 'exec: "/etc/passwd": permission denied')
+        end = await ran(runner, a_wish("true", working_dir="/no/such/place", attempt=2))
+        assert end.message == "working directory /no/such/place: no such file or directory"
+
+
+async def test_a_container_is_asked_to_end_and_does(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.01; done")
+        await ready(runner, wish)
+        await runner.end(wish.id, timedelta(seconds=60))
+        end = await exited(runner, wish.id)
+        assert (end.code, end.signal) == (7, 0)
+        assert await output(runner, wish.id) == b"ready\nasked\n"
+        await runner.end(wish.id, AT_ONCE)
+
+
+async def test_who_does_not_end_is_killed_with_all_that_it_started(directory: Path):
+    async with a_runner(directory) as runner:
+        stubborn = (
+            "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 1000' & (sleep 1001 & sleep 1002) & sleep 1003; wait"
+        )
+        wish = a_wish(f"touch {directory}/there; {stubborn}")
+        await running(runner, wish)
+        await soon(lambda: len(processes_of(directory)) >= 6)
+        await runner.end(wish.id, timedelta(milliseconds=200))
+        end = await exited(runner, wish.id)
+        assert (end.code, end.signal, end.reason) == (137, 9, "Error")
+        assert processes_of(directory) == []
+
+
+async def test_the_shorter_grace_counts(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("trap '' TERM; echo ready; while :; do sleep 0.01; done")
+        await ready(runner, wish)
+        await runner.end(wish.id, timedelta(hours=1))
+        await runner.end(wish.id, AT_ONCE)
+        assert (await exited(runner, wish.id)).code == 137
+
+
+async def test_another_signal_can_be_asked_for(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("exec sleep 1000")
+        await running(runner, wish)
+        await runner.end(wish.id, timedelta(hours=1), with_signal="SIGQUIT")
+        assert (await exited(runner, wish.id)).signal == signal.SIGQUIT
+
+
+async def test_what_the_first_process_leaves_is_killed_when_it_ends(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("setsid sleep 1000 & (setsid sh -c 'env -i setsid sleep 1001 &') ; sleep 1002 & echo done")
+        end = await ran(runner, wish)
+        assert (end.code, await output(runner, wish.id)) == (0, b"done\n")
+        assert processes_of(directory) == []
+
+
+async def test_a_message_is_left_in_its_file_or_else_in_the_log(directory: Path):
+    async with a_runner(directory) as runner:
+        said = a_wish("echo to the log; printf 'all is lost' > $MAINSTAY_ROOT/dev/termination-log; exit 1")
+        assert (await ran(runner, said)).message == "all is lost"
+        assert (await ran(runner, a_wish("echo to the log; exit 1", attempt=1))).message == ""
+        from_log = a_wish("echo one; printf two; exit 1", attempt=2, is_message_from_log=True)
+        assert (await ran(runner, from_log)).message == "one\ntwo"
+        fine = a_wish("echo one; exit 0", attempt=3, is_message_from_log=True)
+        assert (await ran(runner, fine)).message == ""
+        odd = a_wish("printf '\"\\\\\\001\\377é' > $MAINSTAY_ROOT/dev/termination-log; exit 1", attempt=4)
+        assert (await ran(runner, odd)).message == '"\\\x01\ufffdé'
+
+
+async def test_a_container_can_have_a_terminal(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("test -t 0 && test -t 1 && tty > /dev/tty; echo done", has_stdin=True, has_terminal=True)
+        assert (await ran(runner, wish)).code == 0
+        text = await output(runner, wish.id)
+        assert text.startswith(b"/dev/pts/")
+        assert text.endswith(b"done\r\n")
+
+
+async def test_standard_input_is_empty_or_waits(directory: Path):
+    async with a_runner(directory) as runner:
+        assert (await ran(runner, a_wish("read x; echo $?", attempt=0))).code == 0
+        assert await output(runner, ContainerId(POD, "main", 0)) == b"1\n"
+        waiting = a_wish("echo waiting; read x", attempt=1, has_stdin=True)
+        await running(runner, waiting)
+        await runner.end(waiting.id, AT_ONCE)
+        assert (await exited(runner, waiting.id)).code == 137
+
+
+async def test_signals_and_descriptors_are_as_programs_expect(directory: Path):
+    async with a_runner(directory) as runner:
+        script = "import os, signal; print(sorted(os.listdir('/proc/self/fd')), signal.pthread_sigmask(0, []))"
+        wish = a_wish("", command=(sys.executable, "-I", "-S", "-c", script))
+        await ran(runner, wish)
+        assert await output(runner, wish.id) == b"['0', '1', '2', '3'] set()\n"  # 3 is the listing itself.
+        status = a_wish("grep SigIgn /proc/self/status; umask", attempt=1)
+        await ran(runner, status)
+        assert await output(runner, status.id) == b"SigIgn:\t0000000000000000\n0022\n"
+
+
+@as_root
+async def test_a_container_runs_as_the_user_it_wants(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("id -u; id -g; id -G; touch mine", user=1234, group=2345, groups=(3456,))
+        assert (await ran(runner, wish)).code == 0
+        assert await output(runner, wish.id) == b"1234\n2345\n2345 3456\n"
+
+
+@as_root
+async def test_an_agent_that_keeps_its_files_private_lets_users_reach_theirs(directory: Path):
+    before = os.umask(0o077)
+    try:
+        async with a_runner(directory) as runner:
+            plans = [VolumePlan(name="scratch"), VolumePlan(name="memory", is_in_memory=True)]
+            pod = await runner.place(POD, "default", "web", plans)
+            mounts = (Mount(pod.volumes["scratch"], "/data/a"), Mount(pod.volumes["memory"], "/data/b"))
+            script = "cd $MAINSTAY_ROOT; touch data/a/x data/b/x && echo -n bye > dev/termination-log; exit 1"
+            end = await ran(runner, a_wish(script, user=1234, mounts=mounts))
+            assert end.message == "bye"
+            await runner.forget(POD)
+    finally:
+        os.umask(before)
+
+
+async def test_only_root_may_switch_users(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    async with a_runner(directory) as runner:
+        monkeypatch.setattr(runner, "_is_root", False)
+        with pytest.raises(CannotRun, match="only root can run containers as other users: 1234:") as raised:
+            await runner.run(a_wish("true", user=1234))
+        assert raised.value.reason == "CreateContainerError"
+        assert runner.instances(POD) == {}
+
+
+def test_it_is_a_runner(directory: Path):
+    runner: Runner = ProcessRunner(directory)
+    assert runner.pods() == []
+
+
+async def test_a_directory_has_one_agent(directory: Path):
+    async with a_runner(directory):
+        with pytest.raises(CannotRun, match="another agent uses"):
+            async with a_runner(directory):
+                pass
+
+
+async def test_names_that_are_paths_are_refused(directory: Path):
+    async with a_runner(directory) as runner:
+        with pytest.raises(CannotRun):
+            await runner.run(a_wish("true", uid="../x"))
+
+
+async def test_something_that_runs_is_not_forgotten(directory: Path):
+    async with a_runner(directory) as runner:
+        wish = a_wish("sleep 1000")
+        assert isinstance(await running(runner, wish), Running)
+        with pytest.raises(ValueError, match="cannot be forgotten"):
+            await runner.forget(POD)
+        await runner.end(wish.id, AT_ONCE)
+        await exited(runner, wish.id)
+        await runner.forget(POD)
+
+
+async def test_an_end_that_is_asked_for_at_once_is_heard(directory: Path):
+    """Also while the shim, or the process that is going to be the container, is not there yet."""
+    async with a_runner(directory) as runner:
+        for attempt in range(20):
+            wish = a_wish("exec sleep 1000", attempt=attempt)
+            await runner.run(wish)
+            await asyncio.sleep(attempt / 400)
+            await runner.end(wish.id, timedelta(hours=1))
+        for container in runner.instances(POD):
+            assert (await exited(runner, container)).signal == signal.SIGTERM
