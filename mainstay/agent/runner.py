@@ -196,6 +196,9 @@ class VolumePlan:
     is_in_memory: bool = False
     files: tuple[VolumeFile, ...] | None = None
     """None: a directory that the containers write to (`emptyDir`)."""
+    group: int | None = None
+    """If not None, the directory and its files belong to this group (`fsGroup`), which may also write to an `emptyDir`;
+    what is made in it belongs to it too."""
 
 
 class Runner(Protocol):

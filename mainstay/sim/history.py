@@ -179,7 +179,54 @@ class Became(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} {self.program} {self.step} ({self.incarnation})"
 
 
-Event = Asked | Answered | Committed | Opened | Delivered | Ended | Fault | Healed | Started | Crashed | Became
+class ContainerBegan(msgspec.Struct, frozen=True, gc=False):
+    """A container was begun on a simulated machine."""
+
+    at_ns: int
+    machine: str
+    pod: str
+    """Its namespace and name."""
+    uid: str
+    container: str
+    attempt: int
+    is_at_most_one: bool
+
+    def __str__(self) -> str:
+        which = f"{self.container} ({self.attempt}) of {self.pod}, {self.uid}"
+        return f"{_time(self.at_ns)} {self.machine} begins {which}"
+
+
+class ContainerEnded(msgspec.Struct, frozen=True, gc=False):
+    """Nothing of it runs any more."""
+
+    at_ns: int
+    machine: str
+    pod: str
+    uid: str
+    container: str
+    attempt: int
+    reason: str
+
+    def __str__(self) -> str:
+        which = f"{self.container} ({self.attempt}) of {self.pod}, {self.uid}"
+        return f"{_time(self.at_ns)} {self.machine} has ended {which}: {self.reason}"
+
+
+Event = (
+    Asked
+    | Answered
+    | Committed
+    | Opened
+    | Delivered
+    | Ended
+    | Fault
+    | Healed
+    | Started
+    | Crashed
+    | Became
+    | ContainerBegan
+    | ContainerEnded
+)
 Subscriber = Callable[[Event], None]
 
 

@@ -64,6 +64,7 @@ class StorePort:
         self.is_current = asyncio.Event()
         """Cleared while the server hears of nothing."""
         self.is_current.set()
+        self._states_at: int | None = None
         self.look = self._store.look  # What a store in memory can do besides (server/app.py).
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
@@ -72,6 +73,8 @@ class StorePort:
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
     ) -> Page:
+        if at is None and limit is None:
+            at = self._states_at
         return await self._store.range(prefix, at=at, limit=limit, after=after)
 
     def watch(self, prefix: str, *, after: int) -> "PortWatch":
@@ -103,11 +106,15 @@ class StorePort:
         for watch in list(self._watches):
             watch.close()
 
-    def hold_back(self) -> None:
-        """Let the server hear of nothing that happens in the store, until it may catch up."""
+    def hold_back(self, *, states_at: int | None = None) -> None:
+        """Let the server hear of nothing that happens in the store, until it may catch up. With `states_at`, whoever
+        begins to watch meanwhile is told the state as of that revision, as by a server that answers from what it has in
+        memory. What is read piece by piece, or one by one, is as ever."""
         self.is_current.clear()
+        self._states_at = states_at
 
     def catch_up(self) -> None:
+        self._states_at = None
         self.is_current.set()
 
     def fall_behind(self, compacted: int) -> None:

@@ -21,7 +21,10 @@ from contextvars import Context
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.pretend import NodeSettings, run_nodes
+from mainstay.agent.agent import Agent
+from mainstay.agent.fleet import PretendSettings, settings_of
+from mainstay.agent.runners.pretend import behaviour_of
+from mainstay.agent.settings import AgentSettings
 from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.limits import Limits
@@ -38,6 +41,7 @@ from mainstay.sim.errors import SimulationError
 from mainstay.sim.faults.schedule import Faults
 from mainstay.sim.gate import TOKEN, Gate
 from mainstay.sim.history import Became, Committed, Crashed, Event, Healed, History, Started
+from mainstay.sim.machine import SimMachine
 from mainstay.sim.processes import Process
 from mainstay.sim.program import Main, Program, Step
 from mainstay.sim.simulation import Simulation
@@ -73,6 +77,8 @@ class World:
         self.gates: dict[str, Gate] = {}
         """The doors of those servers that run."""
         self.ports: dict[str, StorePort] = {}
+        self.machines: dict[str, SimMachine] = {}
+        """Of the nodes."""
         self.spared: dict[str, None] = {}
         """Programs that faults of one's own do not hit: they are part of the test, and not under test."""
         self.last_write_ns = 0
@@ -82,7 +88,6 @@ class World:
         self._users: dict[str, User] = {}
         self._store: StoreProcess | None = None
         self._recording: asyncio.Task[None] | None = None
-        self._nodes = 0
         self._serving: dict[str, asyncio.Event] = {}
 
     @property
@@ -112,14 +117,20 @@ class World:
         program = self.programs[name] = Program(self.sim, name, main, self._tell)
         return program
 
-    def add_node(self, name: str, settings: NodeSettings | None = None) -> Program:
-        """A node with a pretend agent."""
-        given, number = settings or NodeSettings(), self._nodes
-        self._nodes += 1
+    def add_node(self, name: str, settings: PretendSettings | AgentSettings | None = None) -> Program:
+        """A node: a machine, with containers that outlive the agent, and the agent. With `AgentSettings` of its own it
+        does all that an agent does; otherwise pods need no command, and have no volumes and probes."""
+        number = len(self.machines)
+        given = settings or PretendSettings()
+        machine = self.machines[name] = SimMachine(self.sim, name, self.history)
+        if isinstance(given, PretendSettings):
+            machine.behave = behaviour_of(self.sim.env(name), given.delays, given.failure_rate)
+            given = settings_of(name, number, given)
+        told = given
 
         async def main(env: Env) -> None:
             async with self.client_for(name, env) as client:
-                await run_nodes([name], client, env, given, first_subnet=number)
+                await Agent(client, env, machine.runner(env), told, machine).run()
 
         return self.add_program(name, main, user=User(f"system:node:{name}", ("system:nodes",)))
 

@@ -1,0 +1,163 @@
+"""From a pod's spec to what a runner can run: reading what it refers to, making its volumes, and its wishes.
+
+ConfigMaps and Secrets are read from the server each time they are needed, not watched: agents may read those of their
+own pods only, and an old copy must not be handed out. What the volumes are made of is read again every minute, while
+the pod runs. Turning it into variables, files and commands is plain (environment.py, volumes.py, wishes.py).
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.agent.downward import Surroundings
+from mainstay.agent.environment import Missing, Sources, environment_of, needs_of
+from mainstay.agent.node import Node
+from mainstay.agent.pod_facts import Waiting
+from mainstay.agent.runner import CannotRun, ContainerId, PodPlace, Runner, Wish
+from mainstay.agent.settings import AgentSettings
+from mainstay.agent.volumes import has_content, plans_of, wants_token
+from mainstay.agent.wishes import wish_of
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.pod_annotations import is_at_most_one
+from mainstay.client.client import Client
+from mainstay.client.errors import ApiError, NotFound
+from mainstay.env import Clock
+from mainstay.env.machine import user_id
+
+TRY_AGAIN_AFTER: Final = timedelta(seconds=5)
+"""When something that a pod needs is not there."""
+TOKEN_LASTS: Final = timedelta(hours=1)
+_TOKEN_USED: Final = 0.8  # Of its time, a token is used so long.
+_COMMAND: Final = ("pretend",)
+
+_KINDS: Final = {
+    "ConfigMap": KindName("", "v1", "ConfigMap", "configmaps", True),
+    "Secret": KindName("", "v1", "Secret", "secrets", True),
+}
+
+
+@dataclass(slots=True)
+class _Token:
+    text: str
+    renew_at_ns: int
+
+
+class Preparing:
+    """Prepares the pods of one node."""
+
+    def __init__(self, client: Client, clock: Clock, runner: Runner, node: Node, settings: AgentSettings) -> None:
+        self._client = client
+        self._clock = clock
+        self._runner = runner
+        self._node = node
+        self._settings = settings
+        self._tokens: dict[str, _Token] = {}
+
+    def has_content(self, pod: Object) -> bool:
+        """Whether its volumes have to be looked at again now and then."""
+        return not self._settings.is_pretend and any(map(has_content, (pod.get("spec") or {}).get("volumes") or ()))
+
+    async def place(self, pod: Object, address: str) -> PodPlace | Waiting:
+        """Make its volumes, or bring them up to date."""
+        metadata = pod["metadata"]
+        try:
+            plans: Any = []
+            if not self._settings.is_pretend and (pod.get("spec") or {}).get("volumes"):
+                token = await self._token_of(pod) if wants_token(pod) else None
+                plans = plans_of(pod, await self._sources_of(pod), token, self._surroundings(address))
+                if isinstance(plans, Missing):
+                    return self._waiting(plans.reason, plans.message)
+            return await self._runner.place(metadata["uid"], metadata["namespace"], metadata["name"], plans)
+        except CannotRun as error:
+            return self._waiting(error.reason, str(error))
+        except ApiError as error:
+            return self._waiting("FailedMount", f"what its volumes are made of cannot be read: {error}")
+
+    async def wish(self, pod: Object, container: Object, attempt: int, place: PodPlace, address: str) -> Wish | Waiting:
+        """What is to be run for a container."""
+        if self._settings.is_pretend:
+            return _pretended(pod, container, attempt, address)
+        surroundings = self._surroundings(address)
+        try:
+            sources = await self._sources_of(pod)
+        except ApiError as error:
+            return self._waiting("CreateContainerConfigError", f"what it refers to cannot be read: {error}")
+        env = environment_of(pod, container, sources, surroundings)
+        if isinstance(env, Missing):
+            return self._waiting(env.reason, env.message)
+        found = wish_of(pod, container, attempt, place, env, surroundings)
+        if isinstance(found, Waiting) and found.reason == "CreateContainerConfigError":
+            return self._waiting(found.reason, found.message)  # What it refers to may come to be.
+        return found
+
+    def forget(self, uid: str) -> None:
+        self._tokens.pop(uid, None)
+
+    def _surroundings(self, address: str) -> Surroundings:
+        settings = self._settings
+        return Surroundings(
+            node_name=settings.name,
+            address=address,
+            host_address=settings.host_address,
+            allocatable=self._node.allocatable,
+            service_host=settings.service_host,
+            service_port=settings.service_port,
+            user=user_id(),
+            has_images=settings.is_pretend,
+        )
+
+    async def _sources_of(self, pod: Object) -> Sources:
+        namespace = pod["metadata"]["namespace"]
+        found: dict[tuple[str, str], Object] = {}
+        for need in needs_of(pod):
+            try:
+                found[(need.kind, need.name)] = await self._client.get(_KINDS[need.kind], need.name, namespace)
+            except NotFound:
+                continue
+        return found
+
+    async def _token_of(self, pod: Object) -> str | None:
+        """A token of the pod's service account, for as long as the pod is there. None: nobody gives us one."""
+        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        uid, now_ns = metadata["uid"], self._clock.monotonic_ns()
+        held = self._tokens.get(uid)
+        if held is not None and now_ns < held.renew_at_ns:
+            return held.text
+        account = spec.get("serviceAccountName") or "default"
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": uid}
+        seconds = int(TOKEN_LASTS.total_seconds())
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds, "boundObjectRef": bound},
+        }
+        path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
+        try:
+            answer = msgspec.json.decode((await self._client.request("POST", path, body=body)).body)
+        except ApiError as error:
+            if error.status in (403, 404):  # Without such an account, or the right to it: the pod does without.
+                return None
+            raise
+        text = str(answer["status"]["token"])
+        self._tokens[uid] = _Token(text, now_ns + int(seconds * _TOKEN_USED * 1e9))
+        return text
+
+    def _waiting(self, reason: str, message: str) -> Waiting:
+        return Waiting(reason, message, self._clock.wall() + TRY_AGAIN_AFTER)
+
+
+def _pretended(pod: Object, container: Object, attempt: int, address: str) -> Wish:
+    metadata = pod["metadata"]
+    return Wish(
+        id=ContainerId(metadata["uid"], container["name"], attempt),
+        namespace=metadata["namespace"],
+        pod_name=metadata["name"],
+        image=container.get("image") or "",
+        command=tuple(container.get("command") or ()) or _COMMAND,
+        env=(),
+        address=address,
+        is_at_most_one=is_at_most_one(pod),
+    )

@@ -1,0 +1,14 @@
+"""Annotations by which a pod asks for something that its spec has no field for."""
+
+from typing import Final
+
+from mainstay.api.kind import Object
+
+AT_MOST_ONE: Final = "mainstay.dev/at-most-one"
+"""With the value `true`: of this pod, under whatever name it comes back, never two run at a time. Its containers run
+only while their node holds its lease, and the control plane replaces it only after that lease has run out."""
+
+
+def is_at_most_one(pod: Object) -> bool:
+    annotations = pod["metadata"].get("annotations") or {}
+    return bool(annotations.get(AT_MOST_ONE) == "true")

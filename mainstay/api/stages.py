@@ -1,0 +1,72 @@
+"""How far a pod has come on its way into service (SPEC F4), read from the pod alone.
+
+    admitted ─► queued ─► scheduled ─► bound ─► starting ─► ready ─► serving
+
+Each stage is recorded by who brings it about: the server admits, the scheduler places (`nominatedNodeName`) and binds
+(`PodScheduled`), the agent starts (`startTime`) and says what is ready (`Ready`), and who routes traffic says what is
+served (`mainstay.dev/Serving`). A pod that stops being ready is starting again. One that is over, or on its way out,
+has no stage.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from mainstay.api import times
+from mainstay.api.kind import Object
+from mainstay.api.pod_resources import is_over
+
+SERVING_CONDITION: Final = "mainstay.dev/Serving"
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Stage(StrEnum):
+    """In this order. Shown to users: only add."""
+
+    ADMITTED = "admitted"
+    """It is there, and nobody may place it yet: it has scheduling gates."""
+    QUEUED = "queued"
+    """It waits for a node."""
+    SCHEDULED = "scheduled"
+    """A node was chosen for it, and room is being made there."""
+    BOUND = "bound"
+    """It is the node's, and its agent has not taken it on yet."""
+    STARTING = "starting"
+    READY = "ready"
+    SERVING = "serving"
+    """Traffic is sent to it."""
+
+
+def stage_of(pod: Object) -> tuple[Stage, datetime] | None:
+    """The stage a pod is in, and since when. None: it is over, or about to be."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or _NOTHING, pod.get("status") or _NOTHING
+    if is_over(pod) or metadata.get("deletionTimestamp"):
+        return None
+    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    created = times.parse_time(metadata["creationTimestamp"])
+
+    def since(kind: str, otherwise: datetime) -> datetime:
+        said = conditions.get(kind, _NOTHING).get("lastTransitionTime")
+        return times.parse_time(said) if said else otherwise
+
+    def holds(kind: str) -> bool:
+        return bool(conditions.get(kind, _NOTHING).get("status") == "True")
+
+    if not spec.get("nodeName"):
+        if spec.get("schedulingGates"):
+            return Stage.ADMITTED, created
+        if status.get("nominatedNodeName"):
+            return Stage.SCHEDULED, since("PodScheduled", created)
+        return Stage.QUEUED, created
+    bound_at = since("PodScheduled", created)
+    if not status.get("startTime"):
+        return Stage.BOUND, bound_at
+    started_at = times.parse_time(status["startTime"])
+    if not holds("Ready"):
+        return Stage.STARTING, max(started_at, since("Ready", started_at))
+    ready_at = since("Ready", started_at)
+    if not holds(SERVING_CONDITION):
+        return Stage.READY, ready_at
+    return Stage.SERVING, max(ready_at, since(SERVING_CONDITION, ready_at))

@@ -1,0 +1,15 @@
+"""A crash of an agent before or after any of its writes: nothing runs twice, and all is well in the end."""
+
+from datetime import timedelta
+
+from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.sweep import sweep
+
+
+def test_no_crash_at_any_write_breaks_a_promise():
+    found = sweep(
+        SCENARIOS["pods-come-and-go"], lasts=timedelta(seconds=5), faults=["crash-before", "crash-after"], jobs=2
+    )
+
+    assert found.bad == (), str(found)
+    assert found.points >= 10

@@ -1,0 +1,60 @@
+"""How far a pod has come."""
+
+from typing import Any
+
+import pytest
+
+from mainstay.api.kind import Object
+from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
+from mainstay.api.times import parse_time
+
+
+def at(second: int) -> str:
+    return f"2026-11-16T12:00:{second:02}Z"
+
+
+def a_pod(spec: Object | None = None, conditions: dict[str, tuple[str, int]] | None = None, **status: Any) -> Object:
+    """`conditions`: by type, the status and the second since when."""
+    listed = [
+        {"type": kind, "status": holds, "lastTransitionTime": at(second)}
+        for kind, (holds, second) in (conditions or {}).items()
+    ]
+    return {
+        "metadata": {"name": "p", "creationTimestamp": at(0)},
+        "spec": spec or {},
+        "status": {"phase": "Pending", "conditions": listed, **status},
+    }
+
+
+BOUND = {"nodeName": "n"}
+SCHEDULED = {"PodScheduled": ("True", 2)}
+
+
+@pytest.mark.parametrize(
+    ("pod", "stage", "second"),
+    [
+        (a_pod({"schedulingGates": [{"name": "g"}]}), Stage.ADMITTED, 0),
+        (a_pod(), Stage.QUEUED, 0),
+        (a_pod({}, {"PodScheduled": ("False", 1)}), Stage.QUEUED, 0),
+        (a_pod({}, {"PodScheduled": ("False", 1)}, nominatedNodeName="n"), Stage.SCHEDULED, 1),
+        (a_pod(BOUND, SCHEDULED), Stage.BOUND, 2),
+        (a_pod(BOUND, SCHEDULED, startTime=at(3)), Stage.STARTING, 3),
+        (a_pod(BOUND, {**SCHEDULED, "Ready": ("False", 3)}, startTime=at(3)), Stage.STARTING, 3),
+        (a_pod(BOUND, {**SCHEDULED, "Ready": ("True", 5)}, startTime=at(3)), Stage.READY, 5),
+        (a_pod(BOUND, {"Ready": ("True", 5), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), Stage.SERVING, 6),
+        # It was ready, and is not any more: it is starting again, since then.
+        (a_pod(BOUND, {"Ready": ("False", 9), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), Stage.STARTING, 9),
+        # It was served before, and is ready again: what was said of it then is said of it now.
+        (a_pod(BOUND, {"Ready": ("True", 9), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), Stage.SERVING, 9),
+    ],
+)
+def test_a_pod_is_in_the_last_stage_that_was_recorded(pod: Object, stage: Stage, second: int):
+    assert stage_of(pod) == (stage, parse_time(at(second)))
+
+
+def test_a_pod_that_is_over_or_on_its_way_out_has_no_stage():
+    gone = a_pod(BOUND, SCHEDULED)
+    gone["metadata"]["deletionTimestamp"] = at(9)
+
+    assert stage_of(gone) is None
+    assert stage_of(a_pod(BOUND, SCHEDULED, phase="Succeeded")) is None
