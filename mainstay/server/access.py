@@ -15,6 +15,8 @@ MASTERS: Final = "system:masters"
 NODES: Final = "system:nodes"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
+NODE_LEASES: Final = "kube-node-lease"
+"""The namespace of the leases of nodes."""
 _AGENT: Final = "system:node:"
 
 # What an agent does: it reads what is bound to it and what that needs, and writes about itself and its pods.
@@ -22,7 +24,8 @@ _NODE_READS: Final = frozenset(
     {"nodes", "pods", "services", "endpoints", "endpointslices", "configmaps", "secrets", "serviceaccounts", "leases"}
     | {"persistentvolumeclaims", "persistentvolumes", "csidrivers", "csinodes", "runtimeclasses", "namespaces"}
 )
-_NODE_WRITES: Final = frozenset({"nodes", "pods", "leases", "events", "csinodes", "componentstates"})
+_SEEN_ONE_BY_ONE: Final = frozenset({"secrets"})  # Whoever may list them has them all.
+_NODE_CHANGES: Final = ("create", "patch", "update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,29 @@ def agent_in(user: User) -> str:
 
 
 def _node_may(node: str, action: Action) -> bool:
+    """By name alone. Whether a pod is bound to that node, and the like, is for agent_writes.py."""
+    if action.subresource == "ghosts":
+        return action.name == node
     if action.verb in ("get", "list", "watch"):
-        return action.resource in _NODE_READS
-    if action.resource in ("nodes", "leases", "csinodes"):
-        return action.name in ("", node)
-    return action.resource in _NODE_WRITES
+        if action.resource in _SEEN_ONE_BY_ONE and action.verb != "get":
+            return False
+        # Not the log of a pod, or a command in it: to get these is to do something.
+        return action.resource in _NODE_READS and action.subresource in ("", "status")
+    match action.resource:
+        case "pods":
+            is_status = action.subresource == "status" and action.verb in ("patch", "update")
+            return is_status or (action.verb == "delete" and not action.subresource)
+        case "nodes" | "csinodes":
+            return action.verb in _NODE_CHANGES and action.name in ("", node)
+        case "leases":
+            is_own = action.namespace == NODE_LEASES and action.name in ("", node)
+            return is_own and action.verb in (*_NODE_CHANGES, "delete")
+        case "serviceaccounts":
+            return action.subresource == "token" and action.verb == "create"
+        case "events" | "componentstates":
+            return action.verb in _NODE_CHANGES
+        case _:
+            return False
 
 
 def require(user: User, target: Target) -> None:

@@ -21,11 +21,14 @@ from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, 
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds import BUILTIN, REVIEWS
+from mainstay.api.kinds import metrics as usage_kinds
 from mainstay.api.kinds.reviews import BINDINGS
 from mainstay.env import Env
 from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server import access, forms, reviews, subresources
 from mainstay.server.admission import Known, admission_of
+from mainstay.server.agent_writes import require_own
+from mainstay.server.agents import Connector
 from mainstay.server.batch_binding import bind_all
 from mainstay.server.binding import OBSERVED, wish_of
 from mainstay.server.definitions import Definitions
@@ -47,12 +50,15 @@ from mainstay.server.operations import REPEATED, Sweeper
 from mainstay.server.options import DeleteOptions, WriteOptions
 from mainstay.server.patching import Patch, application_of, is_apply, patch_of
 from mainstay.server.placing import Placing
+from mainstay.server.pod_streams import PodStreams
 from mainstay.server.priorities import Priorities
 from mainstay.server.reads import Reads
+from mainstay.server.recounting import recounted
 from mainstay.server.registry import Registry
-from mainstay.server.requests import NoSuchPath, Options, Target, Verb, method_not_allowed, target_of
+from mainstay.server.requests import NoSuchPath, Options, Target, Verb, target_of
 from mainstay.server.selection import selection_of
 from mainstay.server.stored import read
+from mainstay.server.usage import UsageReads
 from mainstay.server.watching import Watching
 from mainstay.server.websocket_watch import over_websocket
 from mainstay.server.writes import Writes
@@ -76,6 +82,7 @@ _VERSION: Final = {
 }
 
 _OWNERS: Final = "managedFields"
+_SHOWN_HERE: Final = ("", "status", "scale", "ghosts", "resize", "ephemeralcontainers")
 _WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
 
 Look = Callable[[str], Entry | None]
@@ -87,10 +94,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Api:
-    """Make one with `await Api.start(store, env, authenticator)`."""
+    """Make one with `await Api.start(store, env, authenticator)`. Agents are asked through the connector."""
 
-    def __init__(self, store: Store, env: Env, authenticator: Authenticator, feed: Feed, known: Known) -> None:
-        self.registry = Registry((*BUILTIN, *REVIEWS))
+    def __init__(
+        self, store: Store, env: Env, authenticator: Authenticator, feed: Feed, known: Known, connector: Connector
+    ) -> None:
+        self.registry = Registry((*BUILTIN, *REVIEWS, *usage_kinds.KINDS))
         self.feed = feed
         self._store = store
         self._look: Look | None = getattr(store, "look", None)
@@ -98,6 +107,8 @@ class Api:
         self._authenticator = authenticator
         self._discovery = Discovery(self.registry)
         self._reads = Reads(store, feed)
+        self._usage = UsageReads(store, env.clock, connector)
+        self._streams = PodStreams(store, self._kind("", "v1", "nodes"), connector)
         self._placing = placing = Placing(store, self._kind("", "v1", "pods"))
         self._writes = Writes(store, env, admission_of(known), placing.points, placing.shared)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"))
@@ -107,10 +118,12 @@ class Api:
         self._sweeper: Sweeper | None = None
 
     @classmethod
-    async def start(cls, store: Store, env: Env, authenticator: Authenticator) -> "Api":
+    async def start(
+        cls, store: Store, env: Env, authenticator: Authenticator, connector: Connector | None = None
+    ) -> "Api":
         known = Known()
         feed = await Feed.start(store)
-        api = cls(store, env, authenticator, feed, known)
+        api = cls(store, env, authenticator, feed, known, connector or Connector())
         await api._priorities.start()
         await api._make_namespaces()
         await api._definitions.start()
@@ -188,7 +201,7 @@ class Api:
         access.require(user, target)
         seen.is_allowed = True
         is_plain = target.verb is Verb.GET and not target.subresource and "resourceVersion" not in options
-        if is_plain and self._look is not None:
+        if is_plain and self._look is not None and target.kind.group != usage_kinds.GROUP:
             return self._get_now(self._look, request, target, options)
         return self._answered(request, user, target, options)
 
@@ -228,9 +241,9 @@ class Api:
             return _json(201, reviews.answer(target.kind, review, user, self._authenticator, now))
         match target.verb:
             case Verb.GET:
-                return await self._get(target, options, form)
+                return await self._get(request, target, options, form)
             case Verb.LIST:
-                listed = await self._reads.list(selection_of(target, options), options)
+                listed = await self._reads_of(target.kind).list(selection_of(target, options), options)
                 include = options.get("includeObject", "Metadata")
                 pieces = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), include)
                 return self._answer_long(pieces, form, options)
@@ -244,6 +257,8 @@ class Api:
                 return await self._write(request, user, target, options, form)
 
     async def _write(self, request: Request, user: access.User, target: Target, options: Options, form: Form) -> Answer:
+        if node := access.agent_in(user):
+            await require_own(self._store, node, request, target)
         escort = escort_of(request, user, self._clock)
         if target.kind is BINDINGS:
             is_dry = WriteOptions.of(options, "CreateOptions", "").dry_run
@@ -251,6 +266,8 @@ class Api:
             return Response(200, results)
         if target.subresource == "ghosts":
             return _json(200, await self._placing.ghosts.reported(target.name, request.body))
+        if target.subresource == "recount":
+            return _json(200, await recounted(self._store, self._placing.shared, target.name))
         match target.verb:
             case Verb.CREATE:
                 return await self._create(request, target, options, form, escort)
@@ -263,8 +280,13 @@ class Api:
             case other:
                 raise AssertionError(f"{other} writes nothing")
 
-    async def _get(self, target: Target, options: Options, form: Form) -> Answer:
-        entry = await self._reads.get(target.kind, target.namespace, target.name, options)
+    def _reads_of(self, kind: Kind) -> Reads | UsageReads:
+        return self._usage if kind.group == usage_kinds.GROUP else self._reads
+
+    async def _get(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+        if target.subresource not in _SHOWN_HERE:
+            return await self._streams.answer(request, target, options)
+        entry = await self._reads_of(target.kind).get(target.kind, target.namespace, target.name, options)
         if target.subresource == "scale":
             return self._answer(
                 200,
@@ -274,8 +296,6 @@ class Api:
             )
         if target.subresource == "ghosts":
             return _json(200, await self._placing.ghosts.of(target.name))
-        if target.subresource not in ("", "status"):
-            raise await self._no_agent(target)
         include = options.get("includeObject", "Metadata")
         body = forms.one(form, target.kind, entry.value, entry.revision, self._clock.wall(), include)
         return self._answer(200, body, form, options)
@@ -292,7 +312,7 @@ class Api:
         self, request: Request, target: Target, options: Options, wanted: WriteOptions, escort: Escort
     ) -> Answer:
         if target.subresource not in ("", "binding", "eviction", "token"):
-            raise await self._no_agent(target)
+            return await self._streams.answer(request, target, options)
         body = self._decode_part(request, target)
         if target.subresource == "token":
             return _json(201, await self._authenticator.issue(target.namespace, target.name, body))
@@ -305,21 +325,11 @@ class Api:
                 await self._placing.binder.bind(wish, now, escort, dry_run=wanted.dry_run)
             case "eviction":
                 budgets = self._kind("policy", "v1", "poddisruptionbudgets")
-                how = DeleteOptions.of(options, body.get("deleteOptions") or {}, pods)
+                how = DeleteOptions.of(options, body.get("deleteOptions") or {})
                 await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, escort)
             case other:
                 raise AssertionError(f"{other} is served elsewhere")
         return _json(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-
-    async def _no_agent(self, target: Target) -> ApiError:
-        """Why a part of a pod that only its node has (log, exec and the like) cannot be had."""
-        if (target.kind.group, target.kind.kind) != ("", "Pod"):
-            return method_not_allowed()
-        entry = await self._reads.get(target.kind, target.namespace, target.name, Options(""))
-        node = (read(target.kind, entry).get("spec") or {}).get("nodeName")
-        if not node:
-            return bad_request(f"pod {target.name} does not have a host assigned")
-        return not_found("nodes", "", node)
 
     async def _change(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
         kind = target.kind
@@ -440,7 +450,7 @@ class Api:
 
     async def _delete(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
         kind = target.kind
-        how = DeleteOptions.of(options, self._delete_body(request), kind)
+        how = DeleteOptions.of(options, self._delete_body(request))
         written = await self._writes.delete(kind, target.namespace, target.name, how, escort)
         if written.was_removed and not kind.delete_returns_object:
             details: Object = {"name": target.name}
@@ -458,7 +468,7 @@ class Api:
     ) -> Answer:
         if escort.operation is not None:
             raise bad_request("a collection is not deleted by one write, so this cannot be an operation with an id")
-        how = DeleteOptions.of(options, self._delete_body(request), target.kind)
+        how = DeleteOptions.of(options, self._delete_body(request))
         listed = await self._reads.list(selection_of(target, options), options)
         for entry in listed.entries:
             place, _, name = entry.key.rpartition("/")

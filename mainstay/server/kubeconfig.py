@@ -38,13 +38,14 @@ def server_url(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{reachable}]:{port}" if ":" in reachable else f"{scheme}://{reachable}:{port}"
 
 
-def kubeconfig_text(server: str, admin: ByCertificate | ByToken) -> str:
-    if isinstance(admin, ByCertificate):
-        authority = f"\n    certificate-authority-data: {_base64(admin.authorities)}"
-        user = f"client-certificate-data: {_base64(admin.certificate)}\n    client-key-data: {_base64(admin.key)}"
+def kubeconfig_text(server: str, shown: ByCertificate | ByToken, *, user: str = ADMIN) -> str:
+    """The file for whoever shows this. `user` is only what they are called in it."""
+    if isinstance(shown, ByCertificate):
+        authority = f"\n    certificate-authority-data: {_base64(shown.authorities)}"
+        proof = f"client-certificate-data: {_base64(shown.certificate)}\n    client-key-data: {_base64(shown.key)}"
     else:
         authority = ""
-        user = f"token: {json.dumps(admin.token)}"
+        proof = f"token: {json.dumps(shown.token)}"
     return f"""\
 apiVersion: v1
 kind: Config
@@ -53,15 +54,15 @@ clusters:
   cluster:
     server: {json.dumps(server)}{authority}
 users:
-- name: {ADMIN}
+- name: {user}
   user:
-    {user}
+    {proof}
 contexts:
-- name: {ADMIN}@{_CLUSTER}
+- name: {user}@{_CLUSTER}
   context:
     cluster: {_CLUSTER}
-    user: {ADMIN}
-current-context: {ADMIN}@{_CLUSTER}
+    user: {user}
+current-context: {user}@{_CLUSTER}
 """
 
 

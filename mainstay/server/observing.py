@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Env
-from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.http.messages import (
+    Answer,
+    LongResponse,
+    Request,
+    Response,
+    StreamResponse,
+    TunnelResponse,
+    UpgradeResponse,
+)
 from mainstay.server import audit as audits
 from mainstay.server.access import ANONYMOUS, User
 from mainstay.server.audit import Audit
@@ -66,7 +74,7 @@ class Observer:
         except Exception as error:
             observed.failed(error)
             raise
-        if isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse):
+        if isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse | TunnelResponse):
             return observed.answered(answer)
         return _Pending(answer, observed.when_answered(answer))
 

@@ -12,11 +12,9 @@ otherwise. The command line is in cli/server.py.
 
 import contextlib
 import errno
-import gc
 import logging
 import os
 import ssl
-import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,11 +28,13 @@ from mainstay.env import Env, SystemDisk, machine, tasks
 from mainstay.env.disk import Disk, DiskFull, Locked, read_text
 from mainstay.env.signals import StopSignals
 from mainstay.http.messages import Handler
+from mainstay.http.outgoing import client_tls
 from mainstay.http.server import HttpServer
 from mainstay.journal.errors import JournalError
 from mainstay.journal.history import HistoryRecorder
 from mainstay.server import kubeconfig
 from mainstay.server.access import MASTERS, User
+from mainstay.server.agents import Connector
 from mainstay.server.app import Api
 from mainstay.server.audit import Audit
 from mainstay.server.certificates import (
@@ -136,7 +136,7 @@ async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerPro
     signals = StopSignals()
     try:
         process = await ServerProcess.start(options, env)
-        _tune()
+        machine.settle()
         on_ready(process)
         await signals.first()
         _log.info("stopping")
@@ -150,17 +150,6 @@ async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerPro
 async def _hurry(signals: StopSignals, process: "ServerProcess") -> None:
     await signals.second()
     await process.hurry()
-
-
-def _tune() -> None:
-    # A worker that holds the interpreter, such as the store's, otherwise keeps it from the loop for 5 ms.
-    sys.setswitchinterval(0.0005)
-    # Kinds, modules and what the store had are there for good: the collector need not go through them again and again.
-    # What requests leave behind is almost never a cycle, so it may also look less often; the default, at every 700
-    # objects, is several times per request.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 class ServerProcess:
@@ -230,15 +219,15 @@ class ServerProcess:
         await self._record_history(store, metrics)
         compacting = tasks.spawn(compact_regularly(store, env.clock), name="compact the store")
         closing.push_async_callback(tasks.stop, compacting)
-        api = await Api.start(store, env, authenticator)
+        connector = Connector(_shown_to_agents(certificates), is_plain_allowed=tls is None)
+        api = await Api.start(store, env, authenticator, connector)
         closing.push_async_callback(api.stop)
         metrics.watched(api.feed.tallies)
         observer = Observer(api.handle, env, authenticator, metrics, audit)
         await self._listen(observer.answer, tls)
         await self._worker.run(self._write_kubeconfig, certificates)
-        if tls is not None:
-            renewing = tasks.spawn(self._renew(tls), name="renew certificates")
-            closing.push_async_callback(tasks.stop, renewing)
+        renewing = tasks.spawn(self._renew(tls, connector), name="renew certificates")
+        closing.push_async_callback(tasks.stop, renewing)
 
     async def _certificates(self) -> Certificates:
         return await self._worker.run(ensure_certificates, self._env.disk, self._env.clock, self._names)
@@ -306,19 +295,23 @@ class ServerProcess:
                 admin = ByCertificate(certificates.authority, certificates.admin, certificates.admin_key)
             case GivenTls(certificate, _, _) as given:
                 # Whoever signed the given certificate is not known. What is certain to be of use is what came with it.
-                authorities = _read(certificate) + _client_authority(given)
+                # Ours is there for agents: it is how they know this server when it asks them something.
+                authorities = _read(certificate) + _client_authority(given) + b"\n" + certificates.authority
                 admin = ByCertificate(authorities, certificates.admin, certificates.admin_key)
             case NoTls():
                 admin = ByToken(_admin_token(disk))
         kubeconfig.write_kubeconfig(disk, self.url, admin)
 
-    async def _renew(self, tls: ssl.SSLContext) -> None:
+    async def _renew(self, tls: ssl.SSLContext | None, connector: Connector) -> None:
         """Take up new certificates without a restart: our own before they expire, given ones when they were changed."""
         while True:
             await tasks.sleep(CERTIFICATES_LOOKED_AT_EVERY)
             try:
                 certificates = await self._certificates()
                 self._tls_context(certificates)  # Tried out first: half of a new pair would spoil the one in use.
+                connector.tls = _shown_to_agents(certificates)
+                if tls is None:
+                    continue
                 match self._options.tls:
                     case OwnTls():
                         directory = self._options.data_dir
@@ -338,6 +331,10 @@ async def _open_store(options: ServerOptions, env: Env) -> Store:
             return await open_memory()
         case EtcdChoice(endpoints):
             return await open_etcd(endpoints, chance=env.chance.child("store"))
+
+
+def _shown_to_agents(certificates: Certificates) -> ssl.SSLContext:
+    return client_tls(certificates.agents, certificates.agents_key)
 
 
 def _admin_token(disk: Disk) -> str:

@@ -70,8 +70,12 @@ def scaled(scale: Object, paths: ScalePaths) -> Mutate:
 def finalized(namespace: Object) -> Mutate:
     """Write what a namespace still waits for before it goes."""
     wanted = (namespace.get("spec") or {}).get("finalizers") or []
+    given = namespace.get("metadata") or {}
+    # Who finishes a namespace has looked at that one, and not at another that has got its name since.
+    meant = {name: given[name] for name in ("uid", "resourceVersion") if given.get(name)}
 
     def mutate(obj: Object) -> Object:
+        obj["metadata"] = {**obj["metadata"], **meant}
         spec = obj.setdefault("spec", {})
         if wanted:
             spec["finalizers"] = wanted

@@ -26,11 +26,12 @@ from mainstay.http.messages import (
     Request,
     Response,
     StreamResponse,
+    TunnelResponse,
     UpgradeResponse,
 )
 from mainstay.server.keyspace import prefix_of
 from mainstay.server.registry import Registry
-from mainstay.server.requests import NoSuchPath, Options, Target, target_of
+from mainstay.server.requests import NoSuchPath, Options, Target, Verb, target_of
 from mainstay.server.watching import Outgoing
 from mainstay.sim.history import Answered, Asked, Delivered, Ended, History, Opened
 from mainstay.sim.store_port import REQUEST
@@ -142,7 +143,7 @@ class Gate:
                 self._tap(asked, request, answer)
             case LongResponse():
                 self._note(asked, answer.status)
-            case UpgradeResponse():
+            case UpgradeResponse() | TunnelResponse():
                 self._note(asked, 101)
         return answer
 
@@ -185,6 +186,8 @@ class Gate:
             target = target_of(request.method, request.path, options, self._registry)
         except NoSuchPath:
             return
+        if target.verb is not Verb.WATCH:
+            return  # A log.
         run = answer.run
 
         async def tapped(stream: Outgoing) -> None:

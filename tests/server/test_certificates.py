@@ -70,7 +70,8 @@ def names_in(pem: bytes) -> list[str]:
 def test_the_first_start_makes_an_authority_and_what_it_signs(disk: SystemDisk):
     made = ensure(disk)
 
-    assert disk.names() == ["admin.crt", "admin.key", "ca.crt", "ca.key", "server.crt", "server.key"]
+    signed = ["admin.crt", "admin.key", "agents.crt", "agents.key", "ca.crt", "ca.key", "server.crt", "server.key"]
+    assert disk.names() == signed
     authority = certificate_of(made.authority)
     for pem in (made.server, made.admin):
         certificate_of(pem).verify_directly_issued_by(authority)
