@@ -5,10 +5,11 @@
 
 PYTHON ?= python3
 ARGS ?=
+ONCE ?=
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup components test lint sim-long bench demo proto clean
+.PHONY: help setup components test lint sim-long bench demo tour proto clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +39,11 @@ sim-long: setup ## Run the scenarios with thousands of seeds (ARGS="power-cut --
 bench: setup components ## Run all benchmarks (ARGS=--quick, or ARGS=--write for bench/RESULTS.md)
 	.venv/bin/python -m bench $(ARGS)
 
-demo: setup ## Show what Mainstay does
-	@.venv/bin/python -m examples.demo
+demo: setup ## Run a three-zone cluster with real processes, and kill some (ONCE=1 ends and cleans up by itself)
+	@ONCE="$(ONCE)" .venv/bin/python -m examples.demo
+
+tour: setup ## Show what is underneath: the store, virtual time, scenarios
+	@.venv/bin/python -m examples.tour
 
 proto: setup ## Make mainstay/store/etcd/rpc_pb2.py from rpc.proto
 	.venv/bin/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. mainstay/store/etcd/rpc.proto

@@ -1,278 +1,308 @@
-"""A tour of what is there: the store on a real disk, a killed process, the API server, virtual time, scenarios.
+"""A cluster on this machine: three zones, real processes that serve HTTP, and what happens when things are killed.
 
-make demo
+make demo           stays until Ctrl-C, so that one can look around
+make demo ONCE=1    cleans up after itself and ends
 """
 
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-import aiohttp
-from aiohttp import web
+import msgspec
 
-from mainstay.env import tasks
-from mainstay.sim.disk import SimDisk
-from mainstay.sim.errors import Deadlock
-from mainstay.sim.simulation import Simulation
-from mainstay.store import open_sqlite
-from mainstay.store.disk_log import DiskLog
-from mainstay.store.interface import Check, Committed, Delete, Put
-from mainstay.store.local import LocalStore
+from mainstay.api.kind_name import KindName
+from mainstay.api.stages import Stage, stage_of
+from mainstay.client.client import Client
+from mainstay.client.config import from_kubeconfig_file
+from mainstay.client.errors import ApiError
+from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
+from mainstay.env.signals import StopSignals
+
+PODS = KindName("", "v1", "Pod", "pods", True)
+MANIFEST = Path(__file__).with_name("demo.yaml")
+PROGRAM = [sys.executable, "-m", "mainstay.cli.main"]
+PATIENCE_S = 30.0
 
 
 def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="mainstay-demo-"))
     try:
-        title("1. One history: commits, refusals, a watch")
-        tasks.run(show_the_store(directory / "first"))
-        title("2. A process that writes is killed with SIGKILL, five times")
-        show_a_killed_writer(directory / "second")
+        tasks.run(Demo(directory).run(stays=not os.environ.get("ONCE")))
+    except Interrupted:
+        pass
+    except Unexpected as error:
+        sys.exit(f"demo: {error}")
     finally:
+        print()
+        mainstay("down", "--now", "--data-dir", str(directory), quiet=True)
         shutil.rmtree(directory)
-    title("3. The API server, with TLS, and the real kubectl")
-    show_the_server()
-    title("4. The same store under the simulator: its machine loses power, again and again")
-    show_power_cuts()
-    title("5. Any asyncio program, unmodified: an aiohttp server and client, cut off from each other for an hour")
-    show_aiohttp()
-    title("6. A program that waits for ever is an error that says who waits where")
-    show_a_deadlock()
-    title("7. A controller on its worst days: watches that are late, crashes, lost answers, new leaders")
-    show_scenarios()
+        print("All is stopped, and", directory, "is removed.")
 
 
-async def show_the_store(directory: Path) -> None:
-    store = await open_sqlite(directory)
-    say("an empty store in", directory)
-    with store.watch("pods/", after=await store.revision()) as watch:
-        say("commit ", await store.commit([], [Put("pods/risk-api-1", b"pending"), Put("nodes/c12", b"ready")]))
-        seen = await store.get("pods/risk-api-1")
-        assert seen is not None
-        say("read   ", seen)
-        say("ten schedulers bind the pod at once, each on the revision it has seen:")
-        answers = await asyncio.gather(
-            *(
-                store.commit([Check("pods/risk-api-1", seen.revision)], [Put("pods/risk-api-1", b"bound by %d" % who)])
-                for who in range(10)
-            )
-        )
-        winners = [answer for answer in answers if isinstance(answer, Committed)]
-        refused = [answer for answer in answers if not isinstance(answer, Committed)]
-        say("        won   ", *winners)
-        say("        lost  ", f"{len(refused)} ×", refused[0])
-        await store.commit([], [Delete("pods/risk-api-1")])
-        say("a watch from the beginning has seen:")
-        changes = 0
-        while changes < 3:
-            for change in (await anext(watch)).changes:
-                both = (change.previous, change.entry)
-                previous, now = (entry.value.decode() if entry else "(nothing)" for entry in both)
-                say(f"        revision {change.revision}  {change.key}  {previous} → {now}")
-                changes += 1
-    await store.close()
+class Interrupted(Exception):
+    """Ctrl-C."""
 
 
-WRITER = """
-import asyncio, pathlib, sys
-from mainstay.env import tasks
-from mainstay.store import open_sqlite
-from mainstay.store.interface import Put
-
-async def write(store, who):
-    while True:
-        answer = await store.commit([], [Put(f"counter/{who}", b"x" * 500)])
-        print(answer.revision, flush=True)
-
-async def main():
-    store = await open_sqlite(pathlib.Path(sys.argv[1]))
-    await asyncio.gather(*(write(store, who) for who in range(16)))
-
-tasks.run(main())
-"""
+class Unexpected(Exception):
+    """The demo does not show what it should."""
 
 
-def show_a_killed_writer(directory: Path) -> None:
-    for number in range(1, 6):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, directory], stdout=subprocess.PIPE, text=True)
-        assert writer.stdout is not None
-        acknowledged = [int(writer.stdout.readline()) for _ in range(500 * number)]
-        writer.kill()
-        acknowledged += [int(line) for line in writer.stdout if line.endswith("\n")]
-        writer.wait()
-        found = tasks.run(latest_revision(directory))
-        verdict = "nothing acknowledged was lost" if found >= max(acknowledged) else "LOST WRITES"
-        say(f"killed after {len(acknowledged):>4} acknowledged writes, the last at revision {max(acknowledged)};")
-        say(f"       found after the restart: revision {found}: {verdict}")
+class Demo:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.kubectl = ["kubectl"] if shutil.which("kubectl") else PROGRAM
 
-
-async def latest_revision(directory: Path) -> int:
-    store = await open_sqlite(directory)
-    revision = await store.revision()
-    await store.close()
-    return revision
-
-
-COMMANDS = (
-    "create deployment risk-api --image=risk:42 --replicas=8",
-    "get deployments",
-    "scale deployment/risk-api --replicas=3",
-    "run web --image=nginx:1",
-    "get pods -o wide",
-    "label pod web tier=front",
-    "get pods -l tier=front -o name",
-    'patch pod web -p {"spec":{"containers":[{"name":"web","image":"nginx:2"}]}}',
-    "delete pod web",
-)
-
-
-def show_the_server() -> None:
-    if shutil.which("kubectl") is None:
-        say("kubectl is not on PATH (`make components` installs it), so there is nothing to show here")
-        return
-    directory = Path(tempfile.mkdtemp(prefix="mainstay-demo-server-"))
-    command = [
-        sys.executable,
-        "-m",
-        "mainstay.cli.main",
-        "server",
-        "--data-dir",
-        str(directory),
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        say("$ mainstay server --data-dir", directory)
-        say(server.stdout.readline().strip())
-        for line in COMMANDS:
-            say("$ kubectl", line)
-            environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
-            done = subprocess.run(["kubectl", *line.split(" ")], env=environment, capture_output=True, text=True)
-            for shown in (done.stdout + done.stderr).splitlines():
-                say("   ", shown)
-    finally:
-        server.terminate()
-        server.wait()
-        shutil.rmtree(directory)
-
-
-def show_power_cuts() -> None:
-    started = time.perf_counter()
-    for seed in (82219, 82219, 7):
-        with Simulation(seed) as simulation:
-            acknowledged, found = simulation.run(lose_power(simulation))
-            say(
-                f"seed {seed:>5}: 20 power cuts, revision {acknowledged} acknowledged, {found} found; "
-                f"{simulation.loop.time():.0f} s of virtual time, digest {simulation.digest[:16]}"
-            )
-    say(f"The same seed is the same run. All three took {(time.perf_counter() - started) * 1000:.0f} ms.")
-
-
-async def lose_power(simulation: Simulation) -> tuple[int, int]:
-    disk = SimDisk(simulation.choices, "machine")
-    acknowledged = 0
-    for _ in range(20):
-        store = await LocalStore.open(DiskLog(disk))
-        assert await store.revision() >= acknowledged, "an acknowledged write is gone"
-        disk.cut_power_before(1 + simulation.choices.choose("power", 40))
-        writer = tasks.spawn(write_every_minute(store), name="writer")
-        while disk.has_power:
-            await asyncio.sleep(60)
-        acknowledged = max(acknowledged, await store.revision())
-        await tasks.stop(writer)
-        disk = disk.after_power_cut()
-    store = await LocalStore.open(DiskLog(disk))
-    return acknowledged, await store.revision()
-
-
-async def write_every_minute(store: LocalStore) -> None:
-    while True:
-        await store.commit([], [Put("heartbeat", b"alive")])
-        await asyncio.sleep(60)
-
-
-def show_aiohttp() -> None:
-    with Simulation(1) as simulation:
-        started = time.perf_counter()
-        simulation.run(talk_over_a_broken_link(simulation))
-        took_ms = (time.perf_counter() - started) * 1000
-        say(f"{simulation.loop.time() / 3600:.2f} hours of virtual time took {took_ms:.0f} ms.")
-
-
-async def talk_over_a_broken_link(simulation: Simulation) -> None:
-    server_host, client_host = simulation.network.host("server"), simulation.network.host("client")
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response({"path": request.path, "from": request.remote})
-
-    with server_host.active():
-        application = web.Application()
-        application.router.add_get("/{tail:.*}", answer)
-        runner = web.AppRunner(application)
-        await runner.setup()
-        await web.TCPSite(runner, "0.0.0.0", 8080).start()
-    with client_host.active():
-        async with aiohttp.ClientSession() as session:
-            async with session.get("http://server:8080/hello") as response:
-                say("before:", response.status, await response.text())
-            simulation.network.cut("client", "server")
-            try:
-                await session.get("http://server:8080/cut", timeout=aiohttp.ClientTimeout(total=300))
-            except TimeoutError as error:
-                say(f"cut off: {type(error).__name__} after {simulation.loop.time():.0f} s")
-            await asyncio.sleep(3300)
-            simulation.network.heal("client", "server")
-            async with session.get("http://server:8080/again") as response:
-                say("healed:", response.status, await response.text())
-    await runner.cleanup()
-
-
-def show_a_deadlock() -> None:
-    async def wait_for(lock: asyncio.Lock, then: asyncio.Lock) -> None:
-        async with lock:
-            await asyncio.sleep(1)
-            async with then:
-                pass
-
-    async def embrace() -> None:
-        left, right = asyncio.Lock(), asyncio.Lock()
-        await asyncio.gather(
-            tasks.spawn(wait_for(left, right), name="left then right"),
-            tasks.spawn(wait_for(right, left), name="right then left"),
-        )
-
-    with Simulation() as simulation:
+    async def run(self, *, stays: bool) -> None:
+        stopping = StopSignals()
+        asked = tasks.spawn(stopping.first(), name="wait for Ctrl-C")
+        telling = tasks.spawn(self.tell(), name="tell")
         try:
-            simulation.run(embrace())
-        except Deadlock as error:
-            say(error)
+            await asyncio.wait([asked, telling], return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                raise Interrupted
+            telling.result()
+            if stays:
+                self.show_how_to_look_around()
+                await asked
+        finally:
+            await tasks.stop(telling)
+            await tasks.stop(asked)
+            stopping.close()
+
+    async def tell(self) -> None:
+        title("1. A cluster: API server, scheduler, and a node in each of three zones; each a process of its own")
+        await self.show("mainstay", "up", "--detach", "--port=0", "--data-dir", str(self.directory))
+        env = Env(SystemClock(), Chance.fresh(), SystemDisk(self.directory))
+        config = from_kubeconfig_file(self.directory / "kubeconfig")
+        async with Client(config, env, user_agent="demo") as client, self.watching(client):
+            await self.tell_of_pods()
+
+    async def tell_of_pods(self) -> None:
+        title("2. Three pods, spread over the zones, that serve HTTP")
+        await self.show("apply", "-f", str(MANIFEST))
+        await self.until("all three are ready", lambda: len(self.ready()) == 3)
+        for name in self.ready():
+            say(f"GET {self.url(name)}   →  {await get(self.url(name))}")
+
+        title("3. kill -9 of a process in a pod: its agent starts it again")
+        victim = self.ready()[0]
+        await self.kill(f"the process of {victim}", int(await get(self.url(victim) + "/pid")))
+        await self.until("it is ready again", lambda: self.restarts(victim) == 1 and victim in self.ready())
+        await self.show("get", "pods", "-o", "wide")
+
+        title("4. kill -9 of an agent: its pod does not notice")
+        node = self.pods[victim]["spec"]["nodeName"]
+        before = await get(self.url(victim) + "/pid")
+        async with self.asking(victim) as answers:
+            await self.kill(f"the agent of {node}", await self.pid_of(node))
+            await self.is_well("it was started again, and its node is ready")
+        say(f"{answers['yes']} requests to {victim} meanwhile: {answers['no']} failed")
+        if await get(self.url(victim) + "/pid") != before:
+            raise Unexpected(f"{victim} is another process than before")
+        say(f"it is the same process {before} as before: the new agent has taken it over")
+
+        title("5. kill -9 of what looks after everything: all lives on, and the next `mainstay up` takes over")
+        await self.kill("the supervisor", await self.pid_of("supervisor"))
+        await self.show("mainstay", "up", "--detach", "--data-dir", str(self.directory), only="process|ready after")
+
+        title("6. Looking into a pod")
+        await self.show("logs", victim, "--tail=3")
+        if self.kubectl == ["kubectl"]:
+            await self.show("exec", victim, "--", "sh", "-c", "echo I am $POD_NAME, at $POD_IP")
+        say(f"The log of the process before, which was killed, is there too: kubectl logs {victim} --previous")
+
+        title("7. Deleting one: it is asked to end first")
+        await self.show("delete", "pod", victim)
+        await self.show("get", "pods")
+
+        title("8. kill -9 of the API server: what it has acknowledged is there")
+        note = self.directory / "note.yaml"
+        note.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note}\ndata: {text: do not forget}\n")
+        await self.show("apply", "-f", str(note))
+        await self.kill("the API server", await self.pid_of("server"))
+        await self.is_well("it was started again")
+        await self.show("get", "configmap", "note")
+
+    def show_how_to_look_around(self) -> None:
+        title("Look around: all of it goes on until Ctrl-C")
+        say(f"export KUBECONFIG={self.directory}/kubeconfig")
+        for line in (
+            "kubectl get nodes -L topology.kubernetes.io/zone",
+            "kubectl get pods -o wide --watch",
+            "kubectl describe pod hello-2",
+            "kubectl top nodes",
+            f"mainstay status --data-dir {self.directory}",
+            f"ls {self.directory}/nodes/*/pods/*   # what pods have on this machine",
+        ):
+            say(line)
+        for name in self.ready():
+            say(f"curl {self.url(name)}")
+
+    # What is seen.
+
+    @asynccontextmanager
+    async def watching(self, client: Client) -> AsyncIterator[None]:
+        watching = tasks.spawn(self.watch(client), name="watch pods")
+        try:
+            yield
+        finally:
+            await tasks.stop(watching)
+
+    async def watch(self, client: Client) -> None:
+        """Say each stage that a pod reaches, as it does."""
+        stages: dict[str, str] = {}
+        began: dict[str, float] = {}
+        while True:
+            # A watch ends with its server. Then another one begins.
+            with suppress(ApiError):
+                async with client.watch(PODS, "default", initial_events=True, resource_version="0") as changes:
+                    async for change in changes:
+                        if change.type == "BOOKMARK":
+                            continue
+                        pod = msgspec.json.decode(change.object)
+                        name = pod["metadata"]["name"]
+                        if change.type == "DELETED":
+                            self.pods.pop(name, None)
+                            continue
+                        self.pods[name] = pod
+                        stage = text_of(pod)
+                        if stages.get(name) != stage:
+                            stages[name] = stage
+                            now = time.monotonic()
+                            say(f"  {name}  {stage:<38}{now - began.setdefault(name, now):6.1f} s")
+            await asyncio.sleep(0.2)
+
+    def ready(self) -> list[str]:
+        return [name for name, pod in sorted(self.pods.items()) if is_ready(pod)]
+
+    def restarts(self, name: str) -> int:
+        return sum(each["restartCount"] for each in self.pods[name]["status"].get("containerStatuses") or ())
+
+    def url(self, name: str) -> str:
+        return f"http://{self.pods[name]['status']['podIP']}:8080"
+
+    async def until(self, what: str, is_so: Callable[[], bool]) -> None:
+        began = time.monotonic()
+        while not is_so():
+            if time.monotonic() - began > PATIENCE_S:
+                raise Unexpected(f"not so after {PATIENCE_S:.0f} s: {what}")
+            await asyncio.sleep(0.02)
+        say(f"{what}, after {time.monotonic() - began:.1f} s")
+
+    async def is_well(self, what: str) -> None:
+        began = time.monotonic()
+        while await self.status() is None:
+            if time.monotonic() - began > PATIENCE_S:
+                raise Unexpected("the cluster does not become well again")
+            await asyncio.sleep(0.1)
+        say(f"{what}: {time.monotonic() - began:.1f} s")
+
+    async def status(self) -> dict[str, Any] | None:
+        """What `mainstay status` says. None unless all is well."""
+        done = await asyncio.to_thread(mainstay, "status", "-o", "json", "--data-dir", str(self.directory), quiet=True)
+        state: dict[str, Any] = msgspec.json.decode(done.stdout)
+        return state if done.returncode == 0 else None
+
+    async def pid_of(self, name: str) -> int:
+        state = await self.status()
+        if state is None:
+            raise Unexpected("the cluster is not well")
+        pids = {each["name"]: each["pid"] for each in state["components"]} | {"supervisor": state["supervisor"]["pid"]}
+        return int(pids[name])
+
+    @asynccontextmanager
+    async def asking(self, name: str) -> AsyncIterator[dict[str, int]]:
+        """Ask a pod again and again meanwhile, and count the answers."""
+        answers = {"yes": 0, "no": 0}
+
+        async def ask() -> None:
+            while True:
+                try:
+                    await get(self.url(name) + "/healthz")
+                    answers["yes"] += 1
+                except OSError:
+                    answers["no"] += 1
+                await asyncio.sleep(0.02)
+
+        asking = tasks.spawn(ask(), name="ask")
+        try:
+            yield answers
+        finally:
+            await tasks.stop(asking)
+
+    # What is done.
+
+    async def kill(self, what: str, pid: int) -> None:
+        say(f"$ kill -9 {pid}    # {what}")
+        os.kill(pid, signal.SIGKILL)
+
+    async def show(self, *words: str, only: str = "") -> None:
+        """Run a command and show what it says: `mainstay …`, or kubectl."""
+        is_ours = words[0] == "mainstay"
+        program = PROGRAM if is_ours else self.kubectl
+        name = "mainstay" if is_ours or self.kubectl == PROGRAM else "kubectl"
+        arguments = words[1:] if is_ours else words
+        say("$", name, *(repr(word) if " " in word else word for word in arguments))
+        process = await asyncio.create_subprocess_exec(
+            *program, *arguments, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        assert process.stdout is not None
+        lines = []
+        async for line in process.stdout:
+            text = line.decode().rstrip()
+            lines.append(text)
+            if not only or any(word in text for word in only.split("|")):
+                say("   ", text)
+        if await process.wait() != 0:
+            raise Unexpected(f"{name} {' '.join(arguments)} has failed:\n" + "\n".join(lines))
 
 
-def show_scenarios() -> None:
-    for arguments in (
-        "list",
-        "run one-pod-too-many --seeds 20",
-        "run one-pod-too-many --seeds 1 --first-seed 17 --json",
-    ):
-        say(f"$ mainstay sim {arguments}")
-        command = [sys.executable, "-m", "mainstay.cli.main", "sim", *arguments.split()]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-        for line in done.stdout.splitlines():
-            say("   ", line)
+def is_ready(pod: dict[str, Any]) -> bool:
+    stage = stage_of(pod)
+    return stage is not None and stage[0] in (Stage.READY, Stage.SERVING)
+
+
+def text_of(pod: dict[str, Any]) -> str:
+    """What is told of a pod."""
+    stage = stage_of(pod)
+    if stage is None:
+        return "ending"
+    if stage[0] in (Stage.READY, Stage.SERVING):
+        return f"ready at {pod['status']['podIP']}"
+    for each in pod["status"].get("containerStatuses") or ():
+        waiting = each.get("state", {}).get("waiting")
+        if waiting and waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+            return f"waiting: {waiting['reason']}"
+    node = (pod.get("spec") or {}).get("nodeName")
+    return f"{stage[0]}, {node}" if node else str(stage[0])
+
+
+async def get(url: str) -> str:
+    return await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read().decode())
+
+
+def mainstay(*arguments: str, quiet: bool = False) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([*PROGRAM, *arguments], check=False, capture_output=quiet)
 
 
 def title(text: str) -> None:
-    print(f"\n{text}\n{'─' * len(text)}")
+    print(f"\n{text}\n{'─' * len(text)}", flush=True)
 
 
 def say(*words: object) -> None:
-    print("  ", *words)
+    print("  ", *words, flush=True)
 
 
 if __name__ == "__main__":

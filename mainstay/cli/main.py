@@ -11,10 +11,56 @@ class Commands(click.Group):
     """Each command is imported when it is asked for: a server needs no NumPy, and starts and fits without it."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return ["scheduler", "server", "sim"]
+        return [
+            "agent",
+            "apply",
+            "completion",
+            "controllers",
+            "delete",
+            "down",
+            "get",
+            "logs",
+            "scheduler",
+            "server",
+            "sim",
+            "status",
+            "up",
+        ]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         match name:
+            case "agent":
+                from mainstay.cli.agent import agent
+
+                return agent
+            case "apply":
+                from mainstay.cli.apply import apply
+
+                return apply
+            case "completion":
+                from mainstay.cli.completion import completion
+
+                return completion
+            case "controllers":
+                from mainstay.cli.controllers import controllers
+
+                return controllers
+            case "delete":
+                from mainstay.cli.delete import delete
+
+                return delete
+            case "down":
+                from mainstay.cli.down import down
+
+                return down
+            case "get":
+                from mainstay.cli.get import get
+
+                return get
+            case "logs":
+                from mainstay.cli.logs_of import logs
+
+                return logs
             case "scheduler":
                 from mainstay.cli.scheduler import scheduler
 
@@ -27,6 +73,14 @@ class Commands(click.Group):
                 from mainstay.cli.sim import sim
 
                 return sim
+            case "status":
+                from mainstay.cli.status import status
+
+                return status
+            case "up":
+                from mainstay.cli.up import up
+
+                return up
         return None
 
 

@@ -35,7 +35,8 @@ class Rules:
     """So many in a row open it."""
     open_for: timedelta = timedelta(seconds=1)
     """How long at first. Twice as long after each probe that fails."""
-    open_for_max: timedelta = timedelta(seconds=30)
+    open_for_max: timedelta = timedelta(seconds=5)
+    """Short against every lease: a server that is back must be found before anybody is given up for silent."""
     probe_within: timedelta = timedelta(seconds=30)
     """After this, a probe of which nothing was heard is lost."""
 

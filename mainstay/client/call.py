@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 
 ACCEPT_JSON: Final = b"Accept: application/json\r\n"
+ACCEPT_ANYTHING: Final = b"Accept: */*\r\n"
 JSON: Final = "application/json"
 SENT_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "authorization", "upgrade"})
 """Headers that nobody else may set."""

@@ -19,6 +19,7 @@ import msgspec
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
 from mainstay.client.call import (
+    ACCEPT_ANYTHING,
     ACCEPT_JSON,
     NOTHING_SAID,
     SENT_BY_US,
@@ -37,6 +38,7 @@ from mainstay.client.connection import Response
 from mainstay.client.errors import Unavailable
 from mainstay.client.limits import Limits
 from mainstay.client.sending import Counts, Sender, ServerState
+from mainstay.client.stream import Stream
 from mainstay.client.watch import Watch
 from mainstay.env import Env
 
@@ -176,8 +178,12 @@ class Client:
         bookmarks: bool = True,
         initial_events: bool = False,
         timeout_s: int | None = None,
+        accept: str = "",
     ) -> Watch:
-        """All changes after a version. With `initial_events` first what is there, then a bookmark that says so."""
+        """All changes after a version. With `initial_events` first what is there, then a bookmark that says so.
+
+        `accept` asks for another form of the objects, such as a table's rows.
+        """
         query: Pairs = [("watch", "true")]
         if resource_version:
             query.append(("resourceVersion", resource_version))
@@ -188,7 +194,12 @@ class Client:
             query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         if timeout_s is not None:
             query.append(("timeoutSeconds", str(timeout_s)))
-        return Watch(self._sender, reading(kind.path(namespace), query), self._limits)
+        lines = header_line("Accept", accept) if accept else ACCEPT_JSON
+        return Watch(self._sender, Call("GET", with_query(kind.path(namespace), query), lines), self._limits)
+
+    def stream(self, path: str, query: Pairs) -> Stream:
+        """An answer that comes bit by bit, such as a log, as bytes. `path` has to be escaped."""
+        return Stream(self._sender, Call("GET", with_query(path, query), ACCEPT_ANYTHING), self._limits)
 
     # Writing. All return the object as it was stored, and raise `Unavailable` if it is not known what became of it.
 

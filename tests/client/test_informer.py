@@ -178,6 +178,7 @@ async def test_a_server_that_is_away_is_found_again(sim):
         await a_while(600)
         assert informer.last_error != ""
         sim.network.heal("client", "server")
+        await a_while(10)  # By then the client has tried again.
         await make(world, "a")
         await a_while(90)
 

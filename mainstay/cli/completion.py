@@ -1,0 +1,27 @@
+"""`mainstay completion`: the script by which a shell completes commands, options, kinds and names.
+
+The script is click's. What it completes with is said where the arguments are (selecting.py).
+"""
+
+import click
+from click.shell_completion import get_completion_class
+
+_VARIABLE = "_MAINSTAY_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script by which a shell completes.
+
+    \b
+        bash:  mainstay completion bash > ~/.local/share/bash-completion/completions/mainstay
+        zsh:   mainstay completion zsh > ~/.zfunc/_mainstay    (with ~/.zfunc in $fpath)
+        fish:  mainstay completion fish > ~/.config/fish/completions/mainstay.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.ClickException(f"there is no completion for {shell}")
+    root = context.find_root()
+    click.echo(found(root.command, {}, "mainstay", _VARIABLE).source())

@@ -1,0 +1,52 @@
+"""`mainstay controllers`: keeps what is there equal to what is wanted."""
+
+from typing import Any
+
+import click
+
+from mainstay.cli.running import component_options, run_component
+from mainstay.client.client import Client
+from mainstay.controllers.component import LEASE, Controllers, UnknownController, chosen
+from mainstay.env import Env
+from mainstay.runtime.loop import Recorder
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple([name.strip() for name in str(value).split(",") if name.strip()])
+
+
+@click.command()
+@click.option("--only", type=Names(), default=(), metavar="NAME,…", help="Run these controllers and no others.")
+@click.option("--without", type=Names(), default=(), metavar="NAME,…", help="Run all controllers but these.")
+@click.option("--lease", default=LEASE, show_default=True, metavar="NAME", help="Of those with this lease, one acts.")
+@component_options("controllers")
+def controllers(only: tuple[str, ...], without: tuple[str, ...], lease: str, **common: Any) -> None:
+    """Keep what is there equal to what is wanted: deployments, replica sets and all the rest.
+
+    Of several processes with the same lease one acts, and another takes over when it is gone; the server refuses what
+    the first may still send. Processes that run different controllers need different leases.
+
+    \b
+        mainstay controllers --kubeconfig ./data/kubeconfig
+        mainstay controllers --only deployment,replicaset --lease workloads
+    """
+    try:
+        wanted, loops = chosen(only, without)
+    except UnknownController as error:
+        raise click.UsageError(str(error)) from error
+    if not wanted and not loops:
+        raise click.UsageError("no controller is left to run")
+
+    def make(client: Client, env: Env, instance: str, recorder: Recorder | None) -> Controllers:
+        return Controllers(
+            client, env, name=lease, instance=instance, controllers=wanted, own_loops=loops, recorder=recorder
+        )
+
+    run_component("controllers", make, **common)

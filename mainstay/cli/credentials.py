@@ -1,0 +1,58 @@
+"""What the processes of a cluster on one machine show to say who they are: a file each, signed by its authority.
+
+The files exist before the server runs for the first time, so that everything can start at once. They are made again
+well before they expire, and when the server is somewhere else. Whoever has read one has to be started anew then.
+"""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+
+from mainstay.cli.cluster import CONTROLLERS, SCHEDULER, Cluster
+from mainstay.client.config import BadConfig, from_kubeconfig
+from mainstay.env import Clock, SystemDisk
+from mainstay.env.disk import Disk
+from mainstay.server.access import MASTERS, NODES
+from mainstay.server.certificates import RENEWED_BEFORE, issue_client, write_whole
+from mainstay.server.kubeconfig import ByCertificate, kubeconfig_text
+
+FILE: Final = "credentials.yaml"
+_USERS: Final = {SCHEDULER: "system:kube-scheduler", CONTROLLERS: "system:kube-controller-manager"}
+
+
+def ensure_all(cluster: Cluster, disk: Disk, clock: Clock) -> list[str]:
+    """Make what is missing or no longer good. Returns whose are new. Blocks. Raises `BadCertificate`, `DiskFull`.
+
+    `disk` is the cluster's data directory. Not while a server starts there for the first time.
+    """
+    # Those who decide may everything until roles are evaluated (server/access.py).
+    users = {name: (_USERS[name], [MASTERS]) for name in cluster.deciders()}
+    users |= {node.name: (f"system:node:{node.name}", [NODES]) for node in cluster.nodes()}
+    return [name for name, (user, groups) in users.items() if _ensure(cluster, name, disk, clock, user, groups)]
+
+
+def _ensure(cluster: Cluster, name: str, disk: Disk, clock: Clock, user: str, groups: list[str]) -> bool:
+    own = SystemDisk(cluster.directory_of(name))
+    try:
+        if _is_good(own, disk, clock.wall(), cluster.url):
+            return False
+        issued = issue_client(disk, clock, user, groups)
+        shown = ByCertificate(issued.authority, issued.certificate, issued.key)
+        write_whole(own, FILE, kubeconfig_text(cluster.url, shown, user=user).encode())
+        return True
+    finally:
+        own.close()
+
+
+def _is_good(own: Disk, disk: Disk, now: datetime, url: str) -> bool:
+    try:
+        config = from_kubeconfig(own.read(FILE).decode(), Path())
+        certificate = x509.load_pem_x509_certificate(config.tls.certificate.encode())
+        authority = disk.read("ca.crt")
+    except (FileNotFoundError, UnicodeDecodeError, BadConfig, ValueError):
+        return False
+    if config.servers != (url,) or config.tls.authorities.encode() != authority:
+        return False
+    return certificate.not_valid_before_utc <= now and certificate.not_valid_after_utc - now > RENEWED_BEFORE

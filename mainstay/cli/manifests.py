@@ -1,0 +1,133 @@
+"""Objects in files: what `-f` names, taken apart into documents.
+
+A file has one document or many, as YAML or JSON; a directory stands for its `.yaml`, `.yml` and `.json` files; `-` is
+standard input. A `List` stands for its items. Every object remembers where it was, for messages.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from mainstay.api.errors import ApiError
+from mainstay.api.kind import Object
+from mainstay.api.yaml_body import parse_yaml
+from mainstay.env.disk import files_below, read_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a file."""
+
+    where: str
+    """For people: which file, and which document in it if there are several."""
+    object: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"].get("name") or "")
+
+
+def manifest_options(command: F) -> F:
+    """`-f` and `-R`."""
+    command = click.option("-R", "--recursive", is_flag=True, help="With a directory: also what is below it.")(command)
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE|DIR|-",
+        help="Objects, as YAML or JSON; - is standard input. May be repeated.",
+    )(command)
+
+
+def read_manifests(files: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
+    """All objects in what was named, in order. Blocks. Raises `click.ClickException`."""
+    found = [manifest for each in files for where, text in _texts(each, recursive) for manifest in parsed(text, where)]
+    if not found:
+        raise click.ClickException(f"there are no objects in {', '.join(files)}")
+    return found
+
+
+def parsed(text: str, where: str) -> list[Manifest]:
+    """The objects in a text. Raises `click.ClickException` that says where something is wrong."""
+    documents = [each for each in _documents(text) if not _is_empty(each)]
+    found: list[Manifest] = []
+    for number, document in enumerate(documents, start=1):
+        here = f"{where}, document {number}" if len(documents) > 1 else where
+        try:
+            read = parse_yaml(document.encode())
+        except ApiError as error:
+            raise click.ClickException(f"{here}: {error}") from None
+        if read.problems:
+            raise click.ClickException(f"{here}: {read.problems[0]}")
+        if read.value is not None:
+            found += _objects(read.value, here)
+    return found
+
+
+def _texts(named: str, recursive: bool) -> Iterator[tuple[str, str]]:
+    if named.startswith(("http://", "https://")):
+        raise click.ClickException(f"{named} is not fetched from here: use `curl -L {named} | mainstay … -f -`")
+    if named == "-":
+        try:
+            yield "standard input", sys.stdin.buffer.read().decode()
+        except UnicodeDecodeError:
+            raise click.ClickException("standard input is not in UTF-8") from None
+        return
+    path = Path(named)
+    inside = files_below(path, deep=recursive)
+    for each in [path] if inside is None else [file for file in inside if file.suffix in _SUFFIXES]:
+        try:
+            yield str(each), read_text(each)
+        except UnicodeDecodeError:
+            raise click.ClickException(f"{each} is not in UTF-8") from None
+        except OSError as error:
+            raise click.ClickException(f"cannot read {each}: {error.strerror}") from None
+
+
+def _documents(text: str) -> Iterator[str]:
+    """As kubectl cuts it: at each line that begins with three dashes. Lines keep their numbers within a document."""
+    lines: list[str] = []
+    for line in text.removeprefix("\ufeff").splitlines(keepends=True):
+        if line.startswith("---") and not line[3:].strip().startswith("-"):
+            yield "".join(lines)
+            lines = []
+            rest = line[3:].strip()
+            if rest and not rest.startswith("#"):
+                lines.append(f"{rest}\n")
+        else:
+            lines.append(line)
+    yield "".join(lines)
+
+
+def _is_empty(document: str) -> bool:
+    return all(not line.strip() or line.lstrip().startswith("#") for line in document.splitlines())
+
+
+def _objects(value: Any, where: str) -> Iterator[Manifest]:
+    if not isinstance(value, dict):
+        raise click.ClickException(f"{where}: this is no object: it needs apiVersion, kind and metadata")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            raise click.ClickException(f"{where}: {field} is missing")
+    if value["kind"].endswith("List") and isinstance(value.get("items"), list):
+        for number, item in enumerate(value["items"]):
+            yield from _objects(item, f"{where}, items[{number}]")
+        return
+    if not isinstance(value.get("metadata"), dict) or not value["metadata"].get("name"):
+        hint = "; a generateName will not do: the object could not be found again" if _is_generated(value) else ""
+        raise click.ClickException(f"{where}: metadata.name is missing{hint}")
+    yield Manifest(where, value)
+
+
+def _is_generated(value: Object) -> bool:
+    metadata = value.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("generateName"))

@@ -1,0 +1,101 @@
+"""The forms in which objects are printed: `-o wide|json|yaml|name|jsonpath=…`, as kubectl has them."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import click
+
+from mainstay.api.kind import Object
+from mainstay.cli.asking import Screen
+from mainstay.cli.jsonpath_template import BadTemplate, Template, compile_template
+from mainstay.cli.kinds import KnownKind
+from mainstay.cli.yaml_text import yaml_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_JSONPATH: Final = "jsonpath="
+
+
+class Form(StrEnum):
+    TABLE = ""
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    JSONPATH = "jsonpath"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    form: Form = Form.TABLE
+    template: Template | None = None
+
+    @property
+    def is_table(self) -> bool:
+        return self.form in (Form.TABLE, Form.WIDE)
+
+
+class OutputType(click.ParamType[Output]):
+    """An `-o` option."""
+
+    name = "output"
+
+    def __init__(self, *forms: Form) -> None:
+        self._forms = forms
+
+    def convert(self, value: str | Output, param: click.Parameter | None, ctx: click.Context | None) -> Output:
+        if isinstance(value, Output):
+            return value
+        if value.startswith(_JSONPATH) and Form.JSONPATH in self._forms:
+            try:
+                return Output(Form.JSONPATH, compile_template(value.removeprefix(_JSONPATH)))
+            except BadTemplate as error:
+                self.fail(str(error), param, ctx)
+        if value in self._forms and value != Form.JSONPATH:
+            return Output(Form(value))
+        words = ["jsonpath=TEMPLATE" if form is Form.JSONPATH else str(form) for form in self._forms]
+        return self.fail(f"{value!r} is none of {', '.join(words)}", param, ctx)
+
+
+def complete(kind: KnownKind, found: Object, *, with_managers: bool = False) -> Object:
+    """An object with what lists leave out, and without what only servers need."""
+    metadata = {
+        name: value for name, value in found.get("metadata", {}).items() if with_managers or name != "managedFields"
+    }
+    return {**found, "apiVersion": kind.name.group_version, "kind": kind.name.kind, "metadata": metadata}
+
+
+def print_objects(
+    screen: Screen, output: Output, found: Sequence[tuple[KnownKind, Object]], *, is_single: bool
+) -> None:
+    """Print whole objects: one as it is, others as a `List`."""
+    if output.form is Form.NAME:
+        for kind, each in found:
+            screen.say(kind.shown(each["metadata"]["name"]))
+        return
+    whole: Any
+    if is_single:
+        if not found:
+            return
+        whole = found[0][1]
+    else:
+        whole = {
+            "apiVersion": "v1",
+            "kind": "List",
+            "metadata": {"resourceVersion": ""},
+            "items": [each for _, each in found],
+        }
+    match output.form:
+        case Form.JSON:
+            screen.say(json.dumps(whole, indent=4, ensure_ascii=False, sort_keys=True))
+        case Form.YAML:
+            screen.say(yaml_text(whole))
+        case _:
+            assert output.template is not None
+            try:
+                screen.write(output.template.filled(whole).encode())
+            except BadTemplate as error:
+                raise click.ClickException(f"-o jsonpath: {error}") from None

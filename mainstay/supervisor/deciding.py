@@ -1,0 +1,237 @@
+"""What a supervisor does next, as a plain function of what is wanted, what runs, and what it remembers.
+
+`decide` is asked again whenever something has happened: a process has ended, a time has come, somebody asked to stop.
+It looks at what *is*, never at what was told: a process that runs as wanted is left alone, whoever started it. That is
+all there is to adoption. A process that is wanted otherwise (another command line) is ended, and then started as it
+should be.
+
+A component that ends is started again, after a pause that doubles each time, from `PAUSE_MIN` to `PAUSE_MAX`. One that
+has run for `STEADY_AFTER` begins anew with the shortest pause. It is never given up: whether that is wanted while all
+of it is just being started is for the caller to say, who is told of each failure.
+
+Stopping goes by turns: whatever has a later turn runs until everything of the turns before is gone. A process is asked
+to end (SIGTERM), and killed when it has not after its grace, or at once if there is no time.
+"""
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from mainstay.env.commands import Identity
+
+PAUSE_MIN: Final = timedelta(milliseconds=200)
+PAUSE_MAX: Final = timedelta(seconds=30)
+STEADY_AFTER: Final = timedelta(minutes=1)
+GRACE: Final = timedelta(seconds=15)
+KILL_AGAIN_EVERY: Final = timedelta(seconds=1)
+"""A process that was killed is gone very soon, unless the kernel is busy for it. There is nothing else to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process that is to run."""
+
+    name: str
+    argv: tuple[str, ...]
+    turn: int = 0
+    """When stopping: lower ones first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process that runs."""
+
+    identity: Identity
+    argv: tuple[str, ...]
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Wish: everything runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Wish: nothing runs that has this turn, or one before. What has a later one is left as it is."""
+
+    through: int
+    is_hurried: bool = False
+
+
+Wish = Run | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is remembered of one component."""
+
+    process: Identity | None = None
+    """What ran when we last looked."""
+    since_ns: int = 0
+    """When that was first seen."""
+    failures: int = 0
+    """How often in a row it has ended too soon."""
+    restarts: int = 0
+    """How often it has ended in all, without having been asked to."""
+    start_at_ns: int = 0
+    """Not before."""
+    asked_at_ns: int | None = None
+    """When the process was asked to end."""
+    killed_at_ns: int | None = None
+
+
+Memory = Mapping[str, Past]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    component: Component
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    name: str
+    identity: Identity
+    number: signal.Signals
+
+
+Action = Start | Signal
+
+
+class Ending(StrEnum):
+    """Why a process is not there any more."""
+
+    ASKED = "asked"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """News: a process that ran when we last looked does not any more."""
+
+    name: str
+    identity: Identity
+    ending: Ending
+    failures: int
+    start_at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    actions: tuple[Action, ...]
+    memory: Memory
+    ended: tuple[Ended, ...] = ()
+    wake_ns: int | None = None
+    is_done: bool = False
+    """Everything is as wished, and nothing is left to be waited for: only ever so for a `Stop`."""
+
+
+def pause(failures: int) -> timedelta:
+    """How long to wait before the next start, after that many failures in a row."""
+    # The exponent is bounded, because numbers are not: a component may fail for years.
+    doubled: int = 1 << min(max(failures - 1, 0), 30)
+    return min(PAUSE_MIN * doubled, PAUSE_MAX)
+
+
+def decide(
+    wanted: Sequence[Component], running: Mapping[str, Process], memory: Memory, now_ns: int, wish: Wish
+) -> Plan:
+    """Say what to do now. `running` is what was found alive, by the name of its component; also unwanted ones."""
+    by_name = {component.name: component for component in wanted}
+    names = [*by_name, *(name for name in sorted(running) if name not in by_name)]
+    actions: list[Action] = []
+    ended: list[Ended] = []
+    wakes: list[int] = []
+    remembered: dict[str, Past] = {}
+    turn = _turn_now(running, wish)
+    for name in names:
+        process, component = running.get(name), by_name.get(name)
+        past, news = _look(name, process, memory.get(name, Past()), now_ns)
+        ended += news
+        if process is None:
+            if isinstance(wish, Run) and component is not None:
+                if past.start_at_ns <= now_ns:
+                    actions.append(Start(component))
+                else:
+                    wakes.append(past.start_at_ns)
+        elif _must_end(process, component, wish, turn):
+            is_hurried = isinstance(wish, Stop) and wish.is_hurried
+            past, number = _ending(past, now_ns, is_hurried)
+            if number is not None:
+                actions.append(Signal(name, process.identity, number))
+            wakes.append(_next_step_ns(past))
+        remembered[name] = past
+    return Plan(
+        actions=tuple(actions),
+        memory=remembered,
+        ended=tuple(ended),
+        wake_ns=min(wakes, default=None),
+        is_done=isinstance(wish, Stop) and turn is None,
+    )
+
+
+def not_started(past: Past, now_ns: int) -> Past:
+    """What to remember when a start could not even be tried: the same as if it had ended at once."""
+    failures = past.failures + 1
+    return replace(past, failures=failures, start_at_ns=now_ns + _ns(pause(failures)))
+
+
+def _look(name: str, process: Process | None, past: Past, now_ns: int) -> tuple[Past, list[Ended]]:
+    """Notice what has ended and what is new since the last time."""
+    found, ended = None if process is None else process.identity, past.process
+    if found == ended:
+        return past, []
+    news: list[Ended] = []
+    if ended is not None:
+        ending = Ending.FAILED if past.asked_at_ns is None else Ending.ASKED
+        past = _after_end(past, now_ns)
+        news = [Ended(name, ended, ending, past.failures, past.start_at_ns)]
+    return replace(past, process=found, since_ns=now_ns, asked_at_ns=None, killed_at_ns=None), news
+
+
+def _after_end(past: Past, now_ns: int) -> Past:
+    if past.asked_at_ns is not None:
+        return replace(past, failures=0, start_at_ns=now_ns)
+    was_steady = now_ns - past.since_ns >= _ns(STEADY_AFTER)
+    failures = 1 if was_steady else past.failures + 1
+    return replace(past, failures=failures, restarts=past.restarts + 1, start_at_ns=now_ns + _ns(pause(failures)))
+
+
+def _turn_now(running: Mapping[str, Process], wish: Wish) -> int | None:
+    """Whose turn it is to end. None if there is none."""
+    if isinstance(wish, Run):
+        return None
+    return min((process.turn for process in running.values() if process.turn <= wish.through), default=None)
+
+
+def _must_end(process: Process, component: Component | None, wish: Wish, turn: int | None) -> bool:
+    if isinstance(wish, Run):
+        return component is None or process.argv != component.argv
+    return process.turn <= wish.through if wish.is_hurried else process.turn == turn
+
+
+def _ending(past: Past, now_ns: int, is_hurried: bool) -> tuple[Past, signal.Signals | None]:
+    """The next step of ending a process, if it is time for one."""
+    if past.asked_at_ns is None and not is_hurried:
+        return replace(past, asked_at_ns=now_ns), signal.SIGTERM
+    asked_at_ns = now_ns if past.asked_at_ns is None else past.asked_at_ns
+    past = replace(past, asked_at_ns=asked_at_ns)
+    is_due = is_hurried and past.killed_at_ns is None
+    if is_due or _next_step_ns(past) <= now_ns:
+        return replace(past, killed_at_ns=now_ns), signal.SIGKILL
+    return past, None
+
+
+def _next_step_ns(past: Past) -> int:
+    if past.killed_at_ns is not None:
+        return past.killed_at_ns + _ns(KILL_AGAIN_EVERY)
+    assert past.asked_at_ns is not None
+    return past.asked_at_ns + _ns(GRACE)
+
+
+def _ns(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000

@@ -1,0 +1,92 @@
+"""The processes of this machine, as a supervisor sees them.
+
+`Machine` is the seam: tests have one in virtual time, whose processes end when the test says so, and whose process ids
+come round again.
+"""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from mainstay.env import SystemDisk, commands, log_files, process_search
+from mainstay.env.commands import Identity
+from mainstay.supervisor.deciding import Component, Process
+
+MARK: Final = "MAINSTAY_COMPONENT"
+"""In the environment of what is started here: the data directory, and the component's name."""
+_PROGRAM_PARTS: Final = 5
+"""How much of a command line says which program it is: python, -P, -m, the module, the command."""
+
+LOG_BYTES_MAX: Final = 10 * 1024 * 1024
+LOGS_KEPT: Final = 3
+_LOG: Final = ".log"
+
+
+class Machine(Protocol):
+    """All calls but `ended` block for a moment."""
+
+    def start(self, component: Component) -> Identity:
+        """Start it, and return when it runs. Raises `OSError`."""
+
+    def is_alive(self, identity: Identity) -> bool: ...
+
+    def send(self, identity: Identity, number: signal.Signals) -> bool:
+        """False if it is gone."""
+
+    async def ended(self, identity: Identity) -> None:
+        """Returns once it has, at once if it did before."""
+
+    def exit_code(self, identity: Identity) -> int | None:
+        """The signal, negative, or the exit code. None if that cannot be known."""
+
+    def lost(self, wanted: Sequence[Component]) -> Mapping[str, Process]:
+        """Components that run and that nobody wrote down, because whoever started them was killed at that moment."""
+
+    def trim_logs(self) -> None:
+        """Keep the log files from growing for ever."""
+
+
+class SystemMachine:
+    """Real processes. What they write goes to a file each, `NAME.log`."""
+
+    def __init__(self, data_dir: Path, logs: Path) -> None:
+        self._data_dir = data_dir
+        self._logs = logs
+        self._log_files = SystemDisk(logs)
+
+    def start(self, component: Component) -> Identity:
+        environment = {**os.environ, MARK: f"{self._data_dir}#{component.name}"}
+        # Not the directory that `up` happened to be started in: that one could not be removed any more.
+        return commands.start(component.argv, env=environment, cwd=self._data_dir, output=self.log_of(component.name))
+
+    def is_alive(self, identity: Identity) -> bool:
+        return commands.is_alive(identity)
+
+    def send(self, identity: Identity, number: signal.Signals) -> bool:
+        return commands.send(identity, number)
+
+    async def ended(self, identity: Identity) -> None:
+        await commands.ended(identity)
+
+    def exit_code(self, identity: Identity) -> int | None:
+        return commands.exit_code(identity)
+
+    def lost(self, wanted: Sequence[Component]) -> Mapping[str, Process]:
+        by_mark = {f"{self._data_dir}#{component.name}": component for component in wanted}
+        found = {}
+        for each in process_search.marked(MARK):
+            component = by_mark.get(each.value)
+            # Children of a component may have its mark, but not its command line.
+            if component is not None and each.argv[:_PROGRAM_PARTS] == component.argv[:_PROGRAM_PARTS]:
+                found[component.name] = Process(each.identity, each.argv, component.turn)
+        return found
+
+    def trim_logs(self) -> None:
+        for name in self._log_files.names():
+            if name.endswith(_LOG):
+                log_files.trim(self._logs / name, LOG_BYTES_MAX, LOGS_KEPT)
+
+    def log_of(self, name: str) -> Path:
+        return self._logs / f"{name}{_LOG}"

@@ -1,0 +1,292 @@
+"""Looks after the processes of a cluster: observe, decide, act, again and again.
+
+Observing is asking the machine which of the known processes are alive. Known are those that the records name
+(records.py), those that this supervisor started, and those that carry its mark although no record names them: one that
+was killed between starting a process and noting it leaves such a one behind. All are known by identity: a process id
+alone may be somebody else's by now.
+
+A process that has ended, or a wish that has changed, wakes the loop at once; otherwise it sleeps until the plan says.
+Only one supervisor at a time: it holds a lock in the directory of the records. It may be killed at any moment. What it
+supervises lives on, and the next one takes over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+import msgspec
+
+from mainstay.env import Clock, Disk, tasks
+from mainstay.env.commands import Identity
+from mainstay.env.disk import DiskFull, Locked
+from mainstay.supervisor import deciding, records
+from mainstay.supervisor.deciding import Component, Ended, Ending, Past, Plan, Process, Run, Signal, Start, Stop, Wish
+from mainstay.supervisor.machine import Machine
+from mainstay.supervisor.records import Record
+
+_NO_TURN: Final = -1
+LOGS_TRIMMED_EVERY: Final = timedelta(seconds=30)
+
+_log = logging.getLogger(__name__)
+
+
+class Supervised(Exception):
+    """Another supervisor is at work on these processes. `pid` is its own, 0 if that is not known."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"process {pid}")
+        self.pid = pid
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """News: a component has ended by itself, or could not be started."""
+
+    name: str
+    exit_code: int | None
+    failures: int
+    """How often in a row, and soon after its start."""
+    pause: timedelta
+    """After which it is started again."""
+    why: str = ""
+    """Why it could not be started, if so."""
+
+
+class Supervisor:
+    """Make one; call `lock`, `begin`, `run`, `leave_off`, `stop` and `close`, in this order."""
+
+    def __init__(self, machine: Machine, disk: Disk, clock: Clock, *, own: Identity) -> None:
+        """`disk` is where the records are, and `own` is this very process."""
+        self._components: tuple[Component, ...] = ()
+        self._machine = machine
+        self._disk = disk
+        self._clock = clock
+        self._own = own
+        self._worker = tasks.Worker("supervisor")
+        self._wish: Wish = Run()
+        self._is_hurried = False
+        self._woken = asyncio.Event()
+        self._running: dict[str, Process] = {}
+        self._waiting: dict[Identity, asyncio.Task[None]] = {}
+        self._outdated: set[Identity] = set()
+        self._memory: Mapping[str, Past] = {}
+        self._records: dict[str, Record] = {}
+        self.on_failure: Callable[[Failure], None] = lambda _failure: None
+
+    async def lock(self) -> None:
+        """Be the only one. Raises `Supervised`, then nothing was done."""
+        await self._worker.run(self._lock)
+
+    async def begin(self, components: Sequence[Component]) -> Sequence[str]:
+        """Find what runs already. Returns the names of what can be left as it is."""
+        self._components = tuple(components)
+        await self._worker.run(self._find)
+        self._memory = {name: self._past_of(name) for name in self._records}
+        for process in self._running.values():
+            self._wait_for(process.identity)
+        wanted = {component.name: component.argv for component in components}
+        return [name for name, process in sorted(self._running.items()) if wanted.get(name) == process.argv]
+
+    async def run(self) -> None:
+        """Keep everything running, until `leave_off`. If it is cancelled instead, a process that was just being started
+        may not be known here."""
+        trimming = tasks.spawn(self._trim(), name="trim logs")
+        try:
+            await self._loop()
+        finally:
+            await tasks.stop(trimming)
+
+    def leave_off(self) -> None:
+        """Let `run` return, as soon as it has done what it is just doing. Nothing is ended by this."""
+        self._wish = Stop(_NO_TURN, self._is_hurried)
+        self._woken.set()
+
+    async def stop(self, through: int) -> None:
+        """End everything whose turn is this or an earlier one, in order, and return when it is gone. It can be hurried.
+
+        Only after `run` has returned, or without it.
+        """
+        self._wish = Stop(through, self._is_hurried)
+        await self._loop()
+
+    def hurry(self) -> None:
+        """For this stop and all to come: do not wait for anything to end by itself."""
+        self._is_hurried = True
+        if isinstance(self._wish, Stop):
+            self._wish = replace(self._wish, is_hurried=True)
+        self._woken.set()
+
+    def renew(self, name: str) -> None:
+        """End this one and start it anew: something that it has read has changed."""
+        process = self._running.get(name)
+        if process is not None:
+            self._outdated.add(process.identity)
+            self._woken.set()
+
+    def running(self) -> Mapping[str, Process]:
+        """What was alive when it was last looked."""
+        return dict(self._running)
+
+    async def close(self) -> None:
+        """Let go of everything. What still runs, runs on."""
+        for task in list(self._waiting.values()):
+            await tasks.stop(task)
+        self._waiting.clear()
+        await self._worker.run(self._leave)
+        self._worker.close()
+
+    # The loop.
+
+    async def _loop(self) -> None:
+        while True:
+            self._woken.clear()
+            await self._worker.run(self._observe)
+            plan = deciding.decide(
+                self._components, self._as_seen(), self._memory, self._clock.monotonic_ns(), self._wish
+            )
+            self._memory = plan.memory
+            for news in plan.ended:
+                await self._tell(news)
+            await self._act(plan)
+            if plan.is_done:
+                return
+            if not any(isinstance(action, Start) for action in plan.actions):
+                await self._wait(plan.wake_ns)
+
+    def _observe(self) -> None:
+        for name, process in list(self._running.items()):
+            if not self._machine.is_alive(process.identity):
+                del self._running[name]
+                self._outdated.discard(process.identity)
+
+    def _as_seen(self) -> Mapping[str, Process]:
+        # One that is to be replaced is one that runs otherwise than wanted, whatever its command line says.
+        return {
+            name: replace(process, argv=()) if process.identity in self._outdated else process
+            for name, process in self._running.items()
+        }
+
+    async def _act(self, plan: Plan) -> None:
+        for action in plan.actions:
+            match action:
+                case Start(component):
+                    if isinstance(self._wish, Run):  # It may have changed since it was decided.
+                        await self._start(component)
+                case Signal(_, identity, number):
+                    await self._worker.run(self._machine.send, identity, number)
+                case _:
+                    assert_never(action)
+
+    async def _start(self, component: Component) -> None:
+        past = self._memory[component.name]
+        try:
+            identity = await self._worker.run(self._machine.start, component)
+        except OSError as error:
+            failed = deciding.not_started(past, self._clock.monotonic_ns())
+            self._memory = {**self._memory, component.name: failed}
+            why = f"{error.filename or component.argv[0]}: {error.strerror or error}"
+            self.on_failure(Failure(component.name, None, failed.failures, deciding.pause(failed.failures), why))
+            return
+        self._running[component.name] = Process(identity, component.argv, component.turn)
+        self._wait_for(identity)
+        await self._write(_record_of(component.name, self._running[component.name], self._clock.wall(), past))
+
+    async def _wait(self, wake_ns: int | None) -> None:
+        if wake_ns is None:
+            await self._woken.wait()
+            return
+        left = timedelta(microseconds=max(wake_ns - self._clock.monotonic_ns(), 0) // 1000 + 1)
+        try:
+            async with tasks.timeout(left):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    def _wait_for(self, identity: Identity) -> None:
+        self._waiting[identity] = tasks.spawn(self._ended(identity), name=f"wait for the end of process {identity.pid}")
+
+    async def _ended(self, identity: Identity) -> None:
+        await self._machine.ended(identity)
+        self._waiting.pop(identity, None)
+        self._woken.set()
+
+    async def _tell(self, news: Ended) -> None:
+        past, record = self._memory[news.name], self._records.get(news.name)
+        pause = timedelta(microseconds=max(news.start_at_ns - self._clock.monotonic_ns(), 0) // 1000)
+        if record is not None:
+            now = self._clock.wall()
+            retry_at = now + pause if isinstance(self._wish, Run) else None
+            await self._write(
+                msgspec.structs.replace(
+                    record, restarts=past.restarts, failures=past.failures, ended=now, retry_at=retry_at
+                )
+            )
+        if news.ending is Ending.FAILED and isinstance(self._wish, Run):
+            self.on_failure(Failure(news.name, self._machine.exit_code(news.identity), news.failures, pause))
+
+    async def _trim(self) -> None:
+        while True:
+            await tasks.sleep(LOGS_TRIMMED_EVERY)
+            try:
+                await self._worker.run(self._machine.trim_logs)
+            except OSError as error:
+                _log.warning("the logs cannot be trimmed: %s", error)
+
+    # Files.
+
+    def _lock(self) -> None:
+        try:
+            self._disk.lock(records.LOCK, f"process {self._own.pid}")
+        except Locked:
+            other = records.read(self._disk, records.SUPERVISOR)
+            raise Supervised(0 if other is None else other.pid) from None
+        records.write(self._disk, _record_of(records.SUPERVISOR, Process(self._own, ()), self._clock.wall(), Past()))
+
+    def _find(self) -> None:
+        self._records = dict(records.read_all(self._disk))
+        for name, record in self._records.items():
+            if self._machine.is_alive(record.identity):
+                self._running[name] = Process(record.identity, record.argv, record.turn)
+        missing = [component for component in self._components if component.name not in self._running]
+        if missing:
+            for name, process in self._machine.lost(missing).items():
+                self._running[name] = process
+                self._records[name] = _record_of(name, process, self._clock.wall(), self._past_of(name))
+                records.write(self._disk, self._records[name])
+
+    def _leave(self) -> None:
+        records.remove(self._disk, records.SUPERVISOR)
+        for name in self._records:
+            if name not in self._running:
+                records.remove(self._disk, name)
+        self._disk.close()
+
+    async def _write(self, record: Record) -> None:
+        self._records[record.name] = record
+        try:
+            await self._worker.run(records.write, self._disk, record)
+        except (DiskFull, OSError) as error:
+            # The process is there all the same, and carries its mark.
+            _log.warning("the record of %s cannot be written: %s", record.name, error)
+
+    def _past_of(self, name: str) -> Past:
+        record = self._records.get(name)
+        return Past() if record is None else Past(restarts=record.restarts, failures=record.failures)
+
+
+def _record_of(name: str, process: Process, since: datetime, past: Past) -> Record:
+    identity = process.identity
+    return Record(
+        name=name,
+        pid=identity.pid,
+        started=identity.started,
+        boot=identity.boot,
+        argv=process.argv,
+        since=since,
+        turn=process.turn,
+        restarts=past.restarts,
+        failures=past.failures,
+    )

@@ -1,0 +1,85 @@
+"""The credentials of what runs in a cluster on one machine: made once, and again when they are no longer good."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from mainstay.cli.cluster import Cluster, ClusterSettings
+from mainstay.cli.credentials import FILE, ensure_all
+from mainstay.client.config import from_kubeconfig_file
+from mainstay.env import SystemDisk
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ALL = ["scheduler", "node-a1", "node-b1"]
+
+
+class At:
+    """A clock that stands still."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def wall(self) -> datetime:
+        return self.now
+
+    def monotonic_ns(self) -> int:
+        return 0
+
+
+def a_cluster(directory: Path, port: int = 6443) -> Cluster:
+    return Cluster(directory, ClusterSettings(nodes=2, port=port, network=70))
+
+
+def test_they_are_made_once(tmp_path: Path):
+    disk = SystemDisk(tmp_path)
+
+    assert ensure_all(a_cluster(tmp_path), disk, At(NOW)) == ALL
+    assert ensure_all(a_cluster(tmp_path), disk, At(NOW + timedelta(days=200))) == []
+
+
+def test_they_are_made_again_well_before_they_expire(tmp_path: Path):
+    disk = SystemDisk(tmp_path)
+    ensure_all(a_cluster(tmp_path), disk, At(NOW))
+
+    assert ensure_all(a_cluster(tmp_path), disk, At(NOW + timedelta(days=330))) == ALL
+
+
+def test_they_are_made_again_when_the_server_is_elsewhere(tmp_path: Path):
+    disk = SystemDisk(tmp_path)
+    ensure_all(a_cluster(tmp_path), disk, At(NOW))
+
+    assert ensure_all(a_cluster(tmp_path, port=7000), disk, At(NOW)) == ALL
+
+
+def test_one_that_cannot_be_read_is_made_again(tmp_path: Path):
+    disk = SystemDisk(tmp_path)
+    ensure_all(a_cluster(tmp_path), disk, At(NOW))
+    (tmp_path / "nodes" / "node-b1" / FILE).write_text("apiVersion")
+
+    assert ensure_all(a_cluster(tmp_path), disk, At(NOW)) == ["node-b1"]
+
+
+def test_an_agent_is_its_node_and_nobody_else(tmp_path: Path):
+    ensure_all(a_cluster(tmp_path), SystemDisk(tmp_path), At(NOW))
+
+    config = from_kubeconfig_file(tmp_path / "nodes" / "node-a1" / FILE)
+
+    subject = x509.load_pem_x509_certificate(config.tls.certificate.encode()).subject
+    names = [
+        (attribute.oid, attribute.value)
+        for attribute in subject
+        if attribute.oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
+    ]
+    assert sorted(names, key=str) == sorted(
+        [(NameOID.COMMON_NAME, "system:node:node-a1"), (NameOID.ORGANIZATION_NAME, "system:nodes")], key=str
+    )
+
+
+def test_no_file_but_the_administrators_is_called_kubeconfig_and_nobody_else_can_read_any(tmp_path: Path):
+    ensure_all(a_cluster(tmp_path), SystemDisk(tmp_path), At(NOW))
+
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if "kubeconfig" in path.name]
+    assert not [path for path in files if path.stat().st_mode & 0o077]

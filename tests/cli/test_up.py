@@ -1,0 +1,219 @@
+"""`mainstay up`, `down` and `status`, with real processes that are really killed.
+
+The nodes pretend, except where real workloads matter: what they run is tested elsewhere. How a supervisor decides is
+tested in virtual time (tests/supervisor).
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstay.cli.exits import Exit
+from mainstay.cli.main import run
+from mainstay.env.process_search import marked
+from mainstay.supervisor.machine import MARK
+from tests.processes import eventually
+
+LIMIT_S = 60
+PROGRAM = [sys.executable, "-m", "mainstay.cli.main"]
+
+
+class Up:
+    """A cluster on this machine, in a directory that is thrown away."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def mainstay(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        line = [*PROGRAM, command, "--data-dir", str(self.directory), *options]
+        return subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    def detached(self, *options: str) -> None:
+        done = self.mainstay("up", "--detach", "--port=0", *options)
+        assert done.returncode == Exit.SATISFIED, done.stdout + done.stderr + self.logs()
+
+    def foreground(self, *options: str) -> "subprocess.Popen[str]":
+        line = [*PROGRAM, "up", "--data-dir", str(self.directory), "--port=0", *options]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def status(self) -> tuple[int, dict[str, Any]]:
+        # Asked again and again: not in a process of its own each time.
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            code = run(["status", "-o", "json", "--data-dir", str(self.directory)])
+        return code, json.loads(output.getvalue())
+
+    def state(self) -> dict[str, Any]:
+        return self.status()[1]
+
+    def pids(self) -> Mapping[str, int]:
+        return {each["name"]: each["pid"] for each in self.state()["components"]}
+
+    def is_well(self) -> bool:
+        return self.status()[0] == Exit.SATISFIED
+
+    def apply(self, manifest: Path) -> None:
+        line = [*PROGRAM, "apply", "-f", str(manifest), "--kubeconfig", str(self.directory / "kubeconfig")]
+        subprocess.run(line, check=True, capture_output=True, timeout=LIMIT_S)
+
+    def processes(self) -> list[str]:
+        """All that runs of it, whether written down or not."""
+        return [each.value for each in marked(MARK) if each.value.startswith(f"{self.directory}#")]
+
+    def logs(self) -> str:
+        return "".join(f"--- {path.name}\n{path.read_text()[-2000:]}" for path in self.directory.glob("logs/*.log"))
+
+
+@pytest.fixture
+def up() -> Iterator[Up]:
+    # Not pytest's own directory: that one stays, and has a long name.
+    directory = Path(tempfile.mkdtemp(prefix="mainstay-up-")).resolve()
+    up = Up(directory / "data")
+    yield up
+    up.mainstay("down", "--now")
+    left = up.processes()
+    shutil.rmtree(directory)
+    assert left == []
+
+
+def test_what_is_killed_comes_back_and_what_outlives_its_supervisor_is_taken_over(up):
+    up.detached("--nodes=2", "--runner=pretend")
+    first = up.pids()
+    assert set(first) == {"server", "scheduler", "node-a1", "node-b1"}
+    assert up.is_well()
+
+    for pid in first.values():
+        os.kill(pid, signal.SIGKILL)
+    eventually(up.is_well)
+    second = up.pids()
+    assert not {*first.values()} & {*second.values()}
+    assert [each["restarts"] for each in up.state()["components"]] == [1, 1, 1, 1]
+
+    os.kill(up.state()["supervisor"]["pid"], signal.SIGKILL)
+    assert eventually(lambda: up.state()["supervisor"]["pid"] is None)
+    assert up.pids() == second
+    os.kill(second["node-a1"], signal.SIGKILL)
+    eventually(lambda: up.pids()["node-a1"] is None)
+    assert up.status()[0] == Exit.BLOCKED
+    # As if the supervisor had been killed before it could write down what it has started.
+    (up.directory / "run" / "scheduler.json").unlink()
+
+    up.detached()
+    third = up.pids()
+    assert {name for name in third if third[name] == second[name]} == {"server", "scheduler", "node-b1"}
+    assert up.is_well()
+    again = up.mainstay("up")
+    assert again.returncode == Exit.ERROR
+    assert "is up already" in again.stderr
+
+    assert up.mainstay("down").returncode == Exit.SATISFIED
+    assert up.processes() == []
+    assert up.mainstay("status").returncode == Exit.BLOCKED
+
+
+def test_down_works_without_a_supervisor(up):
+    up.detached("--nodes=1", "--runner=pretend", "--no-scheduler", "--no-journal")
+    os.kill(up.state()["supervisor"]["pid"], signal.SIGKILL)
+
+    done = up.mainstay("down")
+
+    assert done.returncode == Exit.SATISFIED, done.stderr
+    assert up.processes() == []
+    # Twice is once.
+    assert up.mainstay("down").returncode == Exit.SATISFIED
+
+
+def test_down_does_not_wait_for_a_supervisor_that_hangs(up):
+    up.detached("--nodes=0", "--no-scheduler", "--no-journal")
+    os.kill(up.state()["supervisor"]["pid"], signal.SIGSTOP)
+
+    done = up.mainstay("down", "--now")
+
+    assert done.returncode == Exit.SATISFIED, done.stderr
+    assert up.processes() == []
+
+
+def test_workloads_end_with_the_cluster_and_start_with_it(up, tmp_path):
+    beat = tmp_path / "beat"
+    manifest = tmp_path / "pod.json"
+    command = ["sh", "-c", f"while true; do echo $$ >> {beat}; sleep 0.1; done"]
+    containers = [{"name": "beat", "image": "none", "command": command}]
+    spec = {"terminationGracePeriodSeconds": 1, "containers": containers}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "beat"}, "spec": spec}
+    manifest.write_text(json.dumps(pod))
+
+    up.detached("--nodes=1")
+    up.apply(manifest)
+    first = eventually(lambda: beat.exists() and beat.read_text().split())[0]
+    assert up.mainstay("down").returncode == Exit.SATISFIED
+    assert not Path(f"/proc/{first}").exists()
+    beat.unlink()
+
+    up.detached()
+    eventually(lambda: beat.exists() and beat.read_text().split())
+
+
+def test_ctrl_c_stops_all_and_a_second_one_does_not_wait(up):
+    process = up.foreground("--nodes=0", "--no-journal")
+    assert process.stdout is not None
+    try:
+        lines = iter(process.stdout.readline, "")
+        shown = list(iter(lambda: next(lines), "Ctrl-C stops everything, workloads too.\n"))
+        assert any(line.startswith("All is ready after") for line in shown)
+        assert f"  export KUBECONFIG={up.directory}/kubeconfig\n" in shown
+        # This one cannot hear that it is asked to end.
+        os.kill(up.pids()["scheduler"], signal.SIGSTOP)
+
+        process.send_signal(signal.SIGINT)
+        assert "stopping" in next(lines)
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(10) == Exit.SATISFIED
+        assert up.processes() == []
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_port_that_is_taken_is_named_before_anything_starts(up):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        done = up.mainstay("up", f"--port={port}")
+
+    assert done.returncode == Exit.ERROR
+    assert f"port {port} of 127.0.0.1 is taken" in done.stderr
+    assert "--port" in done.stderr
+    assert up.processes() == []
+
+
+def test_a_component_that_does_not_start_is_shown_with_what_it_says_and_all_is_stopped_again(up):
+    up.directory.mkdir()
+    (up.directory / "store").write_text("this is no store")
+
+    done = up.mainstay("up", "--nodes=0", "--port=0")
+
+    assert done.returncode == Exit.ERROR
+    assert "server does not start" in done.stderr
+    assert str(up.directory / "store") in done.stderr
+    assert up.processes() == []
+
+
+def test_a_directory_without_a_cluster_is_named(up):
+    done = up.mainstay("status")
+
+    assert done.returncode == Exit.ERROR
+    assert "mainstay up" in done.stderr
+    assert up.mainstay("down").returncode == Exit.SATISFIED
+    assert not up.directory.exists()

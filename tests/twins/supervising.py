@@ -1,0 +1,59 @@
+"""Bugs that a supervisor could have."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from mainstay.supervisor import deciding
+from mainstay.supervisor.records import Record
+from mainstay.supervisor.supervisor import Supervisor
+from tests.supervisor.processes import FakeMachine
+
+Twin = Callable[[pytest.MonkeyPatch, FakeMachine], None]
+
+
+def knows_processes_by_number_alone(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    """Whoever has the number now is taken for the one who had it."""
+    honest = Record.identity
+
+    def identity(self: Record) -> object:
+        now = machine.alive.get(self.pid)
+        return honest.fget(self) if now is None else now.identity  # type: ignore[attr-defined]
+
+    patch.setattr(Record, "identity", property(identity))
+
+
+def starts_what_nobody_wrote_down_again(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    patch.setattr(FakeMachine, "lost", lambda self, wanted: {})
+
+
+def restarts_at_once(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    patch.setattr(deciding, "pause", lambda failures: timedelta(microseconds=1))
+
+
+def never_forgives(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    patch.setattr(deciding, "STEADY_AFTER", timedelta(days=1000))
+
+
+def never_kills(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    patch.setattr(deciding, "GRACE", timedelta(days=1000))
+
+
+def takes_no_lock(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    patch.setattr(Supervisor, "_lock", lambda self: None)
+
+
+def minds_no_turns(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    patch.setattr(deciding, "_must_end", lambda process, component, wish, turn: True)
+
+
+def adopts_whatever_it_runs(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    honest = deciding._must_end
+
+    def must_end(
+        process: deciding.Process, component: deciding.Component | None, wish: deciding.Wish, turn: int | None
+    ) -> bool:
+        return False if isinstance(wish, deciding.Run) else honest(process, component, wish, turn)
+
+    patch.setattr(deciding, "_must_end", must_end)
