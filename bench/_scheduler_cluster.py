@@ -164,23 +164,23 @@ def _wait_until_ready(scheduler: SchedulerProcess) -> None:
 # What is in the cluster.
 
 
-def _client(server: ApiServer, directory: Path) -> Client:
+def bench_client(server: ApiServer, directory: Path) -> Client:
     env = Env(SystemClock(), Chance(b"7"), SystemDisk(directory / "bench"))
     return Client(from_kubeconfig_file(server.kubeconfig), env, user_agent="bench")
 
 
 async def _fill(server: ApiServer, directory: Path, nodes: int, pods: int) -> None:
-    async with _client(server, directory) as client:
-        await _each(nodes, lambda number: _add_node(client, number))
-        await _each(pods, lambda number: client.create(PODS, _pod(number), "default"))
+    async with bench_client(server, directory) as client:
+        await each(nodes, lambda number: _add_node(client, number))
+        await each(pods, lambda number: client.create(PODS, pod(number), "default"))
 
 
 async def _create_pods(server: ApiServer, directory: Path, pods: int) -> None:
-    async with _client(server, directory) as client:
-        await _each(pods, lambda number: client.create(PODS, _pod(number), "default"))
+    async with bench_client(server, directory) as client:
+        await each(pods, lambda number: client.create(PODS, pod(number), "default"))
 
 
-async def _each(count: int, make: Any) -> None:
+async def each(count: int, make: Any) -> None:
     async def worker(first: int) -> None:
         for number in range(first, count, _AT_ONCE):
             await make(number)
@@ -191,12 +191,12 @@ async def _each(count: int, make: Any) -> None:
 async def _time_each(server: ApiServer, directory: Path, pods: int) -> list[float]:
     """Create one after the other, and see on a watch when each is bound."""
     found: list[float] = []
-    async with _client(server, directory) as client:
+    async with bench_client(server, directory) as client:
         version = (await client.list(PODS, "default", limit=1)).revision
         async with client.watch(PODS, "default", resource_version=version) as watch:
             for number in range(pods):
                 start = time.perf_counter()
-                await client.create(PODS, _pod(number), "default")
+                await client.create(PODS, pod(number), "default")
                 wanted = f'"name":"web-{number}"'.encode()
                 is_bound = False
                 while not is_bound:
@@ -218,7 +218,7 @@ async def _add_node(client: Client, number: int) -> None:
         await client.replace(NODES, made)
 
 
-def _pod(number: int) -> dict[str, Any]:
+def pod(number: int) -> dict[str, Any]:
     requests = {"cpu": "250m", "memory": "512Mi"}
     return {
         "metadata": {"name": f"web-{number}", "namespace": "default", "labels": {"app": "web"}},

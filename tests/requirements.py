@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 # The program that has to be on PATH for each component. `make components` installs them (tools/components).
-_PROGRAMS: Final = {"etcd": "etcd", "kubectl": "kubectl"}
+_PROGRAMS: Final = {"etcd": "etcd", "ip": "ip", "kubectl": "kubectl"}
 
 
 def needs(component: str) -> pytest.MarkDecorator:
@@ -21,6 +21,10 @@ def needs(component: str) -> pytest.MarkDecorator:
         shutil.which(program) is None,
         reason=f"needs {component}: there is no program {program!r} on PATH (`make components` installs it)",
     )
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces")
+"""Mark a test that only root can run."""
 
 
 # Hooks, which tests/conftest.py passes on to pytest.

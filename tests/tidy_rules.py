@@ -41,6 +41,7 @@ _CONTROL = ("env", "api", "journal", "client", "runtime")
 ALLOWED_IMPORTS: Final = {
     "__init__": (),
     "env": (),
+    "supervisor": ("env",),
     "api": ("env",),
     "journal": ("env", "api"),
     "store": ("env",),
@@ -54,7 +55,10 @@ ALLOWED_IMPORTS: Final = {
     "agent": (*_CONTROL, "http"),
     "explain": ("env", "api", "journal", "scheduler", "controllers"),
     "sim": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain"),
-    "cli": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim", "web"),
+    "cli": (
+        *(*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim", "web"),
+        "supervisor",
+    ),
     "__main__": ("cli",),
 }
 
