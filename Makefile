@@ -9,7 +9,7 @@ ONCE ?=
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup components test lint sim-long bench demo tour proto clean
+.PHONY: help setup components test lint sim-long chaos bench demo tour proto clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: setup ## Check form, types, and the rules of the source
 
 sim-long: setup ## Run the scenarios with thousands of seeds (ARGS="power-cut --seeds 9000")
 	.venv/bin/python -m tests.search $(ARGS)
+
+chaos: setup components ## Kill what there is of a real cluster, at random (ARGS="--minutes 10 --seed 7")
+	.venv/bin/python -m tests.chaos $(ARGS)
 
 bench: setup components ## Run all benchmarks (ARGS=--quick, or ARGS=--write for bench/RESULTS.md)
 	.venv/bin/python -m bench $(ARGS)

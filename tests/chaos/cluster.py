@@ -40,6 +40,7 @@ class Cluster:
         self.shared.mkdir()
         self.kubeconfig = self.data_dir / "kubeconfig"
         self._nodes = nodes
+        self._is_kept = False
         self._port = 0  # Any; from then on the one that it is.
         self._options = options
 
@@ -57,7 +58,12 @@ class Cluster:
         try:
             self.mainstay("down", f"--data-dir={self.data_dir}")
         finally:
-            shutil.rmtree(self.directory)
+            if not self._is_kept:
+                shutil.rmtree(self.directory)
+
+    def keep(self) -> None:
+        """Leave everything on the disk that could tell what happened."""
+        self._is_kept = True
 
     # As a user does it.
 
@@ -102,6 +108,13 @@ class Cluster:
     def components(self) -> dict[str, int]:
         """The process of each component that runs."""
         return {each["name"]: each["pid"] for each in self.status()["components"] if each["running"]}
+
+    def recorded(self) -> dict[str, int]:
+        """The same without asking anybody, and the supervisor too: from the records on the disk."""
+        found = {}
+        for path in sorted((self.data_dir / "run").glob("*.json")):
+            found[path.stem] = json.loads(path.read_text())["pid"]
+        return found
 
     def pods(self) -> dict[str, Any]:
         listed = json.loads(self.kubectl("get", "pods", "-o", "json"))
@@ -163,7 +176,7 @@ def a_web_pod(name: str, port: int = 8080) -> Any:
     container = {
         "name": "web",
         "image": "none",
-        "command": [sys.executable, str(HERE / "web.py"), str(port)],
+        "command": [sys.executable, str(HERE / "web.py"), str(port), name],
         "readinessProbe": probe,
         "resources": {"requests": {"cpu": "10m", "memory": "20Mi"}},
     }
@@ -185,3 +198,19 @@ def _a_pod(name: str, container: Any, annotations: dict[str, str]) -> Any:
     metadata = {"name": name, "annotations": annotations, "labels": {"app": name}}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 2}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def processes_of(script: str, identity: str) -> list[int]:
+    """The processes that run a workload's script on behalf of this one, which is among their arguments."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            arguments = Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # It has just ended.
+        # Not the shim beside it, whose arguments are others.
+        if any(argument.endswith(script) for argument in arguments) and identity in arguments:
+            found.append(int(name))
+    return found

@@ -18,10 +18,11 @@ class Writer:
     A write without an answer may or may not have happened, and is tried again under another name.
     """
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, prefix: str = "written") -> None:
         self.acknowledged: list[str] = []
         self.failures = 0
         self._kubeconfig = kubeconfig
+        self._prefix = prefix
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._write, name="writer")
 
@@ -42,7 +43,7 @@ class Writer:
         with kubernetes.client.ApiClient(config) as client:
             api = kubernetes.client.CoreV1Api(client)
             while not self._is_over.is_set():
-                name = f"written-{number}"
+                name = f"{self._prefix}-{number}"
                 number += 1
                 written = kubernetes.client.V1ConfigMap(metadata=kubernetes.client.V1ObjectMeta(name=name))
                 try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.cluster import Cluster, a_web_pod, an_exclusive_pod
+from tests.chaos.cluster import Cluster, a_web_pod, an_exclusive_pod, processes_of
 from tests.chaos.promises import Writer, gaps, lost
 from tests.requirements import needs
 
@@ -67,7 +67,7 @@ def test_the_next_up_adopts_what_a_killed_supervisor_leaves(cluster: Cluster):
 def test_a_killed_container_is_started_again_and_its_log_has_no_gap(cluster: Cluster):
     pod = cluster.pods()["only-0"]
     count = pod["status"]["containerStatuses"][0]["restartCount"]
-    (victim,) = _processes_with("exclusive.py", "only-0")
+    (victim,) = processes_of("exclusive.py", "only-0")
     os.kill(victim, signal.SIGKILL)
     cluster.until(lambda: restarts(cluster)["only-0"] == count + 1)
     cluster.until_ready("only-0")
@@ -77,24 +77,8 @@ def test_a_killed_container_is_started_again_and_its_log_has_no_gap(cluster: Clu
 
 
 def test_a_deleted_pod_is_gone_with_its_process(cluster: Cluster):
-    assert _processes_with("exclusive.py", "only-1")
+    assert processes_of("exclusive.py", "only-1")
     cluster.kubectl("delete", "pod", "only-1", "--timeout=30s")
-    assert _processes_with("exclusive.py", "only-1") == []
+    assert processes_of("exclusive.py", "only-1") == []
     cluster.apply(an_exclusive_pod("only-1", cluster))
     cluster.until_ready("only-1")
-
-
-def _processes_with(*words: str) -> list[int]:
-    """Whose command line ends with these words, the first of them as the end of a path."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                arguments = file.read().decode(errors="replace").split("\0")
-        except OSError:
-            continue  # It has just ended.
-        if any(argument.endswith(words[0]) for argument in arguments) and words[1] in arguments:
-            found.append(int(name))
-    return found
