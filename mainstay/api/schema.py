@@ -7,7 +7,8 @@ have `kind` and `apiVersion`. Such fields have the number 0: they are in no mess
 Some messages are no objects in JSON. They are the constants below, such as `TIME` or `QUANTITY`, each with what it
 looks like. Looking at their fields is of no use to anyone but the protobuf decoder.
 
-The tables are text (messages.py), made by tools/make-messages and read one package at a time, when first asked for:
+The tables are text (messages.py), made by tools/make-messages and read one package at a time, when first asked for. A
+few messages have a field of ours more (messages_own.py). A line,
 
     Volume name!:1 volumeSource^:2:VolumeSource
 
@@ -22,7 +23,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from mainstay.api import messages, messages_more
+from mainstay.api import messages, messages_more, messages_own
 
 SCALARS: Final = frozenset({"string", "bool", "int32", "int64", "double", "bytes"})
 """`bytes` are base64 in JSON."""
@@ -161,7 +162,7 @@ def _has_type_meta(message: str, fields: Mapping[str, Field]) -> bool:
 
 def _package(package: str) -> Mapping[str, Mapping[str, Field]]:
     short = _SHORT_NAMES.get(package) or package.removeprefix("k8s.io.api.")
-    text = messages.PACKAGES.get(short) or messages_more.PACKAGES.get(short)
+    text = messages.PACKAGES.get(short) or messages_more.PACKAGES.get(short) or messages_own.PACKAGES.get(short)
     # Names come from requests too: only those of packages that exist may be remembered.
     return _NONE_OF_ANY if text is None else _parse(package, text)
 
@@ -174,9 +175,11 @@ _WITHOUT_FIELDS: Final = {_EXTENSIONS.rstrip("."): ("CustomResourceSubresourceSt
 @cache
 def _parse(package: str, text: str) -> Mapping[str, Mapping[str, Field]]:
     parsed: dict[str, Mapping[str, Field]] = dict.fromkeys(_WITHOUT_FIELDS.get(package, ()), _NONE)
+    added = messages_own.ADDED.get(package, {})
     for line in text.replace("\n ", " ").split("\n"):
         if line:
             name, *fields = line.split(" ")
+            fields += added.get(name, "").split()
             parsed[name] = MappingProxyType({field.name: field for field in (_field(each, package) for each in fields)})
     return MappingProxyType(parsed)
 

@@ -11,7 +11,7 @@ from mainstay.client.indexes import NAMESPACE, NODE, OWNER, field, label
 from mainstay.runtime.component import Component, ComponentSettings
 from mainstay.runtime.conditions import Condition, Truth
 from mainstay.runtime.controller import Controller, Reads, owner, reference_to, same_name
-from mainstay.runtime.decision import Apply, Create, Decision, Delete, Done, GiveUp, Patch, Retry, WakeAt
+from mainstay.runtime.decision import Apply, Create, Decision, Delete, Done, GiveUp, Patch, Retry, Tell, WakeAt
 from mainstay.runtime.main import run
 from mainstay.runtime.queue_items import Priority
 from mainstay.runtime.view import View
@@ -37,6 +37,7 @@ __all__ = [
     "Priority",
     "Reads",
     "Retry",
+    "Tell",
     "Truth",
     "View",
     "WakeAt",

@@ -12,6 +12,7 @@ from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
 from mainstay.runtime.component_state import ComponentState, PublishSettings, publish
 from mainstay.runtime.controller import Controller
+from mainstay.runtime.events import Events
 from mainstay.runtime.leases import Leader, LeaseSettings
 from mainstay.runtime.loop import Loop, LoopSettings, Recorder
 from mainstay.runtime.terms import Term
@@ -26,6 +27,8 @@ class ComponentSettings:
     publish: PublishSettings = field(default_factory=PublishSettings)
     build: str = ""
     flags: tuple[str, ...] = ()
+    has_events: bool = False
+    """Whether people are told of what is done, as Events. Programs do so (`main.run`); tests count writes."""
 
 
 class Component:
@@ -59,6 +62,7 @@ class Component:
         self._env = env
         self._is_elected = elected
         self._recorder = recorder
+        self.events = Events(client, env.clock, name, self.instance) if self.settings.has_events else None
 
     async def run(self) -> None:
         """Raises what a controller's loop raises: a cache that cannot be fed any more, a bug."""
@@ -68,6 +72,7 @@ class Component:
             publish(self.instance, self.state, self.client, self._env, self.settings.publish),
             name=f"{self.name} publishes its state",
         )
+        telling = None if self.events is None else tasks.spawn(self.events.run(), name=f"{self.name} tells")
         try:
             if not self._is_elected:
                 await self._lead(None)
@@ -76,6 +81,8 @@ class Component:
             await leader.run(self._lead)
         finally:
             await tasks.stop(publishing)
+            if telling is not None:
+                await tasks.stop(telling)
             await self.informers.stop()
 
     def state(self) -> ComponentState:
@@ -102,6 +109,7 @@ class Component:
                 term=term,
                 recorder=self._recorder,
                 build=self.settings.build,
+                events=self.events,
             )
             for controller in self._controllers
         ]

@@ -20,14 +20,19 @@ from typing import Any
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
+from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
+from mainstay.client.errors import ApiError
 from mainstay.client.indexes import Index
-from mainstay.runtime.decision import Decision
+from mainstay.runtime.decision import Action, Decision
 from mainstay.runtime.queue_items import Priority
 from mainstay.runtime.view import View
 
 Wakes = Callable[[Change], Iterable[ObjectKey]]
 """Which objects a change of another one concerns."""
+
+WakesAmong = Callable[[Change, Cache], Iterable[ObjectKey]]
+"""The same where the change does not name them: to be found among those that are looked after, by their selectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Reads:
     kind: KindName
     wakes: Wakes | None = None
     """None: a change of it wakes nobody."""
+    wakes_among: WakesAmong | None = None
+    """Wakes besides those that `wakes` does. Called for each change, so it must be quick, and only reads the cache."""
     indexes: tuple[Index, ...] = ()
     namespace: str = ""
     labels: str = ""
@@ -61,6 +68,14 @@ class Controller:
     def decide(self, view: View, key: ObjectKey, memory: Any) -> Decision:
         """What should happen to this object. It may not be there any more."""
         raise NotImplementedError
+
+    def after_failure(self, decision: Decision, action: Action, error: ApiError) -> Decision:
+        """What a decision has to say when one of its actions has failed: its status, conditions, events and memory.
+
+        A plain function, as `decide` is. The actions and the result of what it returns do not count: those were carried
+        out as far as they were, and when to try again is decided by the error.
+        """
+        return decision
 
     def priority(self, obj: Object) -> Priority:
         """How urgent an object is. Asked when it changes."""

@@ -67,6 +67,18 @@ Action = Create | Apply | Patch | Delete
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """People should be told, as an Event about the object of the decision. Best effort (events.py)."""
+
+    reason: str
+    """One word, as `kubectl events` shows it."""
+    message: str
+    is_warning: bool = False
+    after: Action | None = None
+    """Only once this very action of the decision has succeeded; None: in any case."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """All is as it should be, once the actions are done. Look again when something changes."""
 
@@ -114,3 +126,9 @@ class Decision:
     """What `decide` is given the next time for the same object. A frozen value; None: there is nothing to remember."""
     reasons: tuple[str, ...] = ()
     """Why, in words. They are recorded, and shown by `mainstay why`."""
+    events: tuple[Tell, ...] = ()
+    """What people should be told. Not said again if the decision is the same again: those who decide see to that, by
+    telling only of what they do."""
+    at_once: bool = False
+    """The actions do not depend on each other. They are sent several at a time: one, then two, then four …, as long as
+    none fails. So if all of them are bound to fail, few are tried."""

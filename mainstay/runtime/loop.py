@@ -15,7 +15,7 @@ an elected leader, its term. When a term is over the loop ends with `Deposed`.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -27,7 +27,7 @@ from mainstay.client.cache import Cache, Stopped
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
-from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, Invalid, Throttled, Unavailable
+from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, Forbidden, Invalid, Throttled, Unavailable
 from mainstay.client.informer import Informer, Informers, Subscriber
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
@@ -35,9 +35,10 @@ from mainstay.runtime import decision as decisions
 from mainstay.runtime import queue_items as outcomes
 from mainstay.runtime.acting import act
 from mainstay.runtime.conditions import STALLED, Condition, Truth, with_conditions
-from mainstay.runtime.controller import Controller, Reads, Wakes
+from mainstay.runtime.controller import Controller, Reads
 from mainstay.runtime.decision import Action, Decision, Patch
 from mainstay.runtime.echoes import Echoes
+from mainstay.runtime.events import About, Events
 from mainstay.runtime.own_writes import OwnWrites
 from mainstay.runtime.queue_items import Item, Outcome, Priority
 from mainstay.runtime.queue_settings import QueueSettings
@@ -49,6 +50,7 @@ from mainstay.runtime.work_queue import WorkQueue
 _logger = logging.getLogger(__name__)
 
 ASK_AGAIN: Final = timedelta(seconds=1)
+AT_ONCE_MAX: Final = 16  # Of the writes of one decision. Each takes a connection, which others want, too.
 
 Recorder = Callable[[DecisionRecord], None]
 """Takes a record of each decision. Must not wait."""
@@ -92,6 +94,7 @@ class Loop:
         term: Term | None = None,
         recorder: Recorder | None = None,
         build: str = "",
+        events: Events | None = None,
     ) -> None:
         self.controller = controller
         self.counters = Counters()
@@ -105,6 +108,7 @@ class Loop:
         self._term = term
         self._recorder = recorder
         self._build = build
+        self._events = events
         self._memory: dict[ObjectKey, Any] = {}
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._failure: asyncio.Future[None] | None = None
@@ -155,8 +159,8 @@ class Loop:
     def _subscribers(self) -> list[tuple[Informer, Subscriber]]:
         found: list[tuple[Informer, Subscriber]] = [(self._informers[self.controller.kind], self._changed)]
         for reads in self.controller.reads:
-            if reads.wakes is not None:
-                found.append((self._informers[reads.kind], self._waker(reads.wakes)))
+            if reads.wakes is not None or reads.wakes_among is not None:
+                found.append((self._informers[reads.kind], self._waker(reads)))
         return found
 
     def _changed(self, change: Change) -> None:
@@ -168,10 +172,16 @@ class Loop:
             priority = self.controller.priority(entry.object())
         self._add(change.key, change.revision, priority)
 
-    def _waker(self, wakes: Wakes) -> Subscriber:
+    def _waker(self, reads: Reads) -> Subscriber:
+        wakes, among, own = reads.wakes, reads.wakes_among, self._caches[self.controller.kind]
+
         def changed(change: Change) -> None:
-            for key in wakes(change):
-                self._add(key, change.revision)
+            if wakes is not None:
+                for key in wakes(change):
+                    self._add(key, change.revision)
+            if among is not None:
+                for key in among(change, own):
+                    self._add(key, change.revision)
 
         return changed
 
@@ -260,12 +270,22 @@ class Loop:
         self, decision: Decision, item: Item[ObjectKey], subject: Object | None, name: str, acted: Acted
     ) -> Outcome:
         key = item.key
-        for number, action in enumerate(decision.actions):
+        for action in decision.actions:
             if action.kind not in self._may_write:
                 raise AssertionError(f"{self.controller.name} writes {action.kind}, and does not declare it")
-            await self._carry_out(action, key, self._write(name, number, subject), acted)
-            if acted.error is not None:
-                break
+        done, size = 0, 1
+        while done < len(decision.actions) and acted.error is None:
+            batch = decision.actions[done : done + size]
+            writes = [self._write(name, done + number, subject) for number in range(len(batch))]
+            await self._carry_out_all(batch, key, writes, acted)
+            done += len(batch)
+            if decision.at_once:
+                size = min(size * 2, AT_ONCE_MAX)
+        if acted.error is not None and acted.failed_action is not None:
+            decision = self.controller.after_failure(decision, acted.failed_action, acted.error)
+            self._remember(key, decision.memory)
+        if subject is not None and decision.events:
+            self._tell(decision, subject, acted)
         outcome = self._outcome(decision, acted, subject is None)
         if subject is not None:
             # Also when an action has failed: what the decision found out is true all the same.
@@ -274,6 +294,26 @@ class Loop:
                 await self._carry_out(patch, key, self._write(name, len(decision.actions), subject), acted)
                 outcome = self._outcome(decision, acted, is_gone=False)
         return outcome
+
+    def _tell(self, decision: Decision, subject: Object, acted: Acted) -> None:
+        if self._events is None:
+            return
+        done = {id(action) for action in acted.done}
+        about = About.of(self.controller.kind, subject)
+        for event in decision.events:
+            if event.after is None or id(event.after) in done:
+                self._events.tell(about, event.reason, event.message, is_warning=event.is_warning)
+
+    async def _carry_out_all(
+        self, batch: Sequence[Action], key: ObjectKey, writes: Sequence[WriteOptions], acted: Acted
+    ) -> None:
+        if len(batch) == 1:
+            await self._carry_out(batch[0], key, writes[0], acted)
+            return
+        await tasks.together(
+            [self._carry_out(action, key, write, acted) for action, write in zip(batch, writes, strict=True)],
+            name=f"{self.controller.name} acts for {key}",
+        )
 
     async def _carry_out(self, action: Action, key: ObjectKey, write: WriteOptions, acted: Acted) -> None:
         try:
@@ -388,6 +428,9 @@ def _after_failure(error: ApiError) -> Outcome:
             return outcomes.Retry(counts=False)
         case Invalid() | BadRequest():
             return outcomes.GiveUp()
+        case Forbidden() if "exceeded quota" in error.message:
+            # Others have used it up, and may give it back. No change of this object would tell.
+            return outcomes.Retry(counts=False)
         case Conflict() if error.reason == "Conflict" and not error.causes:
             # Somebody was faster, and their change will be seen. That is no failure of the object.
             return outcomes.Retry(counts=False)

@@ -45,6 +45,7 @@ async def _run(
     stopping = signals.StopSignals()
     async with Client(config, env, user_agent=name) as client:
         instance = f"{name}.{machine.hostname().lower()}" if elected else name
+        settings = settings or ComponentSettings(has_events=True)
         component = Component(name, controllers, client, env, instance=instance, elected=elected, settings=settings)
         running = tasks.spawn(component.run(), name=name)
         asked = tasks.spawn(stopping.first(), name="wait for a signal")

@@ -27,12 +27,17 @@ class Acted:
     results: list[WriteResult] = field(default_factory=list)
     error: ApiError | None = None
     """The first failure."""
+    failed_action: Action | None = None
+    """What failed then."""
+    done: list[Action] = field(default_factory=list)
 
     def did(self, action: Action, wrote: Wrote) -> None:
+        self.done.append(action)
         self.results.append(WriteResult(action.kind.text, *key_of(action), revision=wrote.revision))
 
     def failed(self, action: Action, error: ApiError) -> None:
-        self.error = self.error or error
+        if self.error is None:
+            self.error, self.failed_action = error, action
         name, happened = type(error).__name__, error.may_have_happened
         self.results.append(WriteResult(action.kind.text, *key_of(action), error=name, may_have_happened=happened))
 

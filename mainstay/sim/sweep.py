@@ -18,8 +18,9 @@ import msgspec
 
 from mainstay.env.processes import Send
 from mainstay.sim.faults.schedule import AT_WRITE
+from mainstay.sim.final_state import Ending
 from mainstay.sim.forks import Lost, decode, each_in_a_fork, encode, from_booted, lost
-from mainstay.sim.history import Asked
+from mainstay.sim.history import Asked, Healed
 from mainstay.sim.run import Booted, Patch, RunResult
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.world import World
@@ -68,7 +69,9 @@ class _Tried(msgspec.Struct, frozen=True):
 class _Counted(msgspec.Struct, frozen=True):
     result: RunResult
     writes: list[tuple[str, str]]
-    """Who, and what, in order."""
+    """Who, and what, in order, up to when all was healed."""
+    final: list[str] | None
+    """What was there in the end, if the stage says so."""
 
 
 _decode_tried = msgspec.msgpack.Decoder(_Tried).decode
@@ -82,14 +85,23 @@ def sweep(
     lasts: timedelta | None = None,
     jobs: int = 1,
     faults: Sequence[str] = FAULTS,
+    programs: Sequence[str] = (),
+    without: Sequence[str] = (),
+    one_in: int = 1,
     patch: Patch | None = None,
 ) -> Sweep:
-    """Try each single fault. With `lasts`, the scenario's work ends earlier: there are as many points as writes."""
+    """Try each single fault. With `lasts`, the scenario's work ends earlier: there are as many points as writes.
+
+    With `programs`, only at the writes of these; `without`, not at those whose paths have one of these texts in them;
+    `one_in`, only at each so manieth point. If the stage is an `Ending` (final_state.py), each run must also end with
+    the same state as that without a fault.
+    """
     if lasts is not None:
         scenario = replace(scenario, lasts=lasts)
     bad: list[tuple[Point | None, RunResult]] = []
     points = 0
-    for sent in from_booted(scenario, partial(_sweep, seed, jobs, tuple(faults)), patch):
+    chosen = _Chosen(tuple(faults), tuple(programs), tuple(without), one_in)
+    for sent in from_booted(scenario, partial(_sweep, seed, jobs, chosen), patch):
         if isinstance(sent, Lost):
             bad.append((None, lost(scenario, seed, sent)))
             continue
@@ -100,7 +112,26 @@ def sweep(
     return Sweep(scenario.name, points, tuple(bad))
 
 
-def _sweep(seed: int, jobs: int, faults: Sequence[str], booted: Booted, send: Send) -> None:
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which points are tried."""
+
+    faults: Sequence[str]
+    programs: Sequence[str]
+    without: Sequence[str]
+    one_in: int
+
+    def among(self, writes: Sequence[tuple[str, str]]) -> list[Point]:
+        counts: dict[str, int] = {}
+        points = []
+        for who, what in writes:
+            counts[who] = counts.get(who, 0) + 1
+            if (not self.programs or who in self.programs) and not any(part in what for part in self.without):
+                points += [Point(who, counts[who], what, fault) for fault in self.faults]
+        return points[:: self.one_in]
+
+
+def _sweep(seed: int, jobs: int, chosen: _Chosen, booted: Booted, send: Send) -> None:
     (first,) = each_in_a_fork([partial(_count, booted, seed)], 1)
     if isinstance(first, Lost):
         send(encode(_Tried(None, lost(booted.scenario, seed, first))))
@@ -109,34 +140,32 @@ def _sweep(seed: int, jobs: int, faults: Sequence[str], booted: Booted, send: Se
     send(encode(_Tried(None, counted.result)))
     if not counted.result.is_passed:
         return
-    points = _points(counted.writes, faults)
-    works = [partial(_try, booted, seed, point) for point in points]
+    points = chosen.among(counted.writes)
+    works = [partial(_try, booted, seed, point, counted.final) for point in points]
     for point, sent in zip(points, each_in_a_fork(works, jobs), strict=True):
         result = lost(booted.scenario, seed, sent) if isinstance(sent, Lost) else decode(sent)
         send(encode(_Tried(point, result)))
-
-
-def _points(writes: Sequence[tuple[str, str]], faults: Sequence[str]) -> list[Point]:
-    counts: dict[str, int] = {}
-    points = []
-    for who, what in writes:
-        counts[who] = counts.get(who, 0) + 1
-        points += [Point(who, counts[who], what, fault) for fault in faults]
-    return points
 
 
 def _count(booted: Booted, seed: int) -> bytes:
     before = len(booted.world.history.events)
     result = booted.go(seed, disturb=_not_at_all)
     programs = booted.world.programs
-    asked = [event for event in booted.world.history.events[before:] if isinstance(event, Asked)]
+    events = booted.world.history.events[before:]
+    # Past that nothing goes wrong any more.
+    healed = next((place for place, event in enumerate(events) if isinstance(event, Healed)), len(events))
+    asked = [event for event in events[:healed] if isinstance(event, Asked)]
     writes = [
         (event.who, f"{event.method} {event.path}") for event in asked if event.is_write and event.who in programs
     ]
-    return encode(_Counted(result, writes))
+    final = booted.stage.final if isinstance(booted.stage, Ending) else None
+    return encode(_Counted(result, writes, final))
 
 
-def _try(booted: Booted, seed: int, point: Point) -> bytes:
+def _try(booted: Booted, seed: int, point: Point, final: list[str] | None) -> bytes:
+    if isinstance(booted.stage, Ending):
+        booted.stage.expected = final
+
     def disturb(world: World) -> None:
         world.faults.at_write(point.who, world.faults.writes_of(point.who) + point.nth, point.fault)
 

@@ -10,6 +10,7 @@ from tests.api.table_rows import ago, an_object, row
 TEMPLATE = {"spec": {"containers": [{"name": "app", "image": "app:1"}, {"name": "log", "image": "log:2"}]}}
 SELECTOR = {"matchLabels": {"app": "web"}}
 PODS = ["app,log", "app:1,log:2"]
+UNSAID = ["<none>", "<none>"]  # Nothing about its progress.
 
 
 def test_a_deployment():
@@ -18,13 +19,21 @@ def test_a_deployment():
         status={"replicas": 4, "readyReplicas": 2, "updatedReplicas": 1, "availableReplicas": 2},
     )
 
-    assert row("Deployment", found, "apps") == ["web", "2/3", 1, 2, "5m", *PODS, "app=web"]
+    assert row("Deployment", found, "apps") == ["web", "2/3", 1, 2, "5m", *PODS, "app=web", *UNSAID]
+
+
+@pytest.mark.parametrize(("kind", "group"), [("Deployment", "apps"), ("ReplicaSet", "apps"), ("Job", "batch")])
+def test_a_workload_shows_how_far_it_has_come_and_what_limits_it(kind: str, group: str):
+    limit = {"stage": "scheduled", "component": "scheduler", "reason": "Unschedulable", "count": 2}
+    found = an_object(spec={}, status={"progress": {"verdict": "waiting", "limitedBy": limit}})
+
+    assert row(kind, found, group)[-2:] == ["waiting", "scheduler: Unschedulable (2)"]
 
 
 def test_a_deployment_that_has_only_just_been_made():
     found = an_object(spec={"replicas": 1, "template": TEMPLATE, "selector": SELECTOR}, status={})
 
-    assert row("Deployment", found, "apps") == ["web", "0/1", 0, 0, "5m", *PODS, "app=web"]
+    assert row("Deployment", found, "apps") == ["web", "0/1", 0, 0, "5m", *PODS, "app=web", *UNSAID]
 
 
 @pytest.mark.parametrize(
@@ -53,8 +62,8 @@ def test_a_deployment_that_has_only_just_been_made():
 def test_selectors_are_written_in_the_form_that_queries_take(selector: Any, deployment: str, replica_set: str):
     found = an_object(spec={"selector": selector})
 
-    assert row("Deployment", found, "apps")[-1] == deployment
-    assert row("ReplicaSet", found, "apps")[-1] == replica_set
+    assert row("Deployment", found, "apps")[-3] == deployment
+    assert row("ReplicaSet", found, "apps")[-3] == replica_set
 
 
 def test_a_replica_set():
@@ -62,7 +71,7 @@ def test_a_replica_set():
         spec={"replicas": 3, "template": TEMPLATE, "selector": SELECTOR}, status={"replicas": 2, "readyReplicas": 1}
     )
 
-    assert row("ReplicaSet", found, "apps") == ["web", 3, 2, 1, "5m", *PODS, "app=web"]
+    assert row("ReplicaSet", found, "apps") == ["web", 3, 2, 1, "5m", *PODS, "app=web", *UNSAID]
 
 
 def test_a_replication_controller():
@@ -117,13 +126,13 @@ def test_a_job_that_has_completed():
         "SuccessCriteriaMet", "Complete", succeeded=1, startTime=ago(minutes=4), completionTime=ago(seconds=150)
     )
 
-    assert row("Job", job, "batch") == ["once", "Complete", "1/1", "90s", "5m", *PODS, "app=web"]
+    assert row("Job", job, "batch") == ["once", "Complete", "1/1", "90s", "5m", *PODS, "app=web", *UNSAID]
 
 
 def test_a_job_that_runs():
     job = a_job(startTime=ago(minutes=4), spec={"completions": 5})
 
-    assert row("Job", job, "batch") == ["once", "Running", "0/5", "4m", "5m", *PODS, "app=web"]
+    assert row("Job", job, "batch") == ["once", "Running", "0/5", "4m", "5m", *PODS, "app=web", *UNSAID]
 
 
 @pytest.mark.parametrize(

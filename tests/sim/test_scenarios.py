@@ -11,7 +11,20 @@ from mainstay.sim.forks import run_many
 from mainstay.sim.run import RunResult, Verdict
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios import SCENARIOS
-from tests.twins import caches, ledger, scenarios, sim
+from tests.twins import (
+    agents,
+    caches,
+    cleanup,
+    jobs,
+    ledger,
+    node_health,
+    repair,
+    scenarios,
+    scheduling,
+    services,
+    sim,
+    workloads,
+)
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -57,13 +70,102 @@ TWINS: list[tuple[str, Twin, str]] = [
     ("racing-schedulers", ledger.releases_twice, "capacity: "),
     ("racing-schedulers", ledger.charges_without_the_ledger_check, "capacity: "),
     ("stale-candidate", ledger.forgets_to_check_the_room, "capacity: "),
-    # 3: room that comes unheard
+    ("racing-schedulers", scheduling.keeps_the_room_of_a_refused_binding, "scheduling: "),
+    # 2, 3, 4, 7: room, nodes and leaders that come and go unheard
+    ("room-comes-back", scheduling.does_not_hear_that_a_node_is_gone, "scheduling: "),
+    ("room-comes-back", scheduling.loses_the_pods_of_a_node_that_goes, "scheduling: "),
+    ("room-comes-back", scenarios.tells_a_new_leader_only_what_is_new, "scheduling: "),
     ("room-comes-back", caches.keeps_what_is_missing_from_a_state, "scheduling: "),
     ("room-comes-back", scenarios.knows_nothing_of_what_goes, "scheduling: "),
+    # Room that nobody tells of
+    ("removed-by-force", scheduling.never_asks_for_ghosts, "removed by force: "),
+    ("removed-by-force", scheduling.asks_for_ghosts_once, "scheduling: "),
     # 5: a binding without an answer
     ("bind-without-answer", scenarios.binds_a_pod_wherever_it_is, "capacity: "),
+    ("bind-without-answer", ledger.binds_to_nodes_that_are_closed, "capacity: "),
+    ("bind-without-answer", scheduling.says_for_ever_that_it_tries_again, "bind without answer: "),
+    ("bind-without-answer", scheduling.tells_without_looking, "bind without answer: "),
+    # 6: a cure that comes before the waiting
+    ("cure-meanwhile", scheduling.loses_what_comes_before_the_parking, "scheduling: "),
     # A reservation that nobody heard of
     ("duplicate-reservation", scenarios.names_reservations_after_the_attempt, "reserved: "),
+    # 1: an agent that restarts on an old list
+    ("stale-agent", agents.starts_what_its_cache_shows, "at most one: "),
+    ("stale-agent", agents.ends_what_an_old_list_does_not_have, "at most one: "),
+    # Agents that crash, machines that are started anew, names that come again, pods that are removed by force
+    ("pods-come-and-go", agents.begins_what_it_has_not_begun_itself, "at most one: "),
+    ("pods-come-and-go", agents.does_not_wait_for_a_predecessor, "at most one: "),
+    ("pods-come-and-go", agents.believes_that_all_goes_on_after_a_reboot, "agents: there are pods "),
+    ("pods-come-and-go", agents.removes_a_pod_before_it_has_ended, "at most one: "),
+    ("pods-come-and-go", agents.leaves_strays_alone, "agents: there are pods "),
+    ("pods-come-and-go", agents.never_speaks_of_ghosts, "agents: "),
+    ("pods-come-and-go", agents.speaks_of_ghosts_too_soon, "at most one: "),
+    # A node that is cut off for longer than its lease
+    ("fenced-before-replaced", agents.counts_from_the_acknowledgement, "at most one: "),
+    ("fenced-before-replaced", agents.holds_for_longer_than_it_may, "at most one: "),
+    ("fenced-before-replaced", agents.starts_again_what_it_had, "at most one: "),
+    ("fenced-before-replaced", agents.takes_its_lease_back, "at most one: "),
+    # 14, 15: owners and their dependents
+    ("owners-and-dependents", cleanup.takes_what_is_not_in_the_graph_for_gone, "owned: "),
+    ("owners-and-dependents", cleanup.finishes_with_half_a_graph, "owned: "),
+    ("owners-and-dependents", cleanup.looks_only_at_what_changes, "owned: "),
+    ("owners-and-dependents", cleanup.knows_owners_by_name, "owned: "),
+    ("owners-and-dependents", cleanup.knows_owners_by_uid_alone, "owned: "),
+    ("owners-and-dependents", cleanup.takes_one_wrong_reference_for_all, "owned: "),
+    ("owners-and-dependents", cleanup.deletes_whatever_it_has_become, "owned: "),
+    # A namespace and what is in it
+    ("namespace-goes", cleanup.knows_no_custom_kinds, "namespaces: "),
+    ("namespace-goes", cleanup.is_done_when_all_was_told_to_go, "namespaces: "),
+    ("namespace-goes", cleanup.looks_once, "namespaces: "),
+    # 16: nodes, zones or the control plane itself are cut off
+    ("silent-nodes", node_health.trusts_the_times_in_leases, "patient: "),
+    ("silent-nodes", node_health.does_not_listen_anew, "patient: "),
+    ("silent-nodes", node_health.judges_as_soon_as_it_starts, "patient: "),
+    ("silent-nodes", node_health.believes_that_all_nodes_are_dead, "patient: "),
+    ("silent-nodes", node_health.releases_as_many_as_there_are, "patient: "),
+    # 17: a crash between saying it of the node and of its pods
+    ("half-said", node_health.says_it_of_pods_only_once, "half said: "),
+    # At-most-one pods of nodes that are cut off
+    ("replaced-once", node_health.removes_pods_of_nodes_that_are_late, "at most one: "),
+    ("replaced-once", node_health.never_gives_the_lease_back, "health: "),
+    # What is left over
+    ("left-over", repair.believes_its_cache, "released: "),
+    ("left-over", repair.leaves_reservations_alone, "left over: "),
+    ("left-over", repair.trusts_the_ledgers, "left over: "),
+    # 12, for real: Services, their pods and slices
+    ("services-lead", services.makes_slices_under_new_names_on_what_it_has_seen, "once in slices: "),
+    ("services-lead", services.puts_in_before_it_takes_out, "once in slices: "),
+    ("services-lead", services.does_not_hear_that_a_pod_was_taken_out, "services: "),
+    ("services-lead", services.looks_at_addresses_only, "services: "),
+    ("services-lead", services.leaves_what_a_former_service_had, "services: "),
+    ("services-lead", services.does_not_follow_slices, "services: "),
+    # Two who write one status
+    ("progress-told", services.writes_the_whole_status, "own fields only: "),
+    ("progress-told", services.says_when_it_last_looked_at_an_error, "quiescence: "),
+    ("progress-told", services.looks_at_its_pods_no_more_than_once, "progress: "),
+    # 10, 11: jobs, counted exactly
+    ("each-pod-counted-once", jobs.lets_go_what_is_not_stored_as_listed, "job counts: "),
+    ("each-pod-counted-once", jobs.ends_before_all_are_counted, "job counts: "),
+    ("each-pod-counted-once", jobs.forgets_the_pods_of_a_job_that_is_gone, "job counts: "),
+    ("each-pod-counted-once", jobs.withdraws_without_saying_so, "job counts: "),
+    ("each-pod-counted-once", jobs.makes_another_pod_at_each_look, "job counts: "),
+    # 13: evictions, and the count of what is left
+    ("eviction-and-budget", jobs.writes_a_status_over_whatever_is_there, "enough healthy: "),
+    ("eviction-and-budget", jobs.believes_its_cache_about_evicted_pods, "enough healthy: "),
+    # The worked example of the missing replica (SPEC R5)
+    ("fraud-batch", workloads.replaces_what_is_unknown_at_once, "one replacement: "),
+    ("fraud-batch", workloads.gives_up_whoever_was_unknown_once, "health: "),
+    # A retry storm, a hot key, a failure that nobody follows up, one that is hidden in logs (SPEC F8, R6)
+    ("refused-work", workloads.tries_again_at_once, "no storm: "),
+    ("refused-work", workloads.serves_whoever_fails_before_all_others, "prompt: "),
+    ("refused-work", workloads.forgets_what_has_failed, "refused work: the quota was lifted"),
+    ("refused-work", workloads.says_refusals_in_logs_only, "refused work: nothing in "),
+    # 18, and duplicate ownership (SPEC F8): the leader is paused or late in mid-work
+    ("two-controllers", sim.does_not_look_at_terms, "one acting leader: a write of term "),
+    # 20: a template that cannot work, then one that can
+    ("bad-rollout", workloads.waits_until_the_template_before_has_come_up, "bad rollout: "),
+    # 21: pods that are rejected whatever one does
+    ("always-rejected", workloads.replaces_whatever_has_failed_at_once, "not too often: "),
     # 32: a name that only the server knows
     ("one-delivery", sim.does_an_operation_each_time_it_is_asked, "acknowledged writes: operation deliver."),
     ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: nobody knows "),

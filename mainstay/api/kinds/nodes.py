@@ -115,6 +115,8 @@ NODE = builtin(
     subresources=(
         # Pods that were removed by force and may still run: ours (server/ghosts.py).
         Subresource("ghosts", ("get", "update"), "mainstay.dev", "v1", "NodeGhosts"),
+        # Counts its ledger anew: ours, too (server/recounting.py).
+        Subresource("recount", ("create",), "mainstay.dev", "v1", "NodeRecount"),
         Subresource("proxy", ("create", "delete", "get", "patch", "update"), kind="NodeProxyOptions"),
         STATUS,
     ),

@@ -9,6 +9,7 @@ from mainstay.api.tables.table import (
     of,
     of_field,
     pod_columns,
+    progress_columns,
     selector_column,
     table,
     whole_at,
@@ -50,6 +51,7 @@ TABLES = {
             "Which pods belong to it.",
             wide=True,
         ),
+        *progress_columns(),
     ),
     ("apps", "ReplicaSet"): table(
         NAME,
@@ -59,6 +61,7 @@ TABLES = {
         AGE,
         *_PODS,
         selector_column("spec.selector"),
+        *progress_columns(),
     ),
     ("apps", "StatefulSet"): table(NAME, _READY, AGE, *_PODS),
     ("apps", "DaemonSet"): table(

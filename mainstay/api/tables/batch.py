@@ -12,6 +12,7 @@ from mainstay.api.tables.table import (
     filled,
     of,
     pod_columns,
+    progress_columns,
     selector_column,
     table,
     text_at,
@@ -58,6 +59,7 @@ TABLES = {
         AGE,
         *pod_columns("spec.template"),
         selector_column("spec.selector"),
+        *progress_columns(),
     ),
     ("batch", "CronJob"): table(
         NAME,

@@ -49,10 +49,15 @@ class WatchContract:
     def __init__(self) -> None:
         self._commits: dict[str, list[Committed]] = {}  # By kind: the first two parts of a key.
         self._latest = 0
+        """All commits up to here are known."""
+        self._coming = 0
+        """Of this revision some are: one transaction may change several keys, and they are told one after the other."""
         self._watches: dict[int, _Watch] = {}
         self._waiting: dict[int, _Watch] = {}  # Those with something in `early`.
 
     def saw(self, event: Event) -> None:
+        if self._coming and not (isinstance(event, Committed) and event.revision == self._coming):
+            self._come()
         match event:
             case Delivered():
                 watch = self._watches.get(event.watch)
@@ -64,10 +69,8 @@ class WatchContract:
                     watch.early.append(event)
                     self._check(watch)
             case Committed():
-                self._latest = max(self._latest, event.revision)
+                self._coming = event.revision
                 self._commits.setdefault(_kind_of(event.key), []).append(event)
-                for watch in list(self._waiting.values()):
-                    self._check(watch)
             case Opened():
                 watch = _Watch(event, event.after, state={} if event.wants_state else None)
                 watch.next = self._index_after(_kind_of(event.prefix), event.after)
@@ -82,6 +85,7 @@ class WatchContract:
                 pass
 
     async def at_end(self, world: "World") -> None:
+        self._come()
         for watch in self._watches.values():
             if watch.early:
                 raise Violated(
@@ -92,6 +96,11 @@ class WatchContract:
             if missed is not None and is_owed:
                 events: list[Event] = [watch.opened, *([watch.last] if watch.last else []), missed]
                 raise Violated(self.name, f"an open watch of {watch.opened.who} was never told of a commit", events)
+
+    def _come(self) -> None:
+        self._latest, self._coming = max(self._latest, self._coming), 0
+        for watch in list(self._waiting.values()):
+            self._check(watch)
 
     def _forget(self, number: int) -> None:
         # What it had told too early stays: it must still turn out to be true.

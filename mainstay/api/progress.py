@@ -1,0 +1,123 @@
+"""How far a workload has come: `status.progress` of a Deployment, ReplicaSet or Job, as values.
+
+Written by controllers/progress.py, and read by whoever wants to know instead of guessing: people, the autoscaler, a
+rollout. `progress_of(workload)` is how to read it.
+
+`admitted`, `bound`, `ready` and `serving` say how many replicas have got at least so far; `pending` and `starting` how
+many are held up there: pending + bound = admitted, starting + ready = bound. `serving` counts only pods that a Service
+leads to, so that it is 0 for a workload without one. What limits a workload is the *boundary* that most of its missing
+replicas stand before: `limitedBy.stage` is the stage that they do not reach, `component` who would have to let them.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+
+FIELD: Final = "progress"
+
+
+class Verdict(StrEnum):
+    """What to make of it. Shown to users: only add."""
+
+    COMPLETE = "complete"
+    """There is nothing left to do."""
+    PROGRESSING = "progressing"
+    WAITING = "waiting"
+    """For something that may come by itself, or that somebody holds back on purpose: room, a quota, a pause."""
+    STUCK = "stuck"
+    """Nothing that the cluster does by itself will help: somebody has to change something."""
+    FAILED = "failed"
+    """It was given up, or its time is over."""
+
+
+class DeadlineState(StrEnum):
+    NONE = "none"
+    RUNNING = "running"
+    PASSED = "passed"
+
+
+class Outcome(StrEnum):
+    """What came of an action."""
+
+    REQUESTED = "requested"
+    """It was asked for, and is under way."""
+    COMPLETED = "completed"
+    REFUSED = "refused"
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class PendingReason(_Part, frozen=True):
+    reason: str
+    count: int
+    message: str = ""
+
+
+class Limit(_Part, frozen=True):
+    stage: str
+    """What they do not reach, a `stages.Stage`."""
+    component: str
+    reason: str
+    count: int
+    """How many replicas stand there."""
+    message: str = ""
+
+
+class Action(_Part, frozen=True):
+    action: str
+    object: str
+    outcome: Outcome
+    at: str = ""
+
+
+class Error(_Part, frozen=True):
+    reason: str
+    message: str = ""
+    at: str = ""
+    """When it was first seen."""
+
+
+class Deadline(_Part, frozen=True):
+    state: DeadlineState
+    at: str = ""
+
+
+class Progress(_Part, frozen=True, kw_only=True):
+    """See the module's words. Times are as the API writes them."""
+
+    observed_generation: int
+    desired: int
+    admitted: int
+    pending: int
+    bound: int
+    starting: int
+    ready: int
+    serving: int
+    succeeded: int | None = None
+    """Of work that ends: how many pods have. None for what is to go on."""
+    pending_reasons: tuple[PendingReason, ...] = ()
+    last_action: Action | None = None
+    last_error: Error | None = None
+    deadline: Deadline
+    limited_by: Limit | None = None
+    verdict: Verdict
+
+    def as_object(self) -> Object:
+        found: Object = msgspec.to_builtins(self)
+        return found
+
+
+def progress_of(workload: Object) -> Progress | None:
+    """What is said of a workload; None if nothing is, or nothing that can be understood."""
+    said = (workload.get("status") or {}).get(FIELD)
+    if not said:
+        return None
+    try:
+        return msgspec.convert(said, Progress)
+    except msgspec.ValidationError:
+        return None

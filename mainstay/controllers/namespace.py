@@ -1,0 +1,228 @@
+"""A namespace that is being deleted goes with all that is in it, of whatever kind, and only then.
+
+Nothing new can be made in it (the server sees to that, in the same commit), so what is there can only become less. Each
+round asks the server which kinds there are, lists what is left of each in this namespace, and deletes it: pods first,
+so that nothing runs any more when what they rely on goes. When nothing is left the namespace is let go, through its
+subresource `finalize`. What holds it open is said in its conditions: what is left, which finalizers that waits for,
+which kinds cannot be asked for.
+
+Observing is live, and not from caches: there would have to be one for each kind. What cannot be listed counts as not
+empty. A kind that is defined, and that the server asked does not know yet, counts as one that cannot be listed.
+
+`decide` is a plain function of what was found. What is deleted is what was found, by uid: a request that comes late
+can do nothing to a namespace that has got the same name since.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.api.kind import Object, Propagation
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.entry import Change
+from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound, Throttled, Unavailable
+from mainstay.controllers.kinds import NAMESPACES
+from mainstay.controllers.live_loop import LiveLoop
+from mainstay.controllers.metadata_source import MetadataSource
+from mainstay.controllers.namespace_content import Found, Left, conditions_of, decide
+from mainstay.controllers.own_loop import Around
+from mainstay.controllers.served_kinds import all_kinds
+from mainstay.env import tasks
+from mainstay.runtime.conditions import Condition, with_conditions
+from mainstay.runtime.queue_items import GONE, Item, Outcome, WakeAfter
+
+NAME: Final = "namespace"
+FINALIZER: Final = "kubernetes"
+WORKERS: Final = 4
+AT_ONCE: Final = 16
+PAGE: Final = 500
+FIRST_DELAY: Final = timedelta(milliseconds=250)
+DELAY_MAX: Final = timedelta(seconds=10)
+"""Nobody tells when what is left has gone, so it is looked for: ever less often while nothing changes."""
+
+
+class NamespaceDeletion(LiveLoop[ObjectKey]):
+    """`run` until cancelled."""
+
+    def __init__(self, around: Around) -> None:
+        super().__init__(NAME, around)
+        self._informer = around.informers.get(NAMESPACES)
+        self._source = MetadataSource(around.client)
+        self._rounds: dict[ObjectKey, tuple[Found, timedelta]] = {}
+        """What was found in the last round, and how long was waited after it."""
+
+    async def run(self) -> None:
+        """Raises `Deposed` when the term is over, `Stopped` when the cache of namespaces is not fed any more."""
+        await self._informer.synced()
+        self._informer.subscribe(self._changed)
+        try:
+            await self.work(WORKERS)
+        finally:
+            self._informer.unsubscribe(self._changed)
+
+    def _changed(self, change: Change) -> None:
+        if change.new is None or is_ours(change.new.object()):
+            self.queue.add(change.key, tenant=change.key.name, woken_by=change.revision)
+
+    async def look(self, item: Item[ObjectKey]) -> Outcome:
+        key = item.key
+        try:
+            namespace = await self._client.get(NAMESPACES, key.name)
+        except NotFound:
+            namespace = {}
+        if not is_ours(namespace):
+            self._rounds.pop(key, None)
+            return GONE
+        found = await self._find(key.name)
+        plan = decide(found)
+        if plan.is_over:
+            await self._let_go(namespace)
+            return WakeAfter(FIRST_DELAY)  # If it is gone by then, nothing is left to do.
+        conditions = plan.conditions
+        if failed := await self._delete(namespace, plan.deletes):
+            conditions = conditions_of(replace(found, unlisted={**found.unlisted, **failed}))
+        await self._say(namespace, conditions)
+        before, delay = self._rounds.get(key, (None, FIRST_DELAY))
+        delay = FIRST_DELAY if before != found else min(delay * 2, DELAY_MAX)
+        self._rounds[key] = (found, delay)
+        return WakeAfter(delay)
+
+    # Observing.
+
+    async def _find(self, name: str) -> Found:
+        served = await all_kinds(self._client)
+        kinds = [each.name for each in served.kinds if each.name.namespaced and {"list", "delete"} <= each.verbs]
+        left: dict[str, Left] = {}
+        unlisted: dict[str, str] = {}
+        for first in range(0, len(kinds), AT_ONCE):
+            some = kinds[first : first + AT_ONCE]
+            await tasks.together([self._list(each, name, left, unlisted) for each in some], name=f"{NAME} lists")
+        # By uid: some kinds are served twice, and their objects are there once.
+        in_order = sorted(left.values(), key=lambda each: (each.kind.text, each.name))
+        return Found(tuple(in_order), unlisted, served.problems)
+
+    async def _list(self, kind: KindName, namespace: str, left: dict[str, Left], unlisted: dict[str, str]) -> None:
+        continue_ = ""
+        try:
+            while True:
+                page = await self._source.list_raw(kind, namespace, limit=PAGE, continue_=continue_)
+                for raw in page.items:
+                    item = _left(kind, raw)
+                    left.setdefault(item.uid, item)
+                continue_ = page.continue_
+                if not continue_:
+                    return
+        except (Fenced, Throttled):
+            raise
+        except ApiError as error:
+            unlisted[kind.text] = str(error)
+
+    # Acting.
+
+    async def _delete(self, namespace: Object, deletes: Sequence[Left]) -> dict[str, str]:
+        """Tell these to go. Returns the kinds of which one could not be told, and why."""
+        failed: dict[str, str] = {}
+        for first in range(0, len(deletes), AT_ONCE):
+            some = deletes[first : first + AT_ONCE]
+            await tasks.together([self._delete_one(namespace, each, failed) for each in some], name=f"{NAME} deletes")
+        return failed
+
+    async def _delete_one(self, namespace: Object, each: Left, failed: dict[str, str]) -> None:
+        place = ObjectKey(namespace["metadata"]["name"], each.name)
+        try:
+            await self.write(
+                "delete",
+                each.kind,
+                place,
+                lambda write: self._client.delete(
+                    each.kind,
+                    place.name,
+                    place.namespace,
+                    uid=each.uid,
+                    propagation=Propagation.BACKGROUND,
+                    write=write,
+                ),
+                "its namespace is being deleted",
+                about=(NAMESPACES, namespace),
+            )
+        except (Fenced, Throttled, Unavailable):
+            raise
+        except Conflict:
+            pass  # It is gone, and another has its name. The next round will see.
+        except ApiError as error:
+            failed[each.kind.text] = str(error)
+
+    async def _say(self, namespace: Object, conditions: Iterable[Condition]) -> None:
+        before = namespace.get("status") or {}
+        status = with_conditions(before, conditions, None, self._clock.wall())
+        if status == before:
+            return
+        metadata = namespace["metadata"]
+        body = {
+            "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+            "status": {"conditions": status["conditions"]},
+        }
+        try:
+            await self.write(
+                "patch",
+                NAMESPACES,
+                ObjectKey("", metadata["name"]),
+                lambda write: self._client.patch(
+                    NAMESPACES, metadata["name"], "", body, subresource="status", write=write
+                ),
+                "what holds it open is said",
+                about=(NAMESPACES, namespace),
+                subresource="status",
+            )
+        except Fenced:
+            raise
+        except Conflict:
+            pass  # Somebody changed it. The next round says it again.
+
+    async def _let_go(self, namespace: Object) -> None:
+        metadata = namespace["metadata"]
+        kept = {name: metadata[name] for name in ("name", "uid", "resourceVersion")}
+        rest = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
+        body = {"kind": "Namespace", "apiVersion": "v1", "metadata": kept, "spec": {"finalizers": rest}}
+        await self.write(
+            "update",
+            NAMESPACES,
+            ObjectKey("", metadata["name"]),
+            lambda write: self._client.replace(NAMESPACES, body, subresource="finalize", write=write),
+            "nothing is left in it",
+            about=(NAMESPACES, namespace),
+            subresource="finalize",
+        )
+
+
+def is_ours(namespace: Object) -> bool:
+    """Whether a namespace is being deleted, and waits for us."""
+    metadata: dict[str, Any] = namespace.get("metadata") or {}
+    return "deletionTimestamp" in metadata and FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ())
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str
+    finalizers: list[str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+def _left(kind: KindName, raw: bytes) -> Left:
+    try:
+        metadata = _decode(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unavailable(f"{kind}: an object that makes no sense: {error}") from None
+    is_leaving = metadata.deletion_timestamp is not None
+    return Left(kind, metadata.name, metadata.uid, is_leaving, tuple(metadata.finalizers or ()))

@@ -1,0 +1,129 @@
+"""Removes pods that nobody is going to remove: old ones that have ended, and those that leave and never had a node.
+
+A pod that has ended stays, so that somebody can look into it. Above a number of them (`ENDED_MAX`, as upstream) the
+oldest go. A pod that was told to leave is removed by the agent of its node in the end; one that has no node has nobody
+to do so, and goes at once.
+
+Not handled here: pods of nodes that are gone, which takes more care (repair.py), and what has lost its owner
+(owner_cleanup/). A pod with finalizers is only told to go; whoever holds it lets it go.
+
+Looks every `EVERY`, at two indexes: what has ended is decoded only when there is too much of it.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from mainstay.api.kind import Object
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.cache import Cache
+from mainstay.client.call import WriteOptions
+from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
+from mainstay.client.indexes import Index, field
+from mainstay.controllers import pod_state
+from mainstay.controllers.kinds import PODS
+from mainstay.controllers.own_loop import Around
+from mainstay.env import tasks
+from mainstay.runtime.terms import Deposed
+
+_logger = logging.getLogger(__name__)
+
+NAME: Final = "pod-garbage"
+ENDED_MAX: Final = 12_500
+EVERY: Final = timedelta(seconds=20)
+BATCH: Final = 500  # Removed at a time; the rest in the next round.
+
+PHASE: Final = field("status", "phase", name="phase")
+LEAVING: Final = Index("leaving", ("metadata", "deletionTimestamp"), lambda at: ("",) if at else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    key: ObjectKey
+    uid: str
+    at_once: bool
+    """There is no agent that would remove it in its own time."""
+
+
+def garbage(ended: Sequence[Object], leaving: Sequence[Object], ended_max: int = ENDED_MAX) -> list[Removal]:
+    """What is to be removed, of the pods that have ended and of those that leave."""
+    found = {
+        pod["metadata"]["uid"]: _removal(pod, at_once=True)
+        for pod in leaving
+        # Without a grace period left it waits for finalizers only.
+        if not pod_state.node_of(pod) and pod["metadata"].get("deletionGracePeriodSeconds")
+    }
+    staying = [pod for pod in ended if not pod_state.is_leaving(pod)]
+    oldest = sorted(staying, key=lambda pod: (pod_state.created_at(pod), _key(pod)))
+    for pod in oldest[: max(0, len(staying) - ended_max)]:
+        found[pod["metadata"]["uid"]] = _removal(pod, at_once=not pod_state.node_of(pod))
+    return list(found.values())
+
+
+def _removal(pod: Object, *, at_once: bool) -> Removal:
+    return Removal(_key(pod), pod["metadata"]["uid"], at_once)
+
+
+def _key(pod: Object) -> ObjectKey:
+    return ObjectKey(pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+class PodGarbage:
+    """`run` until cancelled."""
+
+    def __init__(self, around: Around, *, ended_max: int = ENDED_MAX) -> None:
+        self._client, self._term = around.client, around.term
+        self._informer = around.informers.get(PODS, indexes=(PHASE, LEAVING))
+        self._ended_max = ended_max
+        self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
+        self._rounds = 0
+
+    async def run(self) -> None:
+        """Raises `Deposed` when the term is over, `Stopped` when the cache is not fed any more."""
+        await self._informer.synced()
+        if self._term is not None:
+            await self._informer.cache.wait_until(self._term.revision)
+        while True:
+            await self._round()
+            await tasks.sleep(EVERY)
+
+    async def _round(self) -> None:
+        if self._term is not None:
+            self._term.require()
+        cache = self._informer.cache
+        leaving = _objects(cache, cache.by(LEAVING.name, ""))
+        keys = [key for phase in pod_state.OVER for key in cache.by(PHASE.name, phase)]
+        ended = _objects(cache, keys) if len(keys) > self._ended_max else []
+        self._rounds += 1
+        decision = f"{NAME}-{self._chance.uid('round', self._rounds)}"
+        for number, each in enumerate(garbage(ended, leaving, self._ended_max)[:BATCH]):
+            write = WriteOptions(
+                field_manager=NAME,
+                operation=f"{decision}.{number}",
+                decision=decision,
+                term=self._term.text if self._term is not None else "",
+            )
+            try:
+                await self._client.delete(
+                    PODS,
+                    each.key.name,
+                    each.key.namespace,
+                    uid=each.uid,
+                    grace_s=0 if each.at_once else None,
+                    write=write,
+                )
+            except (NotFound, Conflict):
+                continue  # It is gone, or another one has its name.
+            except Fenced as error:
+                if self._term is not None:
+                    self._term.lost()
+                raise Deposed(str(error)) from error
+            except ApiError as error:
+                _logger.warning("%s: %s cannot be removed now: %s", NAME, each.key, error)
+                return  # The next round begins with it again.
+
+
+def _objects(cache: Cache, keys: Sequence[ObjectKey]) -> list[Object]:
+    return [pod for key in keys if (pod := cache.get(key)) is not None]

@@ -1,0 +1,148 @@
+"""Of a Job's pods each is counted exactly once, never too many are active, and the end that is said is the right one.
+
+How a pod counts is told by how it stood when the finalizer of its job was taken off: it had succeeded, had failed or
+was leaving; or it was withdrawn, and counts as nothing. To let it go while it runs is a violation by itself, unless the
+job is gone or over. In the end every job has to be over, and to say just that.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.sim.checkers import Violated
+from mainstay.sim.history import Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+_decode = msgspec.json.Decoder(Object).decode
+
+_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+_WITHDRAWN: Final = "mainstay.dev/withdrawn"
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_OVER: Final = ("Complete", "Failed")
+
+
+class JobCounts:
+    name = "job counts"
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Object] = {}  # By uid.
+        self._keys: dict[str, str] = {}
+        self._most: dict[str, int] = {}
+        self._ended: dict[str, dict[str, tuple[str, str, Committed]]] = {}  # Job, pod: outcome and index.
+        self._active: dict[str, dict[str, Committed]] = {}
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed):
+            return
+        if event.key.startswith("batch/jobs/"):
+            self._job(event)
+        elif event.key.startswith("core/pods/"):
+            self._pod(event)
+
+    def _job(self, commit: Committed) -> None:
+        if commit.value is None:
+            self._jobs.pop(self._keys.pop(commit.key, ""), None)
+            return
+        job = _decode(commit.value)
+        uid = job["metadata"]["uid"]
+        self._jobs[uid], self._keys[commit.key] = job, uid
+        self._most[uid] = max(self._most.get(uid, 0), job["spec"].get("parallelism", 1))
+
+    def _pod(self, commit: Committed) -> None:
+        before = _decode(commit.previous) if commit.previous is not None else None
+        pod = _decode(commit.value) if commit.value is not None else None
+        if before is not None and _is_tracked(before) and (pod is None or not _is_tracked(pod)):
+            self._let_go(before, pod, commit)
+        for each in (before, pod):
+            uid = _owner(each) if each is not None else ""
+            there = self._active.setdefault(uid, {})
+            there.pop(commit.key, None)
+            if uid and each is pod and pod is not None and _is_active(pod):
+                there[commit.key] = commit
+                most = self._most.get(uid, 0)
+                if uid in self._jobs and len(there) > most:
+                    text = (
+                        f"{len(there)} pods of {_name(self._jobs[uid])} are active, and never more than {most} may be"
+                    )
+                    raise Violated(self.name, text, list(there.values()))
+
+    def _let_go(self, before: Object, after: Object | None, commit: Committed) -> None:
+        uid = _owner(before)
+        job = self._jobs.get(uid)
+        if job is None or "deletionTimestamp" in job["metadata"] or _ends(job):
+            return
+        if after is not None and _WITHDRAWN in (after["metadata"].get("annotations") or {}):
+            return
+        phase = (before.get("status") or {}).get("phase")
+        if phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in before["metadata"]:
+            raise Violated(self.name, f"{_name(before)} was let go while it runs", [commit])
+        outcome = "succeeded" if phase == "Succeeded" else "failed"
+        index = (before["metadata"].get("labels") or {}).get(_INDEX, "")
+        self._ended.setdefault(uid, {})[before["metadata"]["uid"]] = (outcome, index, commit)
+
+    async def at_end(self, world: "World") -> None:
+        for uid, job in self._jobs.items():
+            status: Mapping[str, Any] = job.get("status") or {}
+            ended = self._ended.get(uid, {})
+            if not _ends(job):
+                raise Violated(self.name, f"{_name(job)} does not come to its end: {status}", _shown(ended))
+            is_indexed = job["spec"].get("completionMode") == "Indexed"
+            for outcome in ("succeeded", "failed"):
+                found = {pod: index for pod, (each, index, _) in ended.items() if each == outcome}
+                true = len(set(found.values())) if is_indexed and outcome == "succeeded" else len(found)
+                said = status.get(outcome) or 0
+                if said != true:
+                    text = f"{_name(job)} says that {said} have {outcome}, and it was {true}"
+                    raise Violated(self.name, text, _shown(ended))
+            self._check_end(job, status, ended)
+        for key, pods in self._active.items():
+            if pods and key in self._jobs:
+                raise Violated(self.name, f"{_name(self._jobs[key])} is over and has pods", list(pods.values()))
+        entries = await world.store.range("core/pods/")
+        for entry in entries.entries:
+            pod = _decode(entry.value)
+            if _is_tracked(pod):
+                raise Violated(self.name, f"{_name(pod)} is held, and nobody is going to count it")
+
+    def _check_end(
+        self, job: Object, status: Mapping[str, Any], ended: Mapping[str, tuple[str, str, Committed]]
+    ) -> None:
+        wanted, limit = job["spec"].get("completions"), job["spec"].get("backoffLimit", 6)
+        is_enough = (status.get("succeeded") or 0) >= (1 if wanted is None else wanted)
+        is_too_much = (status.get("failed") or 0) > limit or bool(status.get("failedIndexes"))
+        is_too_much = is_too_much or job["spec"].get("activeDeadlineSeconds") is not None
+        is_right = is_enough if _ends(job) == "Complete" else is_too_much
+        if not is_right:
+            raise Violated(self.name, f"{_name(job)} is said to be {_ends(job)}, and is not: {status}", _shown(ended))
+
+
+def _shown(ended: Mapping[str, tuple[str, str, Committed]]) -> list[Committed]:
+    return [commit for _, _, commit in ended.values()]
+
+
+def _ends(job: Object) -> str:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return next((each["type"] for each in conditions if each["type"] in _OVER and each["status"] == "True"), "")
+
+
+def _is_tracked(pod: Object) -> bool:
+    return _TRACKING in (pod["metadata"].get("finalizers") or ())
+
+
+def _is_active(pod: Object) -> bool:
+    metadata = pod["metadata"]
+    is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return not (is_over or "deletionTimestamp" in metadata or _WITHDRAWN in (metadata.get("annotations") or {}))
+
+
+def _owner(pod: Object) -> str:
+    references = pod["metadata"].get("ownerReferences") or ()
+    return next((each["uid"] for each in references if each.get("controller") and each.get("kind") == "Job"), "")
+
+
+def _name(obj: Object) -> str:
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"

@@ -1,0 +1,72 @@
+"""Nothing is in a namespace that is gone, and in the end no namespace is still going.
+
+Who deletes namespaces touches nothing in those that are there to stay.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.sim.checkers import Violated
+from mainstay.sim.history import Asked, Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+_NAMESPACES: Final = "core/namespaces/"
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class Namespaces:
+    name = "namespaces"
+
+    def __init__(self, prefixes: Iterable[str], deleters: Iterable[str]) -> None:
+        """How the keys of what is in namespaces begin in the store; and which programs delete namespaces."""
+        self._prefixes = tuple(prefixes)
+        self._deleters = frozenset(deleters)
+        self._deletes: dict[int, Asked] = {}
+        self._going: dict[str, bool] = {}
+        """Whether each namespace that is there is being deleted."""
+        self._in: dict[str, dict[str, Committed]] = {}
+
+    def saw(self, event: Event) -> None:
+        match event:
+            case Asked():
+                if event.method == "DELETE" and event.who in self._deleters:
+                    self._deletes[event.request] = event
+            case Committed():
+                if event.key.startswith(_NAMESPACES):
+                    self._namespace(event)
+                elif event.key.startswith(self._prefixes):
+                    self._content(event)
+            case _:
+                pass
+
+    async def at_end(self, world: "World") -> None:
+        for name, is_going in self._going.items():
+            if is_going:
+                raise Violated(self.name, f"{name} is still being deleted in the end", list(self._in[name].values()))
+
+    def _namespace(self, event: Committed) -> None:
+        name = event.key.removeprefix(_NAMESPACES)
+        if event.value is not None:
+            self._going[name] = "deletionTimestamp" in _decode(event.value)["metadata"]
+            self._in.setdefault(name, {})
+            return
+        self._going.pop(name, None)
+        left = self._in.pop(name, {})
+        if left:
+            text = f"{name} is gone, and {', '.join(sorted(left))} is left in it"
+            raise Violated(self.name, text, [*left.values(), event])
+
+    def _content(self, event: Committed) -> None:
+        namespace = event.key.split("/")[2]
+        if event.request in self._deletes and self._going.get(namespace) is not True:
+            asked = self._deletes[event.request or 0]
+            raise Violated(self.name, f"{event.key} is deleted, and its namespace stays", [asked, event])
+        if event.value is None:
+            self._in.get(namespace, {}).pop(event.key, None)
+        else:
+            self._in.setdefault(namespace, {})[event.key] = event

@@ -1,0 +1,158 @@
+"""What somebody owns is left alone; what nobody owns any more goes; and owners wait for whom they were told to wait.
+
+Judged by what is stored at the very revision at which something happens, and not by what anybody could know:
+
+- who cleans up deletes only what names owners, and none that is there (and is not waiting for just that to happen);
+- an owner told to wait for its dependents goes after all that block it, and named it when it was told;
+- an owner told to let its dependents go is gone only when none of these names it any more;
+- in the end nothing is there without an owner that named one, no reference is left to an owner that is gone where
+  another one is there, and nobody waits.
+
+The objects must not own each other in a circle: then somebody has to go first.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.sim.checkers import Violated
+from mainstay.sim.history import Asked, Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+_decode = msgspec.json.Decoder(Object).decode
+
+
+@dataclass(slots=True)
+class _Known:
+    """An object that is there."""
+
+    key: str
+    kind: KindName
+    metadata: dict[str, Any]
+    named_at: dict[str, int] = field(default_factory=dict)
+    """Since which revision it names each owner, by uid."""
+    leaves_since: int = 0
+    waits: bool = False
+    lets_go: bool = False
+
+    @property
+    def uid(self) -> str:
+        return str(self.metadata["uid"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.metadata.get("namespace", ""))
+
+    @property
+    def references(self) -> list[dict[str, Any]]:
+        return self.metadata.get("ownerReferences") or []
+
+
+class Owned:
+    name = "owned"
+
+    def __init__(self, kinds: Mapping[str, KindName], cleaners: Iterable[str]) -> None:
+        """Which kinds, by how their keys begin in the store; and which programs clean up."""
+        self._kinds = dict(kinds)
+        self._cleaners = frozenset(cleaners)
+        self._deletes: dict[int, Asked] = {}
+        self._there: dict[str, _Known] = {}
+        self._by_uid: dict[str, _Known] = {}
+
+    def saw(self, event: Event) -> None:
+        match event:
+            case Asked():
+                if event.method == "DELETE" and event.who in self._cleaners:
+                    self._deletes[event.request] = event
+            case Committed():
+                kind = next((kind for prefix, kind in self._kinds.items() if event.key.startswith(prefix)), None)
+                if kind is not None:
+                    self._committed(event, kind)
+            case _:
+                pass
+
+    async def at_end(self, world: "World") -> None:
+        for known in self._there.values():
+            if known.waits or known.lets_go:
+                raise Violated(self.name, f"{known.key} still waits for its dependents in the end")
+            if known.leaves_since or not known.references or not self._are_all_known(known):
+                continue
+            holding = [each for each in known.references if self._holds(each, known)]
+            if not holding:
+                raise Violated(self.name, f"{known.key} is there in the end, and none of its owners is")
+            if len(holding) < len(known.references):
+                raise Violated(self.name, f"{known.key} still names an owner that is gone")
+
+    def _committed(self, event: Committed, kind: KindName) -> None:
+        known = self._there.get(event.key)
+        if known is not None and event.request in self._deletes and not known.leaves_since:
+            self._require_unowned(known, event)
+        if event.value is None:
+            if known is not None:
+                del self._there[event.key]
+                self._by_uid.pop(known.uid, None)
+                self._require_free(known, event)
+            return
+        metadata = _decode(event.value)["metadata"]
+        if known is None or known.uid != metadata["uid"]:
+            known = self._there[event.key] = _Known(event.key, kind, metadata)
+        known.metadata = metadata
+        self._by_uid[known.uid] = known
+        uids = [each["uid"] for each in known.references]
+        known.named_at = {uid: known.named_at.get(uid, event.revision) for uid in uids}
+        finalizers = metadata.get("finalizers") or ()
+        if "deletionTimestamp" in metadata:
+            known.leaves_since = known.leaves_since or event.revision
+            known.waits, known.lets_go = "foregroundDeletion" in finalizers, "orphan" in finalizers
+
+    def _require_unowned(self, known: _Known, event: Committed) -> None:
+        asked = self._deletes[event.request or 0]
+        if not known.references:
+            raise Violated(self.name, f"{known.key} is deleted, and never had an owner", [asked, event])
+        for each in known.references:
+            if self._holds(each, known):
+                text = f"{known.key} is deleted, and its owner {each['kind']} {each['name']} is there"
+                raise Violated(self.name, text, [asked, event])
+
+    def _require_free(self, owner: _Known, event: Committed) -> None:
+        if not owner.waits and not owner.lets_go:
+            # The last finalizer goes with the object, so what it waited for is in its last state.
+            return
+        for known in self._there.values():
+            for each in known.references:
+                if not _is_named(owner, each, known) or known.named_at[owner.uid] >= owner.leaves_since:
+                    continue
+                if owner.lets_go:
+                    text = f"{owner.key} is gone and was to let go of {known.key}, which still names it"
+                    raise Violated(self.name, text, [event])
+                if each.get("blockOwnerDeletion"):
+                    raise Violated(self.name, f"{owner.key} is gone before {known.key}, which blocks it", [event])
+
+    def _holds(self, reference: dict[str, Any], dependent: _Known) -> bool:
+        owner = self._by_uid.get(reference["uid"])
+        if owner is None or not _is_named(owner, reference, dependent):
+            return False
+        return not owner.waits or owner.lets_go
+
+    def _are_all_known(self, known: _Known) -> bool:
+        kinds = {(each.group, each.kind): each for each in self._kinds.values()}
+        for each in known.references:
+            kind = kinds.get((each["apiVersion"].rpartition("/")[0], each["kind"]))
+            if kind is None or (kind.namespaced and not known.kind.namespaced):
+                return False
+        return True
+
+
+def _is_named(owner: _Known, reference: dict[str, Any], dependent: _Known) -> bool:
+    return (
+        reference["uid"] == owner.uid
+        and reference["name"] == owner.metadata["name"]
+        and (reference["apiVersion"].rpartition("/")[0], reference["kind"]) == (owner.kind.group, owner.kind.kind)
+        and owner.namespace in ("", dependent.namespace)
+    )

@@ -1,0 +1,101 @@
+"""Nobody is given up too soon: judged by what nodes have really written, and nobody's word or clock.
+
+- A node is said to be unknown, its pods to be not ready, and pods are removed from it, only if it has not renewed its
+  lease for as long as that lasts. (A renewal of the last moments may not have been heard of.)
+- Nodes of a zone are released one by one, and not faster than the rate.
+- None is released while no node at all renews its lease: then it is more likely that nobody hears them.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.controllers.node_evidence import RELEASED, UNHEARD
+from mainstay.controllers.pod_state import condition_of, zone_of
+from mainstay.sim.checkers import Violated
+from mainstay.sim.history import Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+_NODES: Final = "core/nodes/"
+_PODS: Final = "core/pods/"
+_LEASES: Final = "coordination.k8s.io/leases/kube-node-lease/"
+_decode = msgspec.json.Decoder(Object).decode
+
+MOMENTS: Final = timedelta(seconds=6)
+"""How old a renewal is that must have been heard of: a decision may be that old when it is carried out."""
+RELEASE_EVERY: Final = timedelta(seconds=10)
+
+
+class Patient:
+    name = "patient"
+
+    def __init__(self, duration: timedelta) -> None:
+        """How long the nodes' leases last."""
+        self._duration_ns = _ns(duration)
+        self._renewed: dict[str, list[int]] = {}
+        self._released: dict[str, int] = {}
+        """By zone: when a node of it was last released."""
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed) or event.value is None:
+            return
+        if event.key.startswith(_LEASES):
+            name = event.key.removeprefix(_LEASES)
+            if (_decode(event.value).get("spec") or {}).get("holderIdentity") == name:
+                self._renewed.setdefault(name, []).append(event.at_ns)
+        elif event.previous is not None and event.key.startswith(_NODES):
+            self._saw_node(event, _decode(event.value), _decode(event.previous))
+        elif event.previous is not None and event.key.startswith(_PODS):
+            self._saw_pod(event, _decode(event.value), _decode(event.previous))
+
+    async def at_end(self, world: "World") -> None:
+        """Everything was told while it happened."""
+
+    def _saw_node(self, event: Committed, new: Object, old: Object) -> None:
+        name = new["metadata"]["name"]
+        if _is_unheard(new) and not _is_unheard(old):
+            self._require_silent(name, "is said to be unknown", event)
+        if not _is_released(new) or _is_released(old):
+            return
+        self._require_silent(name, "is released", event)
+        zone = zone_of(new)
+        last_ns = self._released.get(zone)
+        if last_ns is not None and event.at_ns - last_ns < _ns(RELEASE_EVERY) - _ns(timedelta(seconds=1)):
+            raise Violated(self.name, f"{name} is released right after another node of zone {zone}", [event])
+        self._released[zone] = event.at_ns
+        since_ns = event.at_ns - self._duration_ns
+        if not any(times[-1] >= since_ns for times in self._renewed.values() if times):
+            raise Violated(self.name, f"{name} is released while no node renews its lease", [event])
+
+    def _saw_pod(self, event: Committed, new: Object, old: Object) -> None:
+        name, node = new["metadata"]["name"], (new.get("spec") or {}).get("nodeName") or ""
+        if new["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
+            self._require_silent(node, f"loses {name}", event)
+        elif _status_of(new) == "Unknown" and _status_of(old) == "True":
+            self._require_silent(node, f"is taken for lost by {name}", event)
+
+    def _require_silent(self, node: str, what: str, event: Committed) -> None:
+        begin_ns, end_ns = event.at_ns - self._duration_ns * 3 // 4, event.at_ns - _ns(MOMENTS)
+        if any(begin_ns < at_ns < end_ns for at_ns in self._renewed.get(node, ())):
+            raise Violated(self.name, f"{node} {what}, and has renewed its lease", [event])
+
+
+def _is_unheard(node: Object) -> bool:
+    return (condition_of(node, "Ready") or {}).get("reason") == UNHEARD
+
+
+def _is_released(node: Object) -> bool:
+    taints: list[Any] = (node.get("spec") or {}).get("taints") or []
+    return any((each.get("key"), each.get("effect")) == (RELEASED.key, RELEASED.effect) for each in taints)
+
+
+def _status_of(pod: Object) -> str:
+    return str((condition_of(pod, "Ready") or {}).get("status") or "")
+
+
+def _ns(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000

@@ -1,0 +1,122 @@
+"""What is left in the store when a run has come to rest, told so that two runs can be compared.
+
+A run with a crash in it takes other ways than one without: other uids, other times, other numbers of writes. What must
+be equal is what users see of it: which objects there are, who owns whom, what they want and what they say. So here all
+that depends on the way is taken out:
+
+- uids, revisions, times and managed fields; generations, of which only is kept whether what was observed is the latest;
+- names that were made for an owner: such an object is told by its owner and what it says.
+
+Leases, states of components, Events and the servers' own books are left out. What a node says of its own health and
+when it was last heard of is the way, too.
+
+A stage that is an `Ending` keeps what it ended with, and can be told how it should (sweep.py).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.server.keyspace import ASIDE
+from mainstay.sim.checkers import Violated
+from mainstay.sim.scenario import Stage
+from mainstay.store.interface import Entry
+
+LEFT_OUT: Final = (ASIDE, "coordination.k8s.io/", "mainstay.dev/componentstates/", "core/events/", "events.k8s.io/")
+_OF_THE_WAY: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_COUNTED: Final = ("deployment.kubernetes.io/revision",)
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class Ending(Stage):
+    """Comes before other stages among the bases of a class."""
+
+    final: list[str] | None = None
+    """What this run has ended with."""
+    expected: list[str] | None = None
+    """What it should end with; None: nobody has said."""
+
+    async def check(self) -> None:
+        await super().check()
+        self.final = final_state((await self.world.store.range("")).entries)
+        if self.expected is not None and self.final != self.expected:
+            more = [f"  + {each}" for each in self.final if each not in self.expected]
+            less = [f"  - {each}" for each in self.expected if each not in self.final]
+            counts = f"{len(self.final)} objects and not {len(self.expected)}"
+            text = "\n".join([f"it ended otherwise than without the fault, with {counts}:", *less, *more])
+            raise Violated("final state", text)
+
+
+def final_state(entries: Iterable[Entry]) -> list[str]:
+    """One text for each object, sorted. `entries` is all that the store has."""
+    objects = [(entry.key, _decode(entry.value)) for entry in entries if not entry.key.startswith(LEFT_OUT)]
+    names = _names_of(objects)
+    told = []
+    for key, obj in objects:
+        kind = key.rpartition("/")[0]
+        text = f"{kind}: {msgspec.json.encode(_told(obj), order='sorted').decode()}"
+        for made, instead in names:
+            text = text.replace(made, instead)
+        told.append(_TIME.sub("TIME", text))
+    return sorted(told)
+
+
+def _names_of(objects: list[tuple[str, Object]]) -> list[tuple[str, str]]:
+    """What to write instead of uids and of names that were made for an owner; the longest first."""
+    by_uid = {obj["metadata"]["uid"]: (key, obj) for key, obj in objects if "metadata" in obj}
+    found: dict[str, str] = {}
+    for _, obj in objects:
+        metadata = obj.get("metadata") or {}
+        owner = _owner(metadata)
+        if owner:
+            found[metadata["name"]] = f"<of {_root(by_uid, owner)}>"
+        if metadata.get("uid"):
+            found[metadata["uid"]] = f"<uid of {_root(by_uid, metadata['uid'])}>"
+    return sorted(found.items(), key=lambda pair: (-len(pair[0]), pair[0]))
+
+
+def _root(by_uid: Mapping[str, tuple[str, Object]], uid: str) -> str:
+    """The oldest owner that is still there, by its name."""
+    while True:
+        if uid not in by_uid:
+            return "nobody"
+        metadata = by_uid[uid][1]["metadata"]
+        owner = _owner(metadata)
+        if not owner:
+            return str(metadata["name"])
+        uid = owner
+
+
+def _owner(metadata: Mapping[str, Any]) -> str:
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return ""
+
+
+def _told(obj: Object) -> Object:
+    metadata = dict(obj.get("metadata") or {})
+    generation = metadata.get("generation")
+    for name in _OF_THE_WAY:
+        metadata.pop(name, None)
+    if metadata.get("annotations"):
+        metadata["annotations"] = {name: value for name, value in metadata["annotations"].items() if name not in _COUNTED}
+    told: Object = {**obj, "metadata": metadata}
+    if "status" in told:
+        told["status"] = _without_generations(told["status"], generation)
+    return told
+
+
+def _without_generations(value: Any, generation: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            name: (each == generation) if name == "observedGeneration" else _without_generations(each, generation)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_generations(each, generation) for each in value]
+    return value

@@ -1,0 +1,62 @@
+"""All controllers in one process: which of them run, and under one term."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
+from mainstay.controllers.component import Controllers, UnknownController, chosen
+from mainstay.controllers.own_loop import Around, OwnLoop
+from mainstay.env import tasks
+from tests.client.world import a_world
+
+
+def test_all_run_unless_somebody_chooses():
+    assert chosen() == (CONTROLLERS, OWN_LOOPS)
+
+
+def test_some_can_be_chosen_and_others_left_out():
+    def names(only: Sequence[str], without: Sequence[str] = ()) -> list[str]:
+        controllers, loops = chosen(only, without)
+        return [*(each.name for each in controllers), *(each.name for each in loops)]
+
+    assert names(["replicaset"]) == ["replicaset"]
+    assert "replicaset" not in names([], ["replicaset"])
+    assert names(["replicaset", "deployment"], ["replicaset"]) == ["deployment"]
+
+
+def test_none_of_a_name_is_said_with_those_that_there_are():
+    with pytest.raises(UnknownController, match=r"there is no controller 'nonsense'; there are .*deployment"):
+        chosen(["nonsense"])
+
+
+def test_no_two_have_the_same_name():
+    names = [*(each.name for each in CONTROLLERS), *(each.name for each in OWN_LOOPS)]
+
+    assert len(set(names)) == len(names)
+
+
+class Remembering:
+    def __init__(self, around: Around, seen: list[str]) -> None:
+        self._around = around
+        self._seen = seen
+
+    async def run(self) -> None:
+        assert self._around.term is not None
+        self._seen.append(self._around.term.text)
+        await tasks.sleep(timedelta(days=1))
+
+
+async def test_a_loop_of_its_own_runs_under_the_term_of_the_controllers(sim):
+    seen: list[str] = []
+    loop = OwnLoop("remembering", lambda around: Remembering(around, seen))
+    async with a_world(sim) as world:
+        component = Controllers(world.client, sim.env("one"), controllers=CONTROLLERS[:1], own_loops=[loop])
+        running = tasks.spawn(component.run(), name="one")
+        await tasks.sleep(timedelta(seconds=30))
+
+        assert component.term is not None
+        assert seen == [component.term.text]
+        assert [each.controller.name for each in component.loops] == [CONTROLLERS[0].name]
+        await tasks.stop(running)

@@ -1,0 +1,62 @@
+"""Pods that nobody is going to remove."""
+
+from datetime import timedelta
+
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.informer import Informers
+from mainstay.controllers.kinds import PODS
+from mainstay.controllers.own_loop import Around
+from mainstay.controllers.pod_garbage import PodGarbage, Removal, garbage
+from mainstay.env import tasks
+from tests.controllers.objects import Object, a_pod
+from tests.controllers.running import a_cluster
+
+
+def removal(name: str, *, at_once: bool = False) -> Removal:
+    return Removal(ObjectKey("default", name), name, at_once)
+
+
+def test_above_a_number_the_oldest_that_have_ended_go():
+    ended = [a_pod(f"p{number}", phase="Failed", created_at=-number) for number in range(5)]
+
+    assert garbage(ended, [], 3) == [removal("p4"), removal("p3")]
+    assert garbage(ended, [], 5) == []
+
+
+def test_those_that_leave_anyhow_do_not_count():
+    ended = [a_pod(f"p{number}", phase="Failed", created_at=-number, leaving=number > 2) for number in range(5)]
+
+    assert garbage(ended, [], 3) == []
+
+
+def test_one_that_leaves_and_never_had_a_node_goes_at_once():
+    def leaving(name: str, node: str, grace: int) -> Object:
+        pod = a_pod(name, node=node, phase="Pending", leaving=True)
+        pod["metadata"]["deletionGracePeriodSeconds"] = grace
+        return pod
+
+    found = garbage([], [leaving("lost", "", 30), leaving("on-a-node", "n1", 30), leaving("held", "", 0)])
+
+    assert found == [removal("lost", at_once=True)]
+
+
+async def test_in_a_cluster_only_the_newest_that_have_ended_stay(sim):
+    async with a_cluster(sim, controllers=()) as cluster:
+        env = sim.env("garbage")
+        informers = Informers(cluster.client, env)
+        loop = PodGarbage(Around(cluster.client, informers, env), ended_max=2)
+        running = tasks.spawn(loop.run(), name="garbage")
+        for number in range(5):
+            name = f"p{number}"
+            spec = {"containers": [{"name": "main", "image": "work:1"}], "schedulerName": "nobody"}
+            await cluster.client.create(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+            await cluster.client.patch(PODS, name, "default", {"status": {"phase": "Failed"}}, subresource="status")
+            await tasks.sleep(timedelta(seconds=2))
+
+        async def is_tidy() -> bool:
+            return len(await cluster.pods()) == 2
+
+        await cluster.until(is_tidy, timedelta(minutes=2))
+        assert [pod["metadata"]["name"] for pod in await cluster.pods()] == ["p3", "p4"]
+        await tasks.stop(running)
+        await informers.stop()

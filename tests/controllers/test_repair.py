@@ -1,0 +1,190 @@
+"""What repair finds and does: tables over a plain function."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstay.api.object_key import ObjectKey
+from mainstay.controllers.hearing import first_heard
+from mainstay.controllers.kinds import NAMESPACES, RESERVATIONS
+from mainstay.controllers.node_plan import HOLDER, Remove, Replace
+from mainstay.controllers.repair import (
+    GONE_FOR,
+    STEPS_MAX,
+    STUCK_AFTER,
+    Fault,
+    Finding,
+    Memory,
+    ReleaseReservation,
+    RemoveStranded,
+    ReplaceStranded,
+    Sight,
+    Tell,
+    condition_of,
+    decide,
+    said_of_workloads,
+)
+from mainstay.runtime.conditions import Condition, Truth
+from tests.controllers.nodes import START, at, heard_at
+
+DEPLOYMENT = ("Deployment", ObjectKey("default", "risk-api"))
+
+
+def a_reservation(name: str = "r", *, uid: str = "d1", pod: str = "", phase: str = "Active", kind: str = "Deployment"):
+    spec = {"nodeName": "n1", "workload": {"kind": kind, "name": "risk-api", "uid": uid}, "intent": "replica-042"}
+    if pod:
+        spec["pod"] = {"name": pod, "uid": f"uid-{pod}"}
+    metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "resourceVersion": "7"}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+def a_pod(name: str, *, single: bool = False, owner: str = ""):
+    metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}"}
+    if single:
+        metadata["annotations"] = {"mainstay.dev/at-most-one": "true"}
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner, "controller": True}]
+    return {"metadata": metadata, "spec": {"nodeName": "gone"}}
+
+
+def leaving(name: str):
+    metadata = {"name": name, "uid": f"uid-{name}", "deletionTimestamp": "then", "finalizers": ["example.com/wait"]}
+    return NAMESPACES, {"metadata": metadata}
+
+
+def over(sight: Sight, seconds: float):
+    """The plan when the same has been seen for so long."""
+    first = decide(sight, Memory())
+    return decide(replace(sight, now_ns=sight.now_ns + round(seconds * 1e9)), first.memory)
+
+
+def test_a_reservation_is_released_when_its_workload_has_been_gone_for_a_while():
+    sight = Sight(START, [a_reservation()])
+    owner = ("Deployment", ObjectKey("default", "risk-api"), "d1")
+    wanted = ReleaseReservation(ObjectKey("default", "r"), "uid-r", "7", owner)
+
+    assert decide(sight, Memory()).steps == ()
+    assert over(sight, 39.9).steps == ()
+    assert over(sight, 40).steps == (wanted,)
+
+
+def test_one_that_comes_back_meanwhile_counts_anew():
+    gone, there = Sight(START, [a_reservation()]), Sight(at(20), [a_reservation()], {DEPLOYMENT: "d1"})
+    seen = decide(there, decide(gone, Memory()).memory)
+
+    assert seen.findings == ()
+    assert decide(Sight(at(41), [a_reservation()]), seen.memory).steps == ()
+
+
+def test_another_workload_of_that_name_is_not_its_owner():
+    assert [each.fault for each in decide(Sight(START, [a_reservation()], {DEPLOYMENT: "d2"}), Memory()).findings] == [
+        Fault.ORPHANED_RESERVATION
+    ]
+
+
+def test_what_is_over_or_belongs_to_a_kind_that_nobody_knows_here_is_left_alone():
+    sight = Sight(START, [a_reservation(phase="Confirmed"), a_reservation("s", kind="Website")])
+
+    assert over(sight, 1000).findings == ()
+
+
+def test_one_whose_pod_is_gone_is_released_though_the_workload_is_there():
+    sight = Sight(START, [a_reservation(pod="p")], {DEPLOYMENT: "d1"})
+
+    (step,) = over(sight, 40).steps
+
+    assert step.owner == ("Pod", ObjectKey("default", "p"), "uid-p")
+
+
+def test_pods_of_a_node_that_is_not_there_are_removed_after_a_while():
+    sight = Sight(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
+
+    assert over(sight, 39).steps == ()
+    assert over(sight, 40).steps == (RemoveStranded("gone", Remove(ObjectKey("default", "p"), "uid-p")),)
+
+
+def test_at_most_one_pods_wait_until_the_lease_of_their_node_has_run_out():
+    heard = heard_at(30, holder="gone", revision=17)
+    sight = Sight(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
+    pods = (Remove(ObjectKey("default", "p"), "uid-p"),)
+
+    assert over(sight, 60).steps == ()
+    assert over(sight, 72).steps == (ReplaceStranded(Replace("gone", 17, False, pods)),)
+
+
+def test_they_go_at_once_when_the_lease_is_ours_already():
+    heard = heard_at(39, holder=HOLDER, revision=18)
+    sight = Sight(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
+    pods = (Remove(ObjectKey("default", "p"), "uid-p"),)
+
+    assert over(sight, 40).steps == (ReplaceStranded(Replace("gone", 18, True, pods)),)
+
+
+def test_stuck_finalizers_are_told_of_once_and_never_removed():
+    sight = Sight(START, leaving=[leaving("old")])
+    soon = over(sight, 599)
+    late = over(sight, 600)
+    later = decide(replace(sight, now_ns=at(700)), late.memory)
+
+    assert (soon.steps, soon.findings) == ((), ())
+    message = "it is to go since then, and waits for example.com/wait"
+    finding = Finding(Fault.STUCK_FINALIZERS, NAMESPACES, ObjectKey("", "old"), "uid-old", message)
+    assert (late.steps, late.findings) == ((Tell(finding),), (finding,))
+    assert (later.steps, later.findings) == ((), (finding,))
+
+
+def test_what_is_found_is_said_for_the_workload_that_it_holds_up():
+    deployments = [
+        {"metadata": {"namespace": "default", "name": name, "uid": uid, "generation": 42}}
+        for name, uid in (("risk-api", "d1"), ("web", "d2"))
+    ]
+    sets = [{"metadata": {"uid": "s2", "ownerReferences": [{"uid": "d2", "controller": True}]}}]
+    sight = Sight(START, [a_reservation()], stranded={"gone": [a_pod("p", owner="s2")]})
+
+    findings = decide(sight, Memory()).findings
+
+    assert said_of_workloads(deployments, sets, findings) == {
+        "Deployment/default/risk-api": {
+            "observedGeneration": 42,
+            "RepairComplete": "False",
+            "reason": "OrphanedReservation",
+        },
+        "Deployment/default/web": {"observedGeneration": 42, "RepairComplete": "False", "reason": "VanishedNode"},
+    }
+    assert said_of_workloads(deployments[:1], sets, ()) == {
+        "Deployment/default/risk-api": {"observedGeneration": 42, "RepairComplete": "True"}
+    }
+
+
+def test_repair_is_complete_when_nothing_is_left():
+    one = Finding(Fault.ORPHANED_RESERVATION, RESERVATIONS, ObjectKey("default", "r"), "uid-r", "it is lost")
+
+    assert condition_of(()) == Condition("RepairComplete", Truth.TRUE, "NothingLeft", "there is nothing to put right")
+    assert condition_of((one, one)) == Condition(
+        "RepairComplete", Truth.FALSE, "OrphanedReservation", "Reservation default/r: it is lost; and 1 more"
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30))), max_size=40))
+def test_nothing_is_done_before_its_time_and_never_much_at_once(life):
+    """Pods strand and come back, and namespaces get stuck, in any order."""
+    memory, now, since = Memory(), 0.0, {}
+    for wait, pods, stuck in life:
+        now += wait
+        present = {f"uid-p{number}" for number in pods} | {f"uid-x{number}" for number in stuck}
+        since = {uid: since.get(uid, now) for uid in present}
+        sight = Sight(
+            at(now),
+            stranded={"gone": [a_pod(f"p{number}") for number in sorted(pods)]} if pods else {},
+            heard={"gone": first_heard(START)},
+            leaving=[leaving(f"x{number}") for number in sorted(stuck)],
+        )
+        plan = decide(sight, memory)
+        memory = plan.memory
+        assert len(plan.steps) <= 2 * STEPS_MAX
+        for step in plan.steps:
+            uid = step.pod.uid if isinstance(step, RemoveStranded) else step.finding.uid
+            least = GONE_FOR if isinstance(step, RemoveStranded) else STUCK_AFTER
+            assert timedelta(seconds=now - since[uid]) >= least

@@ -1,0 +1,140 @@
+"""Bugs that node health could have."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mainstay.api import times
+from mainstay.api.taints import Taint
+from mainstay.client.entry import Change
+from mainstay.controllers import (
+    hearing,
+    node_actions,
+    node_evidence,
+    node_health,
+    node_loop,
+    node_plan,
+    node_pods,
+    zones,
+)
+from mainstay.controllers.hearing import Heard, Listening
+from mainstay.controllers.node_evidence import Hearing, hearing_of
+from mainstay.controllers.node_plan import MarkPod, Plan, Remove, Sight, Step, WriteNode
+from mainstay.runtime import evidence
+
+# Hearing
+
+
+def trusts_the_times_in_leases(patch: pytest.MonkeyPatch) -> None:
+    """Goes by when a node says that it has renewed, and by its own wall clock."""
+    renewed: dict[str, datetime] = {}
+    honest_changed, honest_sight = node_loop.Ears._lease_changed, node_loop.NodeHealth._sight
+
+    def changed(self: node_loop.Ears, change: Change) -> None:
+        honest_changed(self, change)
+        if change.new is not None and (at := (change.new.object().get("spec") or {}).get("renewTime")):
+            renewed[change.key.name] = times.parse_time(at)
+
+    def sight(self: node_loop.NodeHealth, own: Any) -> Sight:
+        seen = honest_sight(self, own)
+        wall = self._clock.wall()
+        heard = {}
+        for name, each in seen.heard.items():
+            ago = max(wall - renewed[name], timedelta()) if name in renewed else timedelta()
+            at_ns = seen.now_ns - ago // timedelta(microseconds=1) * 1000
+            heard[name] = replace(each, heartbeat_ns=at_ns, first_ns=min(each.first_ns, at_ns))
+        return replace(seen, heard=heard)
+
+    patch.setattr(node_loop.Ears, "_lease_changed", changed)
+    patch.setattr(node_loop.NodeHealth, "_sight", sight)
+    patch.setattr(node_evidence, "silent_for", _since_the_heartbeat)
+    patch.setattr(node_health, "silent_for", _since_the_heartbeat)
+
+
+def _since_the_heartbeat(heard: Heard, since_ns: int, now_ns: int) -> timedelta:
+    return timedelta(microseconds=max(0, now_ns - (heard.heartbeat_ns or heard.first_ns)) // 1000)
+
+
+def does_not_listen_anew(patch: pytest.MonkeyPatch) -> None:
+    """After it could not hear it goes on counting, as if it had heard that there was nothing."""
+
+    def listening(before: Listening | None, is_sound: bool, now_ns: int) -> Listening:
+        return before or Listening(now_ns)
+
+    patch.setattr(node_health, "listening", listening)
+    patch.setattr(node_loop.NodeHealth, "_doubts", lambda self: ())
+
+
+def judges_as_soon_as_it_starts(patch: pytest.MonkeyPatch) -> None:
+    """Takes whoever it has not heard yet for silent."""
+    honest = hearing.silent_for
+
+    def silent_for(heard: Heard, since_ns: int, now_ns: int) -> timedelta:
+        return honest(heard, since_ns, now_ns) if heard.heartbeat_ns is not None else heard.duration
+
+    patch.setattr(node_evidence, "silent_for", silent_for)
+    patch.setattr(node_health, "silent_for", silent_for)
+
+
+# Going slowly
+
+
+def believes_that_all_nodes_are_dead(patch: pytest.MonkeyPatch) -> None:
+    """Does not think of being deaf itself."""
+    patch.setattr(node_health, "_why_deaf", lambda own, silences: "")
+    honest = evidence.allowed
+    patch.setattr(node_health, "allowed", lambda seen, zones=(), zone="": honest(seen))
+
+
+def releases_as_many_as_there_are(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(zones, "taken", lambda bucket: bucket)
+
+
+# Saying it
+
+
+def says_it_of_pods_only_once(patch: pytest.MonkeyPatch) -> None:
+    """After it has said it of the node itself; and not what somebody else has left to be said."""
+    honest = node_loop.NodeHealth._act
+    told: dict[node_loop.NodeHealth, dict[str, None]] = {}
+
+    async def act(self: node_loop.NodeHealth, plan: Plan, steps: list[Step], name: str) -> None:
+        own = told.setdefault(self, {})
+        own.update({step.name: None for step in steps if isinstance(step, WriteNode) and step.ready is not None})
+        pods = self._pods.cache
+        kept = [
+            step
+            for step in steps
+            if not isinstance(step, MarkPod) or (pods.get(step.key) or {"spec": {}})["spec"].get("nodeName") in own
+        ]
+        await honest(self, plan, kept, name)
+
+    patch.setattr(node_loop.NodeHealth, "_act", act)
+
+
+# At most one
+
+
+def never_gives_the_lease_back(patch: pytest.MonkeyPatch) -> None:
+    honest = node_actions._held_by
+    patch.setattr(node_actions, "_held_by", lambda lease, holder: honest(lease, holder or node_plan.HOLDER))
+
+
+def removes_pods_of_nodes_that_are_late(patch: pytest.MonkeyPatch) -> None:
+    """By force, as if somebody had said that the machine is off."""
+    honest = node_pods.removals
+
+    def removals(sight: Sight) -> list[Remove]:
+        off = {
+            name: replace(facts, taints=(OFF,), ready=("Unknown", "", ""))
+            for name, facts in sight.nodes.items()
+            if hearing_of(sight.heard[name], 0, sight.now_ns) in (Hearing.LATE, Hearing.SILENT)
+        }
+        return honest(replace(sight, nodes={**sight.nodes, **off}))
+
+    patch.setattr(node_health, "removals", removals)
+
+
+OFF = Taint(node_evidence.OUT_OF_SERVICE, "", "NoExecute")

@@ -1,0 +1,30 @@
+"""Bugs that repair could have."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainstay.controllers import repair
+from mainstay.controllers.repair_loop import Repair
+
+
+def believes_its_cache(patch: pytest.MonkeyPatch) -> None:
+    """At once, and without another look at the store."""
+
+    async def is_gone(self: Repair, kind: Any, key: Any, uid: str) -> bool:
+        return True
+
+    patch.setattr(repair, "GONE_FOR", timedelta())
+    patch.setattr(Repair, "_is_gone", is_gone)
+
+
+def leaves_reservations_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(repair, "_orphaned", lambda sight: [])
+
+
+def trusts_the_ledgers(patch: pytest.MonkeyPatch) -> None:
+    async def recount_next(self: Repair) -> None:
+        pass
+
+    patch.setattr(Repair, "_recount_next", recount_next)

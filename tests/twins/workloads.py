@@ -1,0 +1,89 @@
+"""Bugs in what keeps workloads as they are wanted, and in how controllers take turns and try again."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mainstay.api.kind import Object
+from mainstay.api.retry_shape import RetryShape
+from mainstay.controllers import deployment, node_health, pod_state, replacing, replicaset, slots
+from mainstay.controllers.deployment import Rollout, Step, size_of
+from mainstay.controllers.node_evidence import State
+from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.runtime import loop
+from mainstay.runtime import queue_items as outcomes
+from mainstay.runtime.view import View
+from tests.twins import queue
+
+# Rollouts
+
+
+def waits_until_the_template_before_has_come_up(patch: pytest.MonkeyPatch) -> None:
+    """As a StatefulSet does: what is broken is never replaced."""
+    honest = deployment.rolled
+
+    def rolled(rollout: Rollout, view: View) -> Step:
+        sizes = [size_of(each) for each in rollout.old]
+        if rollout.new is None and any(each.wanted > each.available for each in sizes):
+            return Step({}, why="the last rollout is not done")
+        return honest(rollout, view)
+
+    patch.setattr(deployment, "rolled", rolled)
+
+
+# Replacing
+
+
+def replaces_whatever_has_failed_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replacing, "not_before", lambda pods: {})
+
+
+# Trying again
+
+
+def tries_again_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RetryShape, "delay", lambda self, attempt, jitter: timedelta(milliseconds=50))
+
+
+def serves_whoever_fails_before_all_others(patch: pytest.MonkeyPatch) -> None:
+    """Never waits for longer than a second, and has no other tenant's turn before all of one's are done."""
+    patch.setattr(RetryShape, "delay", lambda self, attempt, jitter: timedelta(seconds=1.1))
+    queue.serves_one_tenant_until_it_has_nothing_left(patch)
+
+
+def forgets_what_has_failed(patch: pytest.MonkeyPatch) -> None:
+    """It is in the logs; nobody looks again."""
+    patch.setattr(loop, "_after_failure", lambda error: outcomes.DONE)
+
+
+def says_refusals_in_logs_only(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReplicaSets, "after_failure", lambda self, decision, action, error: decision)
+
+
+# The missing replica
+
+
+def replaces_what_is_unknown_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Takes a pod of which nobody hears for one that is gone."""
+
+    def is_active(pod: Object) -> bool:
+        return pod_state.is_active(pod) and (pod_state.condition_of(pod, "Ready") or {}).get("status") != "Unknown"
+
+    hasty = SimpleNamespace(**{**vars(pod_state), "is_active": is_active})
+    patch.setattr(replicaset, "pod_state", hasty)
+    patch.setattr(slots, "pod_state", hasty)
+
+
+def gives_up_whoever_was_unknown_once(patch: pytest.MonkeyPatch) -> None:
+    """That it is heard of again does not count."""
+    honest = node_health._verdict
+
+    def verdict(facts: Any, heard: Any, since_ns: int, now_ns: int, silences: Any) -> Any:
+        if facts.record.state in (State.UNKNOWN, State.RELEASED):
+            heard = replace(heard, heartbeat_ns=since_ns, first_ns=since_ns)
+        return honest(facts, heard, since_ns, now_ns, silences)
+
+    patch.setattr(node_health, "_verdict", verdict)
