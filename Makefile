@@ -42,7 +42,7 @@ chaos: setup components ## Kill what there is of a real cluster, at random (ARGS
 bench: setup components ## Run all benchmarks (ARGS=--quick, or ARGS=--write for bench/RESULTS.md)
 	.venv/bin/python -m bench $(ARGS)
 
-demo: setup ## Run a three-zone cluster with real processes, and kill some (ONCE=1 ends and cleans up by itself)
+demo: setup ## Run a three-zone cluster with real processes, and give it trouble (ONCE=1 ends and cleans up by itself)
 	@ONCE="$(ONCE)" .venv/bin/python -m examples.demo
 
 tour: setup ## Show what is underneath: the store, virtual time, scenarios

@@ -1,4 +1,4 @@
-"""A cluster on this machine: three zones, real processes that serve HTTP, and what happens when things are killed.
+"""A cluster on this machine, and what it does about trouble: killed agents, a silent machine, a bad version.
 
 make demo           stays until Ctrl-C, so that one can look around
 make demo ONCE=1    cleans up after itself and ends
@@ -12,26 +12,24 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from mainstay.api.kind_name import KindName
-from mainstay.api.stages import Stage, stage_of
+from examples.demo_view import Unexpected, View, get, say, title, until
 from mainstay.client.client import Client
 from mainstay.client.config import from_kubeconfig_file
-from mainstay.client.errors import ApiError
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.env.signals import StopSignals
 
-PODS = KindName("", "v1", "Pod", "pods", True)
 MANIFEST = Path(__file__).with_name("demo.yaml")
 PROGRAM = [sys.executable, "-m", "mainstay.cli.main"]
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
+API = "risk-api"
+REPLICAS = 8
 
 
 def main() -> None:
@@ -53,153 +51,166 @@ class Interrupted(Exception):
     """Ctrl-C."""
 
 
-class Unexpected(Exception):
-    """The demo does not show what it should."""
-
-
 class Demo:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
-        self.pods: dict[str, dict[str, Any]] = {}
         self.kubectl = ["kubectl"] if shutil.which("kubectl") else PROGRAM
+        self.view = View()
+        self.frozen: int | None = None
 
     async def run(self, *, stays: bool) -> None:
         stopping = StopSignals()
         asked = tasks.spawn(stopping.first(), name="wait for Ctrl-C")
-        telling = tasks.spawn(self.tell(), name="tell")
+        telling = tasks.spawn(self.tell(stays=stays), name="tell")
         try:
             await asyncio.wait([asked, telling], return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
                 raise Interrupted
             telling.result()
-            if stays:
-                self.show_how_to_look_around()
-                await asked
         finally:
+            if self.frozen is not None:
+                os.kill(self.frozen, signal.SIGCONT)
             await tasks.stop(telling)
             await tasks.stop(asked)
             stopping.close()
 
-    async def tell(self) -> None:
-        title("1. A cluster: API server, scheduler, and a node in each of three zones; each a process of its own")
-        await self.show("mainstay", "up", "--detach", "--port=0", "--data-dir", str(self.directory))
+    async def tell(self, *, stays: bool) -> None:
+        title("1. A cluster: API server, scheduler, controllers, and two nodes in each of three zones; each a process")
+        # A node counts as lost when its lease of 40 s is over. Here it is one of 4 s, so that nobody has to wait.
+        options = ("--nodes=6", "--lease-duration=4s")
+        await self.show("mainstay", "up", "--detach", "--port=0", *options, "--data-dir", str(self.directory))
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(self.directory))
         config = from_kubeconfig_file(self.directory / "kubeconfig")
-        async with Client(config, env, user_agent="demo") as client, self.watching(client):
-            await self.tell_of_pods()
+        async with Client(config, env, user_agent="demo") as client, self.view.following(client):
+            await self.tell_of_a_workload()
+            await self.tell_of_killed_processes()
+            await self.tell_of_a_silent_machine()
+            await self.tell_of_a_new_version()
+            await self.tell_of_a_bad_version()
+            await self.tell_of_the_server()
+            if stays:
+                self.show_how_to_look_around()
+                await asyncio.Event().wait()
 
-    async def tell_of_pods(self) -> None:
-        title("2. Three pods, spread over the zones, that serve HTTP")
+    # The story.
+
+    async def tell_of_a_workload(self) -> None:
+        title(f"2. {API}: a Deployment with {REPLICAS} replicas that serve HTTP, spread over the zones")
+        self.view.begin()
         await self.show("apply", "-f", str(MANIFEST))
-        await self.until("all three are ready", lambda: len(self.ready()) == 3)
-        for name in self.ready():
-            say(f"GET {self.url(name)}   →  {await get(self.url(name))}")
+        await self.until("all of them are ready", self.is_complete)
+        zones = Counter([node[: len("node-a")].replace("node", "zone") for node in self.view.nodes_of_ready()])
+        say("ready in each zone:", ", ".join(f"{zone} {count}" for zone, count in sorted(zones.items())))
+        url = self.url(next(iter(self.view.ready())))
+        say(f"GET {url}/   →  {await get(url)}")
+        say("From here on a client asks them all the time. It follows the EndpointSlices, and counts what fails.")
 
-        title("3. kill -9 of a process in a pod: its agent starts it again")
-        victim = self.ready()[0]
-        await self.kill(f"the process of {victim}", int(await get(self.url(victim) + "/pid")))
-        await self.until("it is ready again", lambda: self.restarts(victim) == 1 and victim in self.ready())
-        await self.show("get", "pods", "-o", "wide")
-
-        title("4. kill -9 of an agent: its pod does not notice")
-        node = self.pods[victim]["spec"]["nodeName"]
-        before = await get(self.url(victim) + "/pid")
-        async with self.asking(victim) as answers:
-            await self.kill(f"the agent of {node}", await self.pid_of(node))
+    async def tell_of_killed_processes(self) -> None:
+        title("3. kill -9 of an agent, and of what looks after everything: the pods do not notice")
+        name, pod = next(iter(self.view.ready().items()))
+        node = pod["spec"]["nodeName"]
+        before = await get(self.url(name) + "/pid")
+        async with self.view.counting():
+            self.kill(f"the agent of {node}", await self.pid_of(node))
             await self.is_well("it was started again, and its node is ready")
-        say(f"{answers['yes']} requests to {victim} meanwhile: {answers['no']} failed")
-        if await get(self.url(victim) + "/pid") != before:
-            raise Unexpected(f"{victim} is another process than before")
-        say(f"it is the same process {before} as before: the new agent has taken it over")
+            self.kill("the supervisor", await self.pid_of("supervisor"))
+            await self.show("mainstay", "up", "--detach", "--data-dir", str(self.directory), only="ready after")
+        if await get(self.url(name) + "/pid") != before:
+            raise Unexpected(f"{name} is another process than before")
+        say(f"{name} is the same process {before} as before: the new agent has taken it over")
 
-        title("5. kill -9 of what looks after everything: all lives on, and the next `mainstay up` takes over")
-        await self.kill("the supervisor", await self.pid_of("supervisor"))
-        await self.show("mainstay", "up", "--detach", "--data-dir", str(self.directory), only="process|ready after")
+    async def tell_of_a_silent_machine(self) -> None:
+        node, count = Counter(self.view.nodes_of_ready()).most_common(1)[0]
+        title(f"4. {node}, with {count} of the pods, falls silent: nobody knows why, so little is done at first")
+        pid = await self.pid_of(node)
+        self.view.begin()
+        async with self.view.counting():
+            say(f"$ kill -STOP {pid}    # the agent of {node}: from outside, a machine that is gone")
+            os.kill(pid, signal.SIGSTOP)
+            self.frozen = pid
+            await self.until("it is suspected", lambda: self.view.health(node) != "")
+            await self.until("it is unknown", lambda: self.view.health(node) in ("Unknown", "Released"))
+            await self.until("it is released", lambda: self.view.health(node) == "Released")
+            await self.until(
+                f"{REPLICAS} are ready again, all on other nodes",
+                lambda: self.is_complete() and node not in self.view.nodes_of_ready(),
+            )
+            await self.show("get", "deployment", API, "-o", "wide")
+            say(f"$ kill -CONT {pid}    # it was only a long pause")
+            os.kill(pid, signal.SIGCONT)
+            self.frozen = None
+            await self.until("it is healthy again", lambda: not self.view.health(node))
+            await self.until("what was replaced has ended there", lambda: not self.view.leaving())
 
-        title("6. Looking into a pod")
-        await self.show("logs", victim, "--tail=3")
+    async def tell_of_a_new_version(self) -> None:
+        title("5. A new version, a few pods at a time: no request is lost")
+        self.view.begin()
+        async with self.view.counting():
+            await self.show("apply", "-f", str(self.manifest("2")), only=API)
+            await self.until("all of them are version 2", lambda: self.is_complete() and self.are_all("2"))
+
+    async def tell_of_a_bad_version(self) -> None:
+        title("6. A version that does not work is stopped by its deadline, and undone")
+        self.view.begin()
+        async with self.view.counting():
+            await self.show("apply", "-f", str(self.manifest("bad", deadline_s=5)), only=API)
+            await self.until("it is given up", lambda: self.view.verdict(API) in ("stuck", "failed"))
+            say(f"{len(self.view.ready())} of the version before are ready: it went no further than its surge")
+            if self.kubectl == ["kubectl"]:
+                await self.show("rollout", "status", f"deployment/{API}", fails=True)
+                await self.show("rollout", "undo", f"deployment/{API}")
+            else:
+                await self.show("apply", "-f", str(self.manifest("2")), only=API)
+            await self.until("all of them are version 2 again", lambda: self.is_complete() and self.are_all("2"))
+            await self.until("those of the bad version are gone", lambda: not self.view.leaving())
         if self.kubectl == ["kubectl"]:
-            await self.show("exec", victim, "--", "sh", "-c", "echo I am $POD_NAME, at $POD_IP")
-        say(f"The log of the process before, which was killed, is there too: kubectl logs {victim} --previous")
+            about = f"involvedObject.kind=Deployment,involvedObject.name={API}"
+            await self.show("get", "events", "--field-selector", about, "--sort-by=.lastTimestamp")
 
-        title("7. Deleting one: it is asked to end first")
-        await self.show("delete", "pod", victim)
-        await self.show("get", "pods")
-
-        title("8. kill -9 of the API server: what it has acknowledged is there")
+    async def tell_of_the_server(self) -> None:
+        title("7. kill -9 of the API server: what it has acknowledged is there, and the pods go on")
         note = self.directory / "note.yaml"
         note.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note}\ndata: {text: do not forget}\n")
-        await self.show("apply", "-f", str(note))
-        await self.kill("the API server", await self.pid_of("server"))
-        await self.is_well("it was started again")
-        await self.show("get", "configmap", "note")
+        async with self.view.counting():
+            await self.show("apply", "-f", str(note))
+            self.kill("the API server", await self.pid_of("server"))
+            await self.is_well("it was started again")
+            await self.show("get", "configmap", "note")
+            await self.show("get", "deployment", API, "-o", "wide")
 
     def show_how_to_look_around(self) -> None:
         title("Look around: all of it goes on until Ctrl-C")
         say(f"export KUBECONFIG={self.directory}/kubeconfig")
         for line in (
             "kubectl get nodes -L topology.kubernetes.io/zone",
-            "kubectl get pods -o wide --watch",
-            "kubectl describe pod hello-2",
-            "kubectl top nodes",
+            "kubectl get deployment,pods -o wide --watch",
+            f"kubectl scale deployment {API} --replicas=12",
+            f"kubectl rollout history deployment/{API}",
+            "kubectl drain node-a1 --ignore-daemonsets   # then: kubectl uncordon node-a1",
+            "kubectl get events --watch",
+            "kubectl top pods",
             f"mainstay status --data-dir {self.directory}",
             f"ls {self.directory}/nodes/*/pods/*   # what pods have on this machine",
         ):
             say(line)
-        for name in self.ready():
-            say(f"curl {self.url(name)}")
+        for address in self.view.endpoints():
+            say(f"curl http://{address}")
 
     # What is seen.
 
-    @asynccontextmanager
-    async def watching(self, client: Client) -> AsyncIterator[None]:
-        watching = tasks.spawn(self.watch(client), name="watch pods")
-        try:
-            yield
-        finally:
-            await tasks.stop(watching)
+    def is_complete(self) -> bool:
+        return self.view.verdict(API) == "complete" and len(self.view.ready()) == len(self.view.pods()) == REPLICAS
 
-    async def watch(self, client: Client) -> None:
-        """Say each stage that a pod reaches, as it does."""
-        stages: dict[str, str] = {}
-        began: dict[str, float] = {}
-        while True:
-            # A watch ends with its server. Then another one begins.
-            with suppress(ApiError):
-                async with client.watch(PODS, "default", initial_events=True, resource_version="0") as changes:
-                    async for change in changes:
-                        if change.type == "BOOKMARK":
-                            continue
-                        pod = msgspec.json.decode(change.object)
-                        name = pod["metadata"]["name"]
-                        if change.type == "DELETED":
-                            self.pods.pop(name, None)
-                            continue
-                        self.pods[name] = pod
-                        stage = text_of(pod)
-                        if stages.get(name) != stage:
-                            stages[name] = stage
-                            now = time.monotonic()
-                            say(f"  {name}  {stage:<38}{now - began.setdefault(name, now):6.1f} s")
-            await asyncio.sleep(0.2)
-
-    def ready(self) -> list[str]:
-        return [name for name, pod in sorted(self.pods.items()) if is_ready(pod)]
-
-    def restarts(self, name: str) -> int:
-        return sum(each["restartCount"] for each in self.pods[name]["status"].get("containerStatuses") or ())
+    def are_all(self, version: str) -> bool:
+        wanted = [{"name": "VERSION", "value": version}]
+        return all(pod["spec"]["containers"][0]["env"] == wanted for pod in self.view.pods().values())
 
     def url(self, name: str) -> str:
-        return f"http://{self.pods[name]['status']['podIP']}:8080"
+        return f"http://{self.view.pods()[name]['status']['podIP']}:8080"
 
     async def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        began = time.monotonic()
-        while not is_so():
-            if time.monotonic() - began > PATIENCE_S:
-                raise Unexpected(f"not so after {PATIENCE_S:.0f} s: {what}")
-            await asyncio.sleep(0.02)
-        say(f"{what}, after {time.monotonic() - began:.1f} s")
+        await until(what, is_so, PATIENCE_S)
 
     async def is_well(self, what: str) -> None:
         began = time.monotonic()
@@ -222,33 +233,20 @@ class Demo:
         pids = {each["name"]: each["pid"] for each in state["components"]} | {"supervisor": state["supervisor"]["pid"]}
         return int(pids[name])
 
-    @asynccontextmanager
-    async def asking(self, name: str) -> AsyncIterator[dict[str, int]]:
-        """Ask a pod again and again meanwhile, and count the answers."""
-        answers = {"yes": 0, "no": 0}
-
-        async def ask() -> None:
-            while True:
-                try:
-                    await get(self.url(name) + "/healthz")
-                    answers["yes"] += 1
-                except OSError:
-                    answers["no"] += 1
-                await asyncio.sleep(0.02)
-
-        asking = tasks.spawn(ask(), name="ask")
-        try:
-            yield answers
-        finally:
-            await tasks.stop(asking)
-
     # What is done.
 
-    async def kill(self, what: str, pid: int) -> None:
+    def manifest(self, version: str, deadline_s: int = 60) -> Path:
+        """The same with another version."""
+        text = MANIFEST.read_text().replace('name: VERSION, value: "1"', f'name: VERSION, value: "{version}"')
+        path = self.directory / f"version-{version}.yaml"
+        path.write_text(text.replace("progressDeadlineSeconds: 60", f"progressDeadlineSeconds: {deadline_s}"))
+        return path
+
+    def kill(self, what: str, pid: int) -> None:
         say(f"$ kill -9 {pid}    # {what}")
         os.kill(pid, signal.SIGKILL)
 
-    async def show(self, *words: str, only: str = "") -> None:
+    async def show(self, *words: str, only: str = "", fails: bool = False) -> None:
         """Run a command and show what it says: `mainstay …`, or kubectl."""
         is_ours = words[0] == "mainstay"
         program = PROGRAM if is_ours else self.kubectl
@@ -265,44 +263,12 @@ class Demo:
             lines.append(text)
             if not only or any(word in text for word in only.split("|")):
                 say("   ", text)
-        if await process.wait() != 0:
-            raise Unexpected(f"{name} {' '.join(arguments)} has failed:\n" + "\n".join(lines))
-
-
-def is_ready(pod: dict[str, Any]) -> bool:
-    stage = stage_of(pod)
-    return stage is not None and stage[0] in (Stage.READY, Stage.SERVING)
-
-
-def text_of(pod: dict[str, Any]) -> str:
-    """What is told of a pod."""
-    stage = stage_of(pod)
-    if stage is None:
-        return "ending"
-    if stage[0] in (Stage.READY, Stage.SERVING):
-        return f"ready at {pod['status']['podIP']}"
-    for each in pod["status"].get("containerStatuses") or ():
-        waiting = each.get("state", {}).get("waiting")
-        if waiting and waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            return f"waiting: {waiting['reason']}"
-    node = (pod.get("spec") or {}).get("nodeName")
-    return f"{stage[0]}, {node}" if node else str(stage[0])
-
-
-async def get(url: str) -> str:
-    return await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read().decode())
+        if (await process.wait() != 0) != fails:
+            raise Unexpected(f"{name} {' '.join(arguments)} was not as expected:\n" + "\n".join(lines))
 
 
 def mainstay(*arguments: str, quiet: bool = False) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run([*PROGRAM, *arguments], check=False, capture_output=quiet)
-
-
-def title(text: str) -> None:
-    print(f"\n{text}\n{'─' * len(text)}", flush=True)
-
-
-def say(*words: object) -> None:
-    print("  ", *words, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
     python -m tests.search [--seeds N] [--from SEED] [SCENARIO …]
 
+Those called compact-… are not run with many seeds: a crash is tried before and after each write of the controllers.
+
 Tells how far it is, and for each seed that broke a promise, which one and how to run it again. Exits with 1 then.
 """
 
@@ -16,6 +18,8 @@ from typing import Final
 from mainstay.env.processes import cores
 from mainstay.sim import scenarios
 from mainstay.sim.forks import run_many
+from mainstay.sim.scenarios._compact import COMPACT, CRASHES, HEARTBEATS, WHO
+from mainstay.sim.sweep import sweep
 from tests.client import cache_faults
 from tests.server import binding_races
 from tests.store import power_cut
@@ -28,8 +32,8 @@ SCENARIOS: Final[dict[str, Callable[[int], object]]] = {
     "binding-races": partial(binding_races.run, backend="memory"),
     "binding-races-etcd": partial(binding_races.run, backend="fake-etcd"),
 }
-NAMES: Final = (*SCENARIOS, *scenarios.SCENARIOS)
-"""Also those of clusters, which `mainstay sim run` knows too."""
+NAMES: Final = (*SCENARIOS, *scenarios.SCENARIOS, *COMPACT)
+"""Also those of clusters, which `mainstay sim run` knows too, and those in which a crash is tried at each write."""
 
 
 def run(scenario: str, seed: int) -> str | None:
@@ -51,6 +55,13 @@ def problems(scenario: str, seeds: range) -> Iterator[str | None]:
             yield from pool.map(partial(run, scenario), seeds, chunksize=10)
 
 
+def crash_everywhere(scenario: str) -> int:
+    """How many points are bad."""
+    found = sweep(COMPACT[scenario], jobs=cores(), faults=CRASHES, programs=WHO, without=HEARTBEATS)
+    print(found, flush=True)
+    return len(found.bad)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.search", description="Run scenarios with many seeds.")
     parser.add_argument("scenario", nargs="*", help=f"of: {', '.join(NAMES)} (all)")
@@ -61,6 +72,9 @@ def main() -> int:
         parser.error(f"no scenario is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
     broken = 0
     for scenario in options.scenario or NAMES:
+        if scenario in COMPACT:
+            broken += crash_everywhere(scenario)
+            continue
         started = time.monotonic()
         seeds = range(options.first, options.first + options.seeds)
         for seed, problem in zip(seeds, problems(scenario, seeds), strict=True):

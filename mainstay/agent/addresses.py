@@ -37,7 +37,7 @@ class Addresses:
         return None
 
     def give_back(self, uid: str) -> None:
-        """The pod does not need its address any more, if it had one."""
+        """The pod does not need its address any more, if it had one. May be said again."""
         address = self._held.pop(uid, None)
         if address is not None and self._owners.get(address) == uid:
             del self._owners[address]

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from mainstay.agent.runner import Runner
+from mainstay.agent.runner import CannotRun, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api import times
 from mainstay.api.kind import Object
@@ -281,7 +281,12 @@ class Node:
     async def _renewed(self, sent_ns: int) -> None:
         held = holder_times(sent_ns, self._settings.lease)
         was_held = self.is_lease_held
-        await self._runner.hold_until(held.stopped_at_ns, self._settings.lease.stopping)
+        try:
+            await self._runner.hold_until(held.stopped_at_ns, self._settings.lease.stopping)
+        except CannotRun as error:
+            # A full disk, say. The node goes on; only its at-most-one pods end in time, as they would without a lease.
+            _logger.warning("%s: pods that ask for at-most-one are going to end: %s", self.name, error)
+            return
         self._begin_stopping_ns = held.begin_stopping_at_ns
         if not was_held:
             self.epoch += 1

@@ -248,6 +248,8 @@ class PodWorker:
         """Do what there is to do now. Returns how long nothing else is to be done."""
         home = self._home
         now, now_ns = home.clock.wall(), home.clock.monotonic_ns()
+        if is_over(self._pod):
+            home.addresses.give_back(self.uid)  # It may stay for long, to be looked at.
         plan = decide(self._pod, self._facts(now), now)
         if self._ending_since is None and any(isinstance(each, End) and each.why in _ENDS_POD for each in plan.steps):
             self._ending_since = now
@@ -263,7 +265,7 @@ class PodWorker:
                 break  # What comes after it depends on it.
         if plan.wake_at is not None:
             waits.append(max(plan.wake_at - home.clock.wall(), timedelta()))
-        if self._place is not None and home.preparing.has_content(self._pod):
+        if self._place is not None and not is_over(self._pod) and home.preparing.has_content(self._pod):
             waits.append(await self._refresh())
         return min(waits) if waits else None
 

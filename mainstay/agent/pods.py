@@ -97,14 +97,12 @@ class Pods:
         self._node.lease_came = self._lease_came
         try:
             self._find_strays()
-            for key in self._cache.by(NODE.name, self._settings.name):
-                entry = self._cache.entry(key)
-                if entry is not None:
-                    self._remember(entry)
-            for key in self._cache.by(NODE.name, self._settings.name):
-                entry = self._cache.entry(key)
-                if entry is not None:
-                    self.seen(entry)
+            known: list[Entry] = []
+            new: list[Entry] = []
+            for entry in self._entries():
+                (known if self._remember(entry) else new).append(entry)
+            for entry in (*known, *new):  # Who was taken on before keeps its room, even if nothing of it runs yet.
+                self.seen(entry)
             self._ghosts_wanted.set()
             await tasks.together(
                 [self._end_strays(), self._lay_ghosts(), self._events.run()], name=f"pods of {self._settings.name}"
@@ -130,6 +128,8 @@ class Pods:
             worker.cached(entry)
             return
         worker = self._workers[entry.uid] = PodWorker(entry, self._home)
+        # What runs here was taken on before. It counts at once, or a new one would be given its room.
+        worker.is_admitted = bool(self._runner.instances(entry.uid))
         before = self._by_key.setdefault(entry.key, [])
         predecessors = [self._tasks[uid] for uid in before if uid in self._tasks]
         before.append(entry.uid)
@@ -146,24 +146,24 @@ class Pods:
 
     # Taking turns.
 
-    def _remember(self, entry: Entry) -> None:
-        """Before anybody is given an address: who has one."""
+    def _remember(self, entry: Entry) -> bool:
+        """Before anybody is given an address: who has one. Returns whether an earlier incarnation has taken it on."""
         pod = entry.object()
         self._runner.recover(pod)
         address = (pod.get("status") or {}).get("podIP")
-        if address and not (pod.get("spec") or {}).get("hostNetwork"):
+        if address and not is_over(pod) and not (pod.get("spec") or {}).get("hostNetwork"):
             self._addresses.keep(entry.uid, address)
+        return bool(address)
 
     async def _look_after(self, worker: PodWorker, predecessors: "list[asyncio.Task[None]]") -> None:
-        is_new = not self._runner.instances(worker.uid)
-        if is_new and not is_over(worker.pod):
+        if not worker.is_admitted and not is_over(worker.pod):
             for task in predecessors:
                 while not task.done():
                     await asyncio.wait([task])
             await self._strays_gone.wait()
             await self._admit(worker)
         worker.is_admitted = worker.refused is None
-        while worker.refused is None and not worker.take_address():
+        while worker.is_admitted and not is_over(worker.pod) and not worker.take_address():
             await tasks.sleep(_ADDRESS_AFTER)  # More pods end here than there are addresses, all at once.
         await worker.run()
 

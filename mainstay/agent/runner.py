@@ -254,4 +254,5 @@ class Runner(Protocol):
     async def hold_until(self, monotonic_ns: int, stopping: timedelta) -> None:
         """The node's lease is held until then, on the machine's monotonic clock. Without a later call, at-most-one
         containers are asked to end `stopping` before it, and are gone by then: also if the agent is not there any more
-        to see to it. Durable when it returns. Before the first call nothing is held: such containers do not start."""
+        to see to it. Durable when it returns. Before the first call nothing is held: such containers do not start.
+        Raises `CannotRun`: then what was said before still counts."""

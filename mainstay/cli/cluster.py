@@ -4,7 +4,8 @@
       kubeconfig               the administrator's
       cluster.json             what `up` was told the last time
       ca.crt, store/, …        the server's (guides/server.md)
-      scheduler/               the scheduler's: credentials.yaml, its records of decisions; controllers/ likewise
+      scheduler/               the scheduler's: credentials.yaml, its records of decisions; controllers/ and
+                               controllers-2/ likewise
       nodes/NAME/              a node's: credentials.yaml, what its pods have on the machine
       run/NAME.json            which process is which (supervisor/records.py)
       logs/NAME.log            what each process says
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.cli.state_dir import state_dir
 from mainstay.env import Chance, Disk
 from mainstay.supervisor.deciding import Component
 
@@ -31,9 +33,13 @@ NODES: Final = 3
 NODES_MAX: Final = 250
 ZONES: Final = 3
 ZONES_MAX: Final = 26
+LEASE_MIN: Final = timedelta(seconds=1)
 SERVER: Final = "server"
 SCHEDULER: Final = "scheduler"
 CONTROLLERS: Final = "controllers"
+CONTROLLERS_MAX: Final = 5
+TAKEN_OVER_AFTER: Final = timedelta(seconds=6)
+"""How long the lease of the controllers lasts. On one machine nothing is lost on the way, so it may be short."""
 
 _FILE: Final = "cluster.json"
 _UNFINISHED: Final = "cluster.unfinished"
@@ -65,7 +71,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     lease_duration_s: float = 0
     """0: the agent's own default."""
     has_scheduler: bool = True
-    has_controllers: bool = False
+    has_controllers: bool = True
+    controllers_count: int = 1
+    """How many processes of them. One acts, the others stand by."""
     has_journal: bool = True
     network: int = 0
     """Pods have addresses in 127.NETWORK.0.0/16: another one for each cluster, so that several fit on one machine."""
@@ -125,9 +133,7 @@ def settings_for(disk: Disk, told: Told) -> ClusterSettings:
 
 
 def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    given = environ.get("XDG_STATE_HOME")
-    state = Path(given) if given else Path(environ.get("HOME", ".")) / ".local" / "state"
-    return state / "mainstay" / "cluster"
+    return state_dir(environ) / "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,7 @@ class Cluster:
 
     def directory_of(self, component: str) -> Path:
         """Of whoever decides, or of a node."""
-        decides = component in (SCHEDULER, CONTROLLERS)
+        decides = component in self.deciders()
         return self.data_dir / component if decides else self.data_dir / "nodes" / component
 
     def nodes(self) -> list[Node]:
@@ -183,14 +189,20 @@ class Cluster:
         # Without an election: there is only one scheduler, and the server refuses what two of them would take for the
         # same room. So one that was killed is back at once, and not when its lease is over.
         if self.settings.has_scheduler:
-            made.append(Component(SCHEDULER, self._deciding(SCHEDULER, "--share"), Turn.DECIDING))
-        if self.settings.has_controllers:
-            made.append(Component(CONTROLLERS, self._deciding(CONTROLLERS), Turn.DECIDING))
+            made.append(Component(SCHEDULER, self._deciding(SCHEDULER, SCHEDULER, "--share"), Turn.DECIDING))
+        for name in self._controllers():
+            duration = f"{TAKEN_OVER_AFTER.total_seconds():g}s"
+            argv = self._deciding(CONTROLLERS, name, "--lease-duration", duration)
+            made.append(Component(name, argv, Turn.DECIDING))
         return made
 
     def deciders(self) -> list[str]:
         """Those of the components that are neither the server nor an agent."""
-        return [component.name for component in self.components() if component.turn == Turn.DECIDING]
+        return [*([SCHEDULER] if self.settings.has_scheduler else ()), *self._controllers()]
+
+    def _controllers(self) -> list[str]:
+        count = self.settings.controllers_count if self.settings.has_controllers else 0
+        return [CONTROLLERS if number == 1 else f"{CONTROLLERS}-{number}" for number in range(1, count + 1)]
 
     def _server(self) -> tuple[str, ...]:
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
@@ -199,12 +211,12 @@ class Cluster:
             options.append("--no-journal")
         return (*_PROGRAM, "server", *options, "-v")
 
-    def _deciding(self, name: str, *more: str) -> tuple[str, ...]:
+    def _deciding(self, command: str, name: str, *more: str) -> tuple[str, ...]:
         directory = self.directory_of(name)
         options = [*more, "--instance", name, "--data-dir", str(directory)]
         if not self.settings.has_journal:
             options.append("--no-journal")
-        return (*_PROGRAM, name, *options, "--kubeconfig", str(directory / "credentials.yaml"), "-v")
+        return (*_PROGRAM, command, *options, "--kubeconfig", str(directory / "credentials.yaml"), "-v")
 
     def _agent(self, node: Node) -> tuple[str, ...]:
         directory = self.directory_of(node.name)

@@ -1,14 +1,21 @@
 """`mainstay controllers`: keeps what is there equal to what is wanted."""
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 import click
 
+from mainstay.cli.durations import Duration
 from mainstay.cli.running import component_options, run_component
 from mainstay.client.client import Client
 from mainstay.controllers.component import LEASE, Controllers, UnknownController, chosen
 from mainstay.env import Env
+from mainstay.runtime.component import ComponentSettings
+from mainstay.runtime.fencing import LeaseTimes
+from mainstay.runtime.leases import LeaseSettings
 from mainstay.runtime.loop import Recorder
+
+RETRY_EVERY: Final = timedelta(seconds=2)
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -26,8 +33,18 @@ class Names(click.ParamType[tuple[str, ...]]):
 @click.option("--only", type=Names(), default=(), metavar="NAME,…", help="Run these controllers and no others.")
 @click.option("--without", type=Names(), default=(), metavar="NAME,…", help="Run all controllers but these.")
 @click.option("--lease", default=LEASE, show_default=True, metavar="NAME", help="Of those with this lease, one acts.")
+@click.option(
+    "--lease-duration",
+    type=Duration(),
+    default="15s",
+    show_default=True,
+    metavar="TIME",
+    help="After how long without a renewal another process takes over.",
+)
 @component_options("controllers")
-def controllers(only: tuple[str, ...], without: tuple[str, ...], lease: str, **common: Any) -> None:
+def controllers(
+    only: tuple[str, ...], without: tuple[str, ...], lease: str, lease_duration: timedelta, **common: Any
+) -> None:
     """Keep what is there equal to what is wanted: deployments, replica sets and all the rest.
 
     Of several processes with the same lease one acts, and another takes over when it is gone; the server refuses what
@@ -44,9 +61,23 @@ def controllers(only: tuple[str, ...], without: tuple[str, ...], lease: str, **c
     if not wanted and not loops:
         raise click.UsageError("no controller is left to run")
 
+    try:
+        times = LeaseTimes(duration=lease_duration, renew_every=lease_duration / 4)
+    except ValueError as error:
+        raise click.UsageError(f"--lease-duration: {error}") from error
+    election = LeaseSettings(times=times, retry_every=min(RETRY_EVERY, lease_duration / 8))
+    settings = ComponentSettings(lease=election, has_events=True)
+
     def make(client: Client, env: Env, instance: str, recorder: Recorder | None) -> Controllers:
         return Controllers(
-            client, env, name=lease, instance=instance, controllers=wanted, own_loops=loops, recorder=recorder
+            client,
+            env,
+            name=lease,
+            instance=instance,
+            controllers=wanted,
+            own_loops=loops,
+            settings=settings,
+            recorder=recorder,
         )
 
     run_component("controllers", make, **common)

@@ -10,7 +10,7 @@ from typing import Final
 
 from cryptography import x509
 
-from mainstay.cli.cluster import CONTROLLERS, SCHEDULER, Cluster
+from mainstay.cli.cluster import SCHEDULER, Cluster
 from mainstay.client.config import BadConfig, from_kubeconfig
 from mainstay.env import Clock, SystemDisk
 from mainstay.env.disk import Disk
@@ -19,7 +19,8 @@ from mainstay.server.certificates import RENEWED_BEFORE, issue_client, write_who
 from mainstay.server.kubeconfig import ByCertificate, kubeconfig_text
 
 FILE: Final = "credentials.yaml"
-_USERS: Final = {SCHEDULER: "system:kube-scheduler", CONTROLLERS: "system:kube-controller-manager"}
+_SCHEDULER: Final = "system:kube-scheduler"
+_CONTROLLERS: Final = "system:kube-controller-manager"
 
 
 def ensure_all(cluster: Cluster, disk: Disk, clock: Clock) -> list[str]:
@@ -28,7 +29,7 @@ def ensure_all(cluster: Cluster, disk: Disk, clock: Clock) -> list[str]:
     `disk` is the cluster's data directory. Not while a server starts there for the first time.
     """
     # Those who decide may everything until roles are evaluated (server/access.py).
-    users = {name: (_USERS[name], [MASTERS]) for name in cluster.deciders()}
+    users = {name: (_SCHEDULER if name == SCHEDULER else _CONTROLLERS, [MASTERS]) for name in cluster.deciders()}
     users |= {node.name: (f"system:node:{node.name}", [NODES]) for node in cluster.nodes()}
     return [name for name, (user, groups) in users.items() if _ensure(cluster, name, disk, clock, user, groups)]
 

@@ -18,7 +18,7 @@ from mainstay.cli.cluster import Cluster
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.exits import Exit
 from mainstay.cli.logs import set_up_logs
-from mainstay.cli.stopping import stop_cluster
+from mainstay.cli.stopping import LEFT_OVER, stop_cluster
 from mainstay.env import SystemClock, SystemDisk, commands, disk, machine, signals, tasks
 from mainstay.supervisor import records
 from mainstay.supervisor.machine import SystemMachine
@@ -60,9 +60,12 @@ async def _down(directory: Path, is_hurried: bool) -> int:
         for _ in range(_TRIES):
             await _stop_by_supervisor(directory, hurried)
             # It may have been killed before it was done, or have failed. Whatever is left is ended here.
-            if await _stop_here(directory, hurried):
-                click.echo("mainstay: all is stopped. `mainstay up` goes on with what is stored")
-                return Exit.SATISFIED
+            match await _stop_here(directory, hurried):
+                case True:
+                    click.echo("mainstay: all is stopped. `mainstay up` goes on with what is stored")
+                    return Exit.SATISFIED
+                case False:
+                    raise click.ClickException(LEFT_OVER)
             # One has come between the two.
             await tasks.sleep(_TRY_AGAIN_AFTER)
     finally:
@@ -108,8 +111,8 @@ async def _at_most(patience: timedelta, *waited: "asyncio.Task[Any]") -> None:
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _stop_here(directory: Path, hurried: asyncio.Event) -> bool:
-    """Do it without one. False if there is one after all."""
+async def _stop_here(directory: Path, hurried: asyncio.Event) -> bool | None:
+    """Do it without one. None if there is one after all; False if some workloads do not end."""
     settings = shape.read_settings(SystemDisk(directory)) or shape.ClusterSettings()
     cluster = Cluster(directory, settings)
     processes = SystemMachine(directory, cluster.logs)
@@ -117,15 +120,14 @@ async def _stop_here(directory: Path, hurried: asyncio.Event) -> bool:
     try:
         await supervisor.lock()
     except Supervised:
-        return False
+        return None
     await supervisor.begin(cluster.components())
     hurrying = tasks.spawn(_pass_on(hurried, supervisor), name="hurry the supervisor")
     try:
-        await stop_cluster(cluster, supervisor, hurried)
+        return await stop_cluster(cluster, supervisor, hurried)
     finally:
         await tasks.stop(hurrying)
         await supervisor.close()
-    return True
 
 
 async def _pass_on(hurried: asyncio.Event, supervisor: Supervisor) -> None:

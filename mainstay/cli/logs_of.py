@@ -266,6 +266,7 @@ def _containers_of(pod: Object, screen: Screen, options: LogOptions) -> Sequence
     chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
     if chosen in of_init or chosen in usual:
         return [str(chosen)]
-    if len(usual) > 1 and not options.selector:
-        screen.note(f'Defaulted container "{usual[0]}" out of: {", ".join([*usual, *of_init])}')
+    if (len(usual) > 1 or of_init) and not options.selector:
+        names = [*usual, *(f"{each} (init)" for each in of_init)]
+        screen.note(f'Defaulted container "{usual[0]}" out of: {", ".join(names)}')
     return usual[:1]

@@ -76,6 +76,13 @@ class Capacity(click.ParamType[Mapping[str, str]]):
         return capacity
 
 
+def checked_capacity(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """For who passes it on as it was written, and remembers it: what no agent can start with is refused first."""
+    if value is not None:
+        Capacity().convert(value, param, ctx)
+    return value
+
+
 class Subnet(click.ParamType[IPv4Network]):
     name = "subnet"
 

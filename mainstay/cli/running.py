@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -13,6 +13,7 @@ import click
 from mainstay.cli.address import Address
 from mainstay.cli.logs import set_up_logs
 from mainstay.cli.readiness import wait_for_server
+from mainstay.cli.state_dir import state_dir
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
@@ -187,8 +188,3 @@ async def _metrics(component: Measured, measured: ComponentMetrics, host: str, p
         yield
     finally:
         await http.drain(_DRAIN_WITHIN)
-
-
-def state_dir(environ: Mapping[str, str]) -> Path:
-    given = environ.get("XDG_STATE_HOME")
-    return Path(given) / "mainstay" if given else Path(environ.get("HOME", ".")) / ".local" / "state" / "mainstay"

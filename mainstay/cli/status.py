@@ -125,7 +125,7 @@ def _text(state: _State) -> str:
         lines.append("supervisor none: what ends is not started again. `mainstay up` takes over what runs")
     zones = {node.name: node.zone for node in state.cluster.nodes()}
     up = state.up
-    lines += ["", f"{'NAME':<14}{'STATE':<12}{'PROCESS':<10}{'AGE':<8}{'RESTARTS':<10}ZONE"]
+    lines += ["", f"{'NAME':<15}{'STATE':<12}{'PROCESS':<10}{'AGE':<8}{'RESTARTS':<10}ZONE"]
     for name in [*state.wanted, *(name for name in state.running if name not in state.wanted)]:
         record = state.records.get(name)
         pid, age = "-", "-"
@@ -133,12 +133,12 @@ def _text(state: _State) -> str:
             pid, age = str(record.pid), human_duration(state.now - record.since)
         restarts = str(record.restarts) if record is not None else "-"
         lines.append(
-            f"{name:<14}{_state_of(state, name, up):<12}{pid:<10}{age:<8}{restarts:<10}{zones.get(name, '')}".rstrip()
+            f"{name:<15}{_state_of(state, name, up):<12}{pid:<10}{age:<8}{restarts:<10}{zones.get(name, '')}".rstrip()
         )
         if record is not None and name not in state.running and record.retry_at is not None and state.supervisor:
             seconds = max((record.retry_at - state.now).total_seconds(), 0)
             log = state.cluster.logs / f"{name}.log"
-            lines.append(f"{'':<14}started again in {seconds:.0f} s; {log} may say why it ended")
+            lines.append(f"{'':<15}started again in {seconds:.0f} s; {log} may say why it ended")
     lines += ["", f"export KUBECONFIG={state.cluster.kubeconfig}"]
     return "\n".join(lines)
 

@@ -15,10 +15,18 @@ from mainstay.cli.cluster import CannotStart, Told
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.durations import Duration
 from mainstay.cli.logs import set_up_logs
+from mainstay.cli.node_options import checked_capacity
 from mainstay.cli.up_detached import run_detached
 from mainstay.cli.up_foreground import run_in_foreground
 from mainstay.env import machine, tasks
 from mainstay.env.disk import DiskFull
+
+
+def _checked_lease(ctx: click.Context, param: click.Parameter, value: timedelta | None) -> timedelta | None:
+    """Now, and not by each agent that cannot start with it."""
+    if value is not None and value < shape.LEASE_MIN:
+        raise click.BadParameter(f"a lease lasts at least {shape.LEASE_MIN.total_seconds():g}s", ctx, param)
+    return value
 
 
 @click.command()
@@ -44,18 +52,30 @@ from mainstay.env.disk import DiskFull
 @click.option(
     "--host", metavar="ADDRESS", help="Where the API server listens.  [default: as the last time, else 127.0.0.1]"
 )
-@click.option("--capacity", metavar="cpu=4,memory=8Gi,…", help="What each node has.  [default: what the machine has]")
+@click.option(
+    "--capacity",
+    callback=checked_capacity,
+    metavar="cpu=4,memory=8Gi,…",
+    help="What each node has.  [default: what the machine has]",
+)
 @click.option(
     "--runner", type=click.Choice(["process", "pretend"]), help="What nodes do with pods.  [default: as the last time]"
 )
 @click.option(
     "--lease-duration",
     type=Duration(),
+    callback=_checked_lease,
     metavar="TIME",
     help="After how long a silent node counts as lost.  [default: 40s]",
 )
 @click.option("--scheduler/--no-scheduler", default=None, help="Whether a scheduler is run.  [default: it is]")
-@click.option("--controllers/--no-controllers", default=None, help="Whether controllers are run.  [default: not yet]")
+@click.option("--controllers/--no-controllers", default=None, help="Whether controllers are run.  [default: they are]")
+@click.option(
+    "--controllers-count",
+    type=click.IntRange(1, shape.CONTROLLERS_MAX),
+    metavar="N",
+    help="How many processes of controllers: one acts, the others stand by.  [default: as the last time, else 1]",
+)
 @click.option("--journal/--no-journal", default=None, help="Whether history is recorded.  [default: it is]")
 @click.option("-d", "--detach", is_flag=True, help="Return as soon as all is ready. It goes on in the background.")
 @click.option(
@@ -68,7 +88,7 @@ from mainstay.env.disk import DiskFull
     help="For how long to wait until all is ready.",
 )
 def up(data_dir: Path, detach: bool, patience: timedelta, **told: Any) -> int:
-    """Run a whole cluster on this machine: API server, scheduler and some nodes, each a process of its own.
+    """Run a whole cluster on this machine: API server, scheduler, controllers and some nodes, each its own process.
 
     \b
         mainstay up

@@ -123,5 +123,6 @@ def _arguments(settings: ClusterSettings) -> list[str]:
         given += ["--lease-duration", f"{settings.lease_duration_s:g}s"]
     given.append("--scheduler" if settings.has_scheduler else "--no-scheduler")
     given.append("--controllers" if settings.has_controllers else "--no-controllers")
+    given += ["--controllers-count", str(settings.controllers_count)]
     given.append("--journal" if settings.has_journal else "--no-journal")
     return given

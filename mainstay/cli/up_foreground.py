@@ -12,7 +12,7 @@ import msgspec
 from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import SERVER, CannotStart, Cluster, ClusterSettings, Told
 from mainstay.cli.exits import Exit
-from mainstay.cli.stopping import end_workloads_of, stop_cluster
+from mainstay.cli.stopping import LEFT_OVER, WorkloadsEnd, end_workloads_of, stop_cluster
 from mainstay.cli.up_progress import Progress, mark, nodes_text, say, show_use, wait_until_ready
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, log_files, signals, tasks
 from mainstay.env.disk import DiskFull, directories_in
@@ -148,26 +148,32 @@ class _Foreground:
         finally:
             for task in (ready, asked, renewing, running):
                 await tasks.stop(task)
-        await self._stop(stopping)
-        return code
+        return code if await self._stop(stopping) else Exit.ERROR
 
     async def _end_what_is_not_wanted(self) -> None:
         """There were more nodes the last time. Their agents have been ended; their workloads are here."""
         wanted = {node.name for node in self._cluster.nodes()}
         for name in directories_in(self._directory / "nodes"):
             is_over = name not in wanted and name not in self._supervisor.running()
-            if is_over and await end_workloads_of(self._cluster, name, asyncio.Event()):
+            if not is_over:
+                continue
+            if await end_workloads_of(self._cluster, name, asyncio.Event()) is WorkloadsEnd.ENDED:
                 say(f"  {name} is not run any more, nor are its pods. `kubectl delete node {name}` forgets it")
 
-    async def _stop(self, stopping: signals.StopSignals) -> None:
+    async def _stop(self, stopping: signals.StopSignals) -> bool:
         say("mainstay: stopping. Once more Ctrl-C: at once")
         hurried = asyncio.Event()
         hurrying = tasks.spawn(_hurry(stopping, self._supervisor, hurried), name="hurry")
         try:
-            await stop_cluster(self._cluster, self._supervisor, hurried)
+            is_all = await stop_cluster(self._cluster, self._supervisor, hurried)
         finally:
             await tasks.stop(hurrying)
-        say("mainstay: all is stopped. `mainstay up` goes on with what is stored")
+        say(
+            "mainstay: all is stopped. `mainstay up` goes on with what is stored"
+            if is_all
+            else f"mainstay: {LEFT_OVER}"
+        )
+        return is_all
 
     async def _renew_regularly(self) -> None:
         while True:
@@ -180,7 +186,7 @@ class _Foreground:
 
     def _failed(self, failure: Failure) -> None:
         again = f"started again in {failure.pause.total_seconds():.1f} s"
-        text = f"  {mark('✗', 'red')} {failure.name:<12}{_how(failure)}; {again}"
+        text = f"  {mark('✗', 'red')} {failure.name:<14}{_how(failure)}; {again}"
         is_hopeless = not self._is_ready and not self._was_there and failure.failures >= FAILURES_MAX
         if is_hopeless and self._given_up is not None:
             if not self._given_up.done():

@@ -30,7 +30,7 @@ class Progress:
     def once(self, name: str, text: str) -> None:
         if name not in self.told:
             self.told.add(name)
-            say(f"  {mark('✓', 'green')} {name:<12}{text:<42}{self.taken()}")
+            say(f"  {mark('✓', 'green')} {name:<14}{text:<42}{self.taken()}")
 
 
 async def wait_until_ready(cluster: Cluster, env: Env, runs: Disk, progress: Progress, patience: timedelta) -> bool:

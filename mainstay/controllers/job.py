@@ -16,7 +16,7 @@ they can. When a finished job is past its `ttlSecondsAfterFinished`, it is delet
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,6 +24,7 @@ from mainstay.api import times
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
+from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
 from mainstay.controllers import job_indexes, job_pods, pod_state, slots, surplus
 from mainstay.controllers.claiming import ORPHANS, claim, controller_of, is_controlled_by, selecting_orphans
@@ -43,8 +44,9 @@ from mainstay.controllers.job_indexes import index_of, is_indexed
 from mainstay.controllers.job_pods import HELD, is_tracked, is_withdrawn, job_name_of, new_pod, replaces_only_failed
 from mainstay.controllers.job_status import Seen, conditions_of, says_more, seen_of, status_of
 from mainstay.controllers.kinds import JOBS, PODS
+from mainstay.controllers.pod_events import refused, told_of
 from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Result, WakeAt
+from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
 from mainstay.runtime.view import View
 
 BURST: Final = 500
@@ -106,6 +108,12 @@ class Jobs(Controller):
             return Decision((*strays, *changes), reasons=(f"{len(changes)} change owner",))
         return _go_on(seen_of(job, claimed.mine, view.now), strays, view, key)
 
+    def after_failure(self, decision: Decision, action: Action, error: ApiError) -> Decision:
+        """People are told that a pod was refused."""
+        if not isinstance(action, Create) or isinstance(error, Unavailable | Throttled | Conflict):
+            return decision
+        return replace(decision, events=(*decision.events, refused(action, error)))
+
 
 def _go_on(seen: Seen, strays: tuple[Action, ...], view: View, key: ObjectKey) -> Decision:
     """What is to be done for a job that is not over."""
@@ -137,8 +145,16 @@ def _go_on(seen: Seen, strays: tuple[Action, ...], view: View, key: ObjectKey) -
         status,
         conditions_of(seen, target, is_over=is_over),
         reasons=(what.reason,) if what.reason else (),
+        events=(*told_of(what.actions), *(_told(target) if is_over and target is not None else ())),
         at_once=all(isinstance(each, Create) for each in what.actions) and not left,
     )
+
+
+def _told(target: Target) -> tuple[Tell, ...]:
+    """How it has ended."""
+    if target.is_success:
+        return (Tell("Completed", "Job completed"),)
+    return (Tell(target.reason, target.message, is_warning=True),)
 
 
 def _end(seen: Seen, target: Target) -> _Next:

@@ -170,4 +170,5 @@ def evidence_of(name: str, heard: Heard, since_ns: int, now_ns: int) -> list[Evi
 def said(evidence: list[Evidence], silent: timedelta) -> tuple[str, ...]:
     """Evidence in few words, the same as long as it is the same."""
     words = [f"{each.signal} {each.strength.name.lower()}" for each in evidence]
-    return (*words, f"silent for more than {int(silent.total_seconds()) // 10 * 10}s") if words else ()
+    seconds = int(silent.total_seconds())
+    return (*words, f"silent for more than {seconds // 10 * 10 or seconds}s") if words else ()

@@ -275,6 +275,8 @@ def of_deployment(deployment: Object, sets: Sequence[Object], now: datetime) -> 
         is_seen
         and updated == desired == int(status.get("replicas") or 0)
         and int(status.get("availableReplicas") or 0) == desired
+        # What the sets say may be older. Complete is only what is so by both.
+        and (not parts or sum(part.admitted for part in parts) == sum(part.ready for part in parts) == desired)
     )
     limit, verdict = _limit_of_sets(deployment, parts, 0 if is_complete else max(0, desired - updated))
     if limit is None:

@@ -3,14 +3,12 @@
     a reservation whose workload or pod is gone      is released
     a pod on a node that is not there any more       is removed; an at-most-one pod, when it must have ended (fencing)
     a ledger that is not the sum of its pods         is counted anew, by the server (server/ledger/recount.py)
+    quotas that are not the sum of what is there     are counted anew, too (server/quota_recount.py)
     an object that cannot go because of finalizers   is told of, and left alone: somebody has asked to be waited for
 
 What is found is only acted on after it has been so for a while, by our own clock, and after a fresh look at the store:
 what a cache does not show may not have reached it yet. Repairing what is right changes nothing, so it may be done again
 at any time, by anybody.
-
-What is used of quotas is counted by the server with every write, and their statuses follow there
-(server/quota_statuses.py): nothing is left to do about them here.
 
 `decide` is a plain function; repair_loop.py looks and acts. What came of it is said in the ComponentState `repair`: the
 condition `RepairComplete`, and for each Deployment the generation that it holds for.
@@ -28,7 +26,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.api.reservations import is_active
 from mainstay.controllers.hearing import Heard, fence
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICASETS, RESERVATIONS
+from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.controllers.node_plan import HOLDER, Remove, Replace
 from mainstay.runtime.conditions import Condition, Truth
 
@@ -56,6 +54,7 @@ class Fault(StrEnum):
     ORPHANED_RESERVATION = "OrphanedReservation"
     VANISHED_NODE = "VanishedNode"
     LEDGER_DRIFT = "LedgerDrift"
+    QUOTA_DRIFT = "QuotaDrift"
     STUCK_FINALIZERS = "StuckFinalizers"
 
 
@@ -90,6 +89,8 @@ class Sight:
     """Objects that are to go, and have finalizers."""
     drifted: Sequence[str] = ()
     """Nodes whose ledger could not be put right."""
+    miscounted: Sequence[str] = ()
+    """Namespaces whose quotas could not be put right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ def decide(sight: Sight, memory: Memory) -> Plan:
         Finding(Fault.LEDGER_DRIFT, PODS, ObjectKey("", name), name, f"the ledger of {name} is not the sum of its pods")
         for name in sight.drifted
     ]
+    drifted += [_miscounted(name) for name in sight.miscounted]
     found = [*(each for each, _ in orphaned), *(each for each, _ in stranded), *stuck, *drifted]
     since = {each.id: memory.since.get(each.id, sight.now_ns) for each in found}
 
@@ -242,6 +244,11 @@ def _stuck(kind: KindName, obj: Object) -> Finding:
     names = list(metadata.get("finalizers") or ()) or list((obj.get("spec") or {}).get("finalizers") or ())
     message = f"it is to go since {metadata['deletionTimestamp']}, and waits for {', '.join(names)}"
     return Finding(Fault.STUCK_FINALIZERS, kind, key, metadata["uid"], message)
+
+
+def _miscounted(namespace: str) -> Finding:
+    message = "what is used of its quotas is not the sum of what is there"
+    return Finding(Fault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", namespace), namespace, message)
 
 
 # What came of it.

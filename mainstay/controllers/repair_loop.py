@@ -1,6 +1,7 @@
 """Repair at work: looks every few seconds, decides (repair.py), acts, and says what came of it.
 
-The ledgers of nodes are counted anew one after the other, one in each look: that reads all pods.
+The ledgers of nodes are counted anew one after the other, one in each look: that reads all pods. So are the quotas of
+namespaces, of which each reads what it counts.
 """
 
 import logging
@@ -44,6 +45,8 @@ from mainstay.runtime.terms import Deposed
 NAME: Final = "repair"
 LOOK_EVERY: Final = timedelta(seconds=10)
 STEP_WITHIN: Final = timedelta(seconds=10)
+MISCOUNTED_MAX: Final = 3
+"""Namespaces that were wrong and are counted once more, in one look."""
 
 LEAVING: Final = Index("leaving", ("metadata", "deletionTimestamp"), lambda at: ("true",) if at else ())
 """Objects that are to go."""
@@ -74,6 +77,9 @@ class Repair:
         self._drifted: dict[str, None] = {}
         self._counted = ""
         """The node that was counted last."""
+        self._miscounted: dict[str, None] = {}
+        self._counted_quotas_of = ""
+        """The namespace that was counted last."""
         self._said: Any = None
         self._writes = 0
 
@@ -113,6 +119,7 @@ class Repair:
             except TimeoutError:
                 _logger.warning("%s: %s took too long", NAME, type(step).__name__)
         await self._recount_next()
+        await self._recount_next_quotas()
         await self._publish(said)
 
     # Looking.
@@ -139,6 +146,7 @@ class Repair:
             heard={name: self._ears.of(name) for name in vanished},
             leaving=tuple(self._leaving()),
             drifted=tuple(sorted(self._drifted)),
+            miscounted=tuple(sorted(self._miscounted)),
         )
 
     def _leaving(self) -> list[tuple[KindName, Object]]:
@@ -204,14 +212,24 @@ class Repair:
         self._counted = following[0] if following else ""
 
     async def _recount(self, name: str) -> None:
-        path = f"{NODES.path('', quote(name, safe=''))}/recount"
+        await self._ask_to_recount(NODES, name, self._drifted)
+
+    async def _recount_next_quotas(self) -> None:
+        """Of the next namespace in turn; and of some of those that were wrong, until they are right."""
+        names = sorted({key.name for key in self._caches[NAMESPACES].cache.keys()} | set(self._miscounted))  # noqa: SIM118
+        following = ([name for name in names if name > self._counted_quotas_of] or names)[:1]
+        self._counted_quotas_of = following[0] if following else ""
+        for name in dict.fromkeys([*following, *list(self._miscounted)[:MISCOUNTED_MAX]]):
+            await self._ask_to_recount(NAMESPACES, name, self._miscounted)
+
+    async def _ask_to_recount(self, kind: KindName, name: str, wrong: dict[str, None]) -> None:
+        path = f"{kind.path('', quote(name, safe=''))}/recount"
         answer = _decode((await self._client.request("POST", path, body={})).body)
         if answer.get("wasWrong"):
-            _logger.warning("%s: the ledger of %s was wrong: %s", NAME, name, answer)
-        if answer.get("isRight"):
-            self._drifted.pop(name, None)
-        else:
-            self._drifted[name] = None
+            _logger.warning("%s: what is counted for %s %s was wrong: %s", NAME, kind.kind, name, answer)
+        wrong.pop(name, None)
+        if not answer.get("isRight"):
+            wrong[name] = None  # Behind the others: of many, each has its turn.
 
     def _write(self) -> WriteOptions:
         self._writes += 1

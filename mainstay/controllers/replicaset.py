@@ -26,10 +26,11 @@ from mainstay.controllers import pod_state, replacing, slots, surplus
 from mainstay.controllers.claiming import ORPHANS, claim, controller_of, selecting_orphans
 from mainstay.controllers.domains import zones_of
 from mainstay.controllers.kinds import NODES, PODS, REPLICASETS
+from mainstay.controllers.pod_events import refused, told_of
 from mainstay.controllers.revisions import revision_of
 from mainstay.runtime.conditions import Condition, Truth
 from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
+from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Result, WakeAt
 from mainstay.runtime.view import View
 
 BURST: Final = 500
@@ -80,12 +81,12 @@ class ReplicaSets(Controller):
             created = tuple([Create(PODS, new_pod(replica_set, place, is_taken)) for place in due])
             reasons = (f"{missing} missing",)
             if later is None:
-                return Decision(created, result, status, reasons=reasons, events=_told(created), at_once=True)
+                return Decision(created, result, status, reasons=reasons, events=told_of(created), at_once=True)
             if wake_at is None or later < wake_at:
                 result = WakeAt(later, "a pod that keeps failing is replaced")
             said, status = _backing_off(len(places) - len(due)), _without_conditions(status)
             return Decision(
-                created, result, status, conditions=(said,), reasons=reasons, events=_told(created), at_once=True
+                created, result, status, conditions=(said,), reasons=reasons, events=told_of(created), at_once=True
             )
         related, successors = _related(view, replica_set)
         zones = zones_of(view, [*active, *successors])
@@ -93,7 +94,7 @@ class ReplicaSets(Controller):
         leaving = surplus.chosen(active, count, related=related, successors=successors, zones=zones)
         drained = tuple([_drain(pod) for pod in leaving])
         reasons = (f"{-missing} too many",)
-        return Decision(drained, result, status, reasons=reasons, events=_told(drained), at_once=True)
+        return Decision(drained, result, status, reasons=reasons, events=told_of(drained), at_once=True)
 
     def after_failure(self, decision: Decision, action: Action, error: ApiError) -> Decision:
         """What was refused is said as a condition, until a round succeeds."""
@@ -101,10 +102,8 @@ class ReplicaSets(Controller):
             return decision  # Nobody refuses a pod. It will be looked at again.
         reason = "FailedCreate" if isinstance(action, Create) else "FailedDelete"
         failure = Condition(REPLICA_FAILURE, Truth.TRUE, reason, str(error)[:_MESSAGE_LENGTH_MAX])
-        what = "creating" if isinstance(action, Create) else f'deleting pod "{action.key.name}"'
-        told = Tell(reason, f"Error {what}: {error}"[:_MESSAGE_LENGTH_MAX], is_warning=True)
-        status = _without_conditions(decision.status)
-        return replace(decision, status=status, conditions=(failure,), events=(*decision.events, told))
+        status, events = _without_conditions(decision.status), (*decision.events, refused(action, error))
+        return replace(decision, status=status, conditions=(failure,), events=events)
 
 
 def new_pod(replica_set: Object, place: slots.Vacant, is_taken: Callable[[str], bool] = lambda _: False) -> Object:
@@ -152,25 +151,13 @@ def _related(view: View, replica_set: Object) -> tuple[list[Object], list[Object
 # What it says.
 
 
-def _told(actions: Sequence[Create | Delete]) -> tuple[Tell, ...]:
-    """In upstream's words."""
-    return tuple(
-        [
-            Tell("SuccessfulCreate", f"Created pod: {each.object['metadata']['name']}", after=each)
-            if isinstance(each, Create)
-            else Tell("SuccessfulDelete", f"Deleted pod: {each.key.name}", after=each)
-            for each in actions
-        ]
-    )
-
-
 def _backing_off(count: int) -> Condition:
-    text = f"{count} pods fail soon after they are made, again and again, and are replaced less and less often"
+    text = f"{count} pods have failed again and again, and are replaced less and less often"
     return Condition(REPLICA_FAILURE, Truth.TRUE, "BackingOff", text)
 
 
 def _without_conditions(status: Mapping[str, Any]) -> dict[str, Any]:
-    """So that those that are given apart are said, and the others stay."""
+    """Those of a decision count instead."""
     return {name: value for name, value in status.items() if name != "conditions"}
 
 

@@ -6,9 +6,9 @@ then at longer and longer intervals; a reason at once. Of several schedulers tha
 reason, the first one's stand. So ten thousand pods that cannot be placed do not become a stream of writes; and because
 a write into the status is no reason to try a pod again (scheduling_queue.py), there is no loop.
 
-Events are told apart by pod and reason, under a name that follows from them: the same again counts up, as `kubectl
-describe` shows it. What cannot be written now is dropped: the pod is tried again, and then it is said again. At most
-`waiting_max` pods wait for their report.
+Events (runtime/events.py) are told apart by pod and reason: the same again counts up, as `kubectl describe` shows it.
+What cannot be written now is dropped: the pod is tried again, and then it is said again. At most `waiting_max` pods
+wait for their report.
 
 While nobody knows whether a pod was bound, because the answer to its binding is missing, it has `SchedulingRetrying`.
 That is only written to a pod which is known to have no node at that very revision: it is read first, by name and uid,
@@ -20,7 +20,6 @@ thousand pods a second nobody reads them, and each costs as much as a binding. T
 """
 
 import asyncio
-import hashlib
 import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass
@@ -35,10 +34,10 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import Client
-from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound
+from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
 from mainstay.env import Env
+from mainstay.runtime.events import About, Allowance, EventWriter, Said
 
-EVENTS: Final = KindName("", "v1", "Event", "events", True)
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 POD_SCHEDULED: Final = "PodScheduled"
 RETRYING: Final = "SchedulingRetrying"
@@ -144,38 +143,15 @@ def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
     return {"metadata": same, "status": {"conditions": [changed]}}
 
 
-def event_of(report: Report, component: str, first: datetime, last: datetime, count: int) -> Object:
-    about = _event(report.key, report.uid, report.reason, component, first)
-    told = {"type": "Warning", "reason": FAILED, "message": report.message, "count": count}
-    return {**about, **told, "lastTimestamp": times.format_time(last)}
+def event_of(report: Report, now: datetime) -> Said:
+    # Which nodes are named changes all the time: it is the same Event all the same.
+    about = About(PODS, report.key.name, report.key.namespace, report.uid)
+    return Said(about, FAILED, report.message, now, is_warning=True, identity=report.reason)
 
 
-def event_of_placement(placed: Placement, component: str, now: datetime) -> Object:
+def event_of_placement(placed: Placement, now: datetime) -> Said:
     message = f"Successfully assigned {placed.key.namespace}/{placed.key.name} to {placed.node}"
-    told = {"type": "Normal", "reason": SCHEDULED, "message": message, "count": 1}
-    return {**_event(placed.key, placed.uid, SCHEDULED, component, now), **told}
-
-
-def _event(key: ObjectKey, uid: str, why: str, component: str, at: datetime) -> Object:
-    return {
-        "kind": "Event",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": f"{key.name[:200]}.{hashlib.sha256(f'{uid}/{why}'.encode()).hexdigest()[:16]}",
-            "namespace": key.namespace,
-        },
-        "involvedObject": {
-            "kind": "Pod",
-            "apiVersion": "v1",
-            "namespace": key.namespace,
-            "name": key.name,
-            "uid": uid,
-        },
-        "source": {"component": component},
-        "reportingComponent": component,
-        "firstTimestamp": times.format_time(at),
-        "lastTimestamp": times.format_time(at),
-    }
+    return Said(About(PODS, placed.key.name, placed.key.namespace, placed.uid), SCHEDULED, message, now)
 
 
 def _condition_in(pod: Object, wanted: str = POD_SCHEDULED) -> dict[str, Any]:
@@ -210,9 +186,9 @@ class Reporter:
         self._term = term
         self._waiting: dict[str, Report] = {}
         self._placed: deque[Placement] = deque()
-        self._allowance = float(self._settings.placed_at_once)
-        """Of Events `Scheduled`: how many may be written now. It grows with time."""
-        self._allowed_ns = self._clock.monotonic_ns()
+        self._allowance = Allowance(env.clock, self._settings.placed_a_second, self._settings.placed_at_once)
+        """Of Events `Scheduled`."""
+        self._events = EventWriter(client, component)
         self._said: OrderedDict[str, _Said] = OrderedDict()
         self._has_work = asyncio.Event()
         self.written = 0
@@ -235,13 +211,9 @@ class Reporter:
 
     def placed(self, placed: Placement) -> None:
         """A pod has got its node. Not of all of them will be told."""
-        now_ns, settings = self._clock.monotonic_ns(), self._settings
-        grown = self._allowance + (now_ns - self._allowed_ns) / 1e9 * settings.placed_a_second
-        self._allowance, self._allowed_ns = min(grown, settings.placed_at_once), now_ns
-        if self._allowance < 1 or not settings.placed_a_second:
+        if not self._allowance.take():
             self.untold += 1
             return
-        self._allowance -= 1
         self._placed.append(placed)
         self._has_work.set()
 
@@ -295,16 +267,13 @@ class Reporter:
             _logger.info("that the binding of %s is retried could not be written: %s", key, error)
 
     async def _tell_of(self, placed: Placement) -> None:
-        event = event_of_placement(placed, self._component, self._clock.wall())
         try:
-            await self._client.create(
-                EVENTS, event, write=WriteOptions(field_manager=self._component, decision=placed.decision)
+            await self._events.write(
+                event_of_placement(placed, self._clock.wall()), decision=placed.decision, once=True
             )
             self.events += 1
         except Fenced:
             raise
-        except AlreadyExists:
-            return
         except ApiError as error:
             self.failures += 1
             _logger.info("that %s has got its node could not be told: %s", placed.key, error)
@@ -359,16 +328,8 @@ class Reporter:
             _logger.info("the reason why %s has no node could not be written: %s", report.key, error)
 
     async def _tell(self, report: Report, now: datetime, count: int) -> None:
-        event = event_of(report, self._component, now, now, count)
-        write = WriteOptions(field_manager=self._component, decision=report.decision)
-        try:
-            await self._client.create(EVENTS, event, write=write)
-        except AlreadyExists:
-            if count == 1:
-                return  # Another scheduler has said it, or this one before it was started anew.
-            metadata = event["metadata"]
-            changed = {name: event[name] for name in ("message", "lastTimestamp", "count")}
-            await self._client.patch(EVENTS, metadata["name"], metadata["namespace"], changed, write=write)
+        # If it is there the first time, another scheduler has said it, or this one before it was started anew.
+        await self._events.write(event_of(report, now), decision=report.decision, once=count == 1)
         self.events += 1
 
     def _longer(self, first_ns: int, times: int) -> int:

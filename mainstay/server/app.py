@@ -53,7 +53,7 @@ from mainstay.server.placing import Placing
 from mainstay.server.pod_streams import PodStreams
 from mainstay.server.priorities import Priorities
 from mainstay.server.reads import Reads
-from mainstay.server.recounting import recounted
+from mainstay.server.recounting import quotas_recounted, recounted
 from mainstay.server.registry import Registry
 from mainstay.server.requests import NoSuchPath, Options, Target, Verb, target_of
 from mainstay.server.selection import selection_of
@@ -267,7 +267,8 @@ class Api:
         if target.subresource == "ghosts":
             return _json(200, await self._placing.ghosts.reported(target.name, request.body))
         if target.subresource == "recount":
-            return _json(200, await recounted(self._store, self._placing.shared, target.name))
+            of_kind = recounted if target.kind.kind == "Node" else quotas_recounted
+            return _json(200, await of_kind(self._store, self._placing.shared, target.name))
         match target.verb:
             case Verb.CREATE:
                 return await self._create(request, target, options, form, escort)

@@ -14,7 +14,7 @@ from typing import Final
 
 from mainstay.api import labels
 from mainstay.api.errors import ApiError, Reason, forbidden, not_found
-from mainstay.api.kind import Kind, Object, Propagation
+from mainstay.api.kind import Kind, Object
 from mainstay.server.commit_points import NOTHING, Beside
 from mainstay.server.escort import Escort
 from mainstay.server.keyspace import key_of, prefix_of
@@ -72,11 +72,10 @@ async def evict(
 
 
 def _pinned(options: DeleteOptions, pod: Object) -> DeleteOptions:
-    """Only the pod that was looked at, as it was."""
+    """Only the pod that was looked at, as it was. What becomes of its dependents is said as with any deletion."""
     meta = pod["metadata"]
     return replace(
         options,
-        propagation=Propagation.BACKGROUND,
         uid=options.uid or meta["uid"],
         resource_version=options.resource_version or meta["resourceVersion"],
     )

@@ -102,6 +102,11 @@ def finished(tally: Tally, number: int, name: str, limit: Limit) -> Tally:
     return replace(tally, quotas={**tally.quotas, name: limit}, counting=counting)
 
 
+def given_up(tally: Tally, number: int) -> Tally:
+    """One that will not finish."""
+    return replace(tally, counting={each: other for each, other in tally.counting.items() if each != number})
+
+
 def without(tally: Tally, name: str) -> Tally:
     """A quota that is gone."""
     return replace(tally, quotas={each: limit for each, limit in tally.quotas.items() if each != name})

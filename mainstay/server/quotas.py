@@ -126,31 +126,40 @@ class Quotas:
         found = self._counted.get(limit.uid)
         tally = tally_in(await newest(self._store, key))
         if found is None or _noted(tally, found[0], limit) is None:
-            found = self._counted[limit.uid] = await self._begin(key, limit)
+            found = self._counted[limit.uid] = await begin_to_count(self._store, self._shared, key, limit)
             if len(self._counted) > REMEMBERED_MAX:
                 del self._counted[next(iter(self._counted))]
             tally = tally_in(await newest(self._store, key))
         number, base = found
-        noted = _noted(tally, number, limit)
-        if noted is None:
+        counted = counted_by_now(tally, number, base, limit)
+        if counted is None:
             raise _busy()
-        since = {name: parse(amount) for name, amount in noted.used.items()}
-        return number, msgspec.structs.replace(plus(base, since), hard=limit.hard), tally
+        return number, counted, tally
 
-    async def _begin(self, key: str, limit: Limit) -> tuple[int, Limit]:
-        """Say that a quota is counting, and count."""
-        numbers: list[int] = []
 
-        def change(entry: Entry | None) -> Sequence[Write]:
-            begun = beginning(tally_in(entry), limit)
-            numbers.append(begun.begun)
-            return [write_of(key, begun)]
+async def begin_to_count(store: Store, shared: SharedWrites, key: str, limit: Limit) -> tuple[int, Limit]:
+    """Say that a quota is counting, and count: as which number, and what was used when it said so."""
+    numbers: list[int] = []
 
-        answer = await self._shared.commit([], [], [SharedWrite(key, change)])
-        if not isinstance(answer, Committed):
-            raise _busy()
-        base = await count(self._store, key.rpartition("/")[2], limit, answer.revision)
-        return numbers[-1], plus(limit, base)
+    def change(entry: Entry | None) -> Sequence[Write]:
+        begun = beginning(tally_in(entry), limit)
+        numbers.append(begun.begun)
+        return [write_of(key, begun)]
+
+    answer = await shared.commit([], [], [SharedWrite(key, change)])
+    if not isinstance(answer, Committed):
+        raise _busy()
+    base = await count(store, key.rpartition("/")[2], limit, answer.revision)
+    return numbers[-1], plus(limit, base)
+
+
+def counted_by_now(tally: Tally, number: int, base: Limit, limit: Limit) -> Limit | None:
+    """What is used of a quota that has counted `base`, with what was noted since. None if nobody has taken notes."""
+    noted = _noted(tally, number, limit)
+    if noted is None:
+        return None
+    since = {name: parse(amount) for name, amount in noted.used.items()}
+    return msgspec.structs.replace(plus(base, since), hard=limit.hard)
 
 
 async def count(store: Store, namespace: str, limit: Limit, at: int) -> Amounts:

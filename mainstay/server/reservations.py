@@ -24,13 +24,13 @@ from typing import Final
 from mainstay.api.errors import ApiError, Reason, object_details
 from mainstay.api.kind import Object
 from mainstay.api.kinds.mainstay import RESERVATION
-from mainstay.api.reservations import Phase, is_active, ports_of, resources_of
+from mainstay.api.reservations import Phase, is_active
 from mainstay.api.times import parse_time
 from mainstay.env import Clock, tasks
 from mainstay.server.charging import NO_ROOM_HELD, HeldRoom
 from mainstay.server.commit_points import Beside, Intended
 from mainstay.server.keyspace import CORE, key_of, prefix_of
-from mainstay.server.ledger.charge import Charge, port_text
+from mainstay.server.ledger.charge import charge_for
 from mainstay.server.ledger.ledger import Drift, held, ledger_in, ledger_key, let_go, write_of
 from mainstay.server.ledger.recount import recount
 from mainstay.server.ledger.refusals import Refusal, RefusalCause
@@ -76,7 +76,7 @@ class ReservationPoint:
 def holding(reservation: Object) -> SharedWrite:
     """Hold the room for a reservation. Raises `ApiError` (409) at the commit if there is none."""
     key = ledger_key(reservation["spec"]["nodeName"])
-    charge = _charge_of(reservation)
+    charge = charge_for(reservation)
 
     def change(entry: Entry | None) -> Sequence[Write]:
         ledger = ledger_in(entry)
@@ -91,7 +91,7 @@ def holding(reservation: Object) -> SharedWrite:
 def letting_go(reservation: Object) -> SharedWrite:
     """Give back the room of a reservation that was active."""
     key = ledger_key(reservation["spec"]["nodeName"])
-    charge = _charge_of(reservation)
+    charge = charge_for(reservation)
 
     def change(entry: Entry | None) -> Sequence[Write]:
         try:
@@ -103,15 +103,6 @@ def letting_go(reservation: Object) -> SharedWrite:
             return ()
 
     return SharedWrite(key, change)
-
-
-def _charge_of(reservation: Object) -> Charge:
-    """What a reservation holds, in the form in which ledgers are asked."""
-    metadata = reservation["metadata"]
-    amounts = {resource: amount for resource, amount in resources_of(reservation).items() if amount}
-    ports = tuple(port_text(port) for port in ports_of(reservation))
-    name = f"{metadata['namespace']}/{metadata['name']}"
-    return Charge(metadata["uid"], name, reservation["spec"]["nodeName"], amounts, ports)
 
 
 class Claims:
@@ -148,7 +139,7 @@ async def held_room(store: Store, name: str, pod: Object, node: str) -> HeldRoom
         raise _held_elsewhere(metadata["name"], name, f"holds room for another pod, {wanted.get('name')}")
     confirmed = ended(reservation, Phase.CONFIRMED, pod={"name": metadata["name"], "uid": metadata["uid"]})
     beside = Beside([Check(entry.key, entry.revision)], [Put(entry.key, stored(confirmed))])
-    charge = _charge_of(reservation)
+    charge = charge_for(reservation)
     return HeldRoom(charge.amounts, charge.ports, beside)
 
 

@@ -129,6 +129,11 @@ class _Session:
 
     async def _follow(self, stream: Outgoing, start: int) -> None:
         window = self._feed.window(prefix_of(self._selection.kind))
+        if await self._is_unheard_of(start):
+            # To wait until the store gets there would be to say nothing for hours, and then to leave out what has
+            # happened until then.
+            self.end(_too_large(start))
+            return
         # Whoever is far behind is told at the pace at which they listen. It ends: either they catch up, or what they
         # have not heard leaves the window.
         while start <= self._feed.revision and (missed := window.since(start)) and len(missed) > AT_ONCE_CHANGES:
@@ -155,6 +160,10 @@ class _Session:
             await stream.wait_closed()
         finally:
             window.leave(key, self)
+
+    async def _is_unheard_of(self, revision: int) -> bool:
+        """Whether nobody was ever told of this revision by the store as it is: it was put back to a backup."""
+        return revision > self._feed.revision and revision > await self._store.revision()
 
     async def _send_state(self, stream: Outgoing) -> int:
         page = await self._store.range(self._selection.prefix)
@@ -239,7 +248,7 @@ _NEVER: Final = datetime.min  # Only tables tell the age of things.
 
 
 def _later_than(revision: int, render: Callable[[Change], bytes]) -> Callable[[Change], bytes]:
-    """For a watch from a revision that has not happened: silent until it has."""
+    """For a watch from a revision that has not come here yet: silent until it has."""
     return lambda change: render(change) if change.revision > revision else b""
 
 
@@ -249,6 +258,11 @@ def _bookmark(kind: Kind, revision: int, *, is_end_of_state: bool = False) -> by
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     shown = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata}
     return _encode({"type": "BOOKMARK", "object": shown}) + b"\n"
+
+
+def _too_large(asked: int) -> bytes:
+    error = ApiError(410, Reason.EXPIRED, f"too large resource version: {asked}")
+    return _encode({"type": "ERROR", "object": error.status()}) + b"\n"
 
 
 def _expired(asked: int, oldest: int) -> bytes:

@@ -5,10 +5,11 @@ be equal is what users see of it: which objects there are, who owns whom, what t
 that depends on the way is taken out:
 
 - uids, revisions, times and managed fields; generations, of which only is kept whether what was observed is the latest;
-- names that were made for an owner: such an object is told by its owner and what it says.
+- names that were made for an owner: such an object is told by its owner and what it says;
+- what was done last, or went wrong last, in records of progress; and the order of conditions.
 
-Leases, states of components, Events and the servers' own books are left out. What a node says of its own health and
-when it was last heard of is the way, too.
+Leases, states of components, Events and the servers' own books are left out. So is the evidence in a node's record: it
+is what was known when the verdict was first said, and who is started anew may know more by then.
 
 A stage that is an `Ending` keeps what it ended with, and can be told how it should (sweep.py).
 """
@@ -27,7 +28,9 @@ from mainstay.store.interface import Entry
 
 LEFT_OUT: Final = (ASIDE, "coordination.k8s.io/", "mainstay.dev/componentstates/", "core/events/", "events.k8s.io/")
 _OF_THE_WAY: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
+_EVIDENCE: Final = re.compile(r'\\"evidence\\":\[.*?\]')
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_OF_THE_LAST_STEP: Final = ("lastAction", "lastError")
 _COUNTED: Final = ("deployment.kubernetes.io/revision",)
 _decode = msgspec.json.Decoder(Object).decode
 
@@ -61,7 +64,7 @@ def final_state(entries: Iterable[Entry]) -> list[str]:
         text = f"{kind}: {msgspec.json.encode(_told(obj), order='sorted').decode()}"
         for made, instead in names:
             text = text.replace(made, instead)
-        told.append(_TIME.sub("TIME", text))
+        told.append(_EVIDENCE.sub("EVIDENCE", _TIME.sub("TIME", text)))
     return sorted(told)
 
 
@@ -104,7 +107,9 @@ def _told(obj: Object) -> Object:
     for name in _OF_THE_WAY:
         metadata.pop(name, None)
     if metadata.get("annotations"):
-        metadata["annotations"] = {name: value for name, value in metadata["annotations"].items() if name not in _COUNTED}
+        metadata["annotations"] = {
+            name: value for name, value in metadata["annotations"].items() if name not in _COUNTED
+        }
     told: Object = {**obj, "metadata": metadata}
     if "status" in told:
         told["status"] = _without_generations(told["status"], generation)
@@ -116,7 +121,10 @@ def _without_generations(value: Any, generation: Any) -> Any:
         return {
             name: (each == generation) if name == "observedGeneration" else _without_generations(each, generation)
             for name, each in value.items()
+            if name not in _OF_THE_LAST_STEP
         }
     if isinstance(value, list):
-        return [_without_generations(each, generation) for each in value]
+        found = [_without_generations(each, generation) for each in value]
+        is_by_type = all(isinstance(each, Mapping) and "type" in each for each in found)
+        return sorted(found, key=lambda each: str(each["type"])) if is_by_type else found
     return value

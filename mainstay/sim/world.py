@@ -49,7 +49,7 @@ from mainstay.sim.store_port import StorePort, StoreProcess
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.interface import Store
 from mainstay.store.local import LocalStore
-from mainstay.store.log import Log, MemoryLog
+from mainstay.store.log import Log, MemoryLog, Recovered, Row
 
 PORT: Final = 6443
 STORE: Final = "store"
@@ -59,6 +59,22 @@ CALM: Final = timedelta(seconds=10)
 
 HEARTBEATS: Final = (ASIDE, "coordination.k8s.io/leases/", "mainstay.dev/componentstates/")
 """Keys under which writing never ends, and which no rest depends on."""
+
+
+class KeptLog(MemoryLog):
+    """Has all that was ever written, compacted or not."""
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._rows = list(rows)
+
+    async def open(self) -> Recovered:
+        return Recovered(0, tuple(self._rows))
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        self._rows += rows
+
+    def copy(self) -> "KeptLog":
+        return KeptLog(self._rows)
 
 
 class NotQuiet(SimulationError):
@@ -87,6 +103,7 @@ class World:
         self._has_disk = disk
         self._users: dict[str, User] = {}
         self._store: StoreProcess | None = None
+        self._log: Log = MemoryLog()
         self._recording: asyncio.Task[None] | None = None
         self._serving: dict[str, asyncio.Event] = {}
 
@@ -149,12 +166,8 @@ class World:
 
     async def boot(self, within: timedelta = BOOT_WITHIN) -> None:
         """Start everything, and wait until all servers can be reached."""
-        process = Process(STORE, self.sim.network.host(STORE))
-        log: Log = DiskLog(self.sim.disk_of(STORE)) if self._has_disk else MemoryLog()
-        opening = self.sim.loop.create_task(LocalStore.open(log), name="store open", context=process.context())
-        store = await opening
-        self._store = StoreProcess(store, process)
-        self._recording = self.sim.loop.create_task(self._record(store), name="record commits", context=Context())
+        process = self._process = Process(STORE, self.sim.network.host(STORE))
+        await self._open(DiskLog(self.sim.disk_of(STORE)) if self._has_disk else KeptLog(), process)
         for server in self.servers.values():
             server.start()
         async with asyncio.timeout(within.total_seconds()):
@@ -206,7 +219,31 @@ class World:
         """Forget all history of the store up to now."""
         return await self._storing.compact(await self.store.revision())
 
+    def backup(self) -> "KeptLog":
+        """All that was written so far. Only of a store that has no disk."""
+        if not isinstance(self._log, KeptLog):
+            raise SimulationError("a store with a disk cannot be copied")
+        return self._log.copy()
+
+    async def restore(self, backup: "KeptLog") -> None:
+        """Put the store back to what it was, as an operator does: all servers are stopped, and started anew on that."""
+        for server in self.servers.values():
+            server.crash()
+        if self._recording is not None:
+            self._recording.cancel()
+        await self._storing.store.close()
+        await self._open(backup.copy(), self._process)
+        for server in self.servers.values():
+            server.start()
+
     # Inside.
+
+    async def _open(self, log: Log, process: Process) -> None:
+        self._log = log
+        opening = self.sim.loop.create_task(LocalStore.open(log), name="store open", context=process.context())
+        store = await opening
+        self._store = StoreProcess(store, process)
+        self._recording = self.sim.loop.create_task(self._record(store), name="record commits", context=Context())
 
     async def _serve(self, name: str, env: Env) -> None:
         """What the process of an API server does (compare server/process.py)."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
 
-from mainstay.agent.events import EVENTS
 from mainstay.agent.node import NODES
 from mainstay.agent.runner import ContainerId, Exited, Wish
 from mainstay.agent.runners.containers import Behaviour
@@ -15,6 +15,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
+from mainstay.runtime.events import EVENTS
 from mainstay.sim.history import Asked, Committed, ContainerEnded
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.world import World
@@ -73,6 +74,24 @@ async def test_a_container_gets_its_command_variables_and_address(sim: Simulatio
     assert pod["status"]["podIP"].startswith("127.64.0.")
 
 
+async def test_pods_that_are_over_need_no_address_any_more(sim: Simulation):
+    """Finished jobs stay for as long as somebody wants to look at them, and are many."""
+    settings = an_agent(pod_subnet=IPv4Network("127.64.0.0/29"))  # Room for six.
+    async with a_cluster(sim, "node-0", settings=settings) as (world, client):
+        world.machines["node-0"].behave = lambda wish: Behaviour(lasts=seconds(1))
+        for number in range(8):
+            await client.create(PODS, a_pod(f"job-{number}", restartPolicy="Never"), "default")
+            await tasks.sleep(seconds(10))
+        world.programs["node-0"].crash()
+        world.programs["node-0"].start()
+        await client.create(PODS, a_pod("job-8", restartPolicy="Never"), "default")
+        await tasks.sleep(seconds(10))
+        pods = (await client.list(PODS)).items
+
+    assert [pod["status"]["phase"] for pod in pods] == ["Succeeded"] * 9
+    assert all(pod["status"]["podIP"] for pod in pods)
+
+
 async def test_a_container_waits_for_what_it_refers_to(sim: Simulation):
     env_from = [{"configMapRef": {"name": "settings"}}]
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
@@ -104,11 +123,27 @@ async def test_a_container_without_a_command_is_not_guessed_at(sim: Simulation):
     assert begun(world) == []
 
 
-async def test_what_volumes_are_made_of_is_read_again_every_minute(sim: Simulation):
-    def reads(world: World) -> int:
-        asked = [event for event in world.history.events if isinstance(event, Asked) and event.who == "node-0"]
-        return len([event for event in asked if "/configmaps/settings" in event.path])
+def reads(world: World) -> int:
+    asked = [event for event in world.history.events if isinstance(event, Asked) and event.who == "node-0"]
+    return len([event for event in asked if "/configmaps/settings" in event.path])
 
+
+async def test_what_volumes_of_a_pod_that_is_over_were_made_of_is_not_read_again(sim: Simulation):
+    volumes = [{"name": "v", "configMap": {"name": "settings"}}]
+    async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
+        world.machines["node-0"].behave = lambda wish: Behaviour(lasts=seconds(1))
+        await client.create(CONFIG_MAPS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}}, "default")
+        await client.create(PODS, a_pod("one", volumes=volumes, restartPolicy="Never"), "default")
+        await tasks.sleep(seconds(10))
+        first = reads(world)
+        await tasks.sleep(timedelta(minutes=3))
+        pod = await the_pod(client)
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert reads(world) == first
+
+
+async def test_what_volumes_are_made_of_is_read_again_every_minute(sim: Simulation):
     volumes = [{"name": "v", "configMap": {"name": "settings"}}]
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
         await client.create(CONFIG_MAPS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}}, "default")
@@ -148,6 +183,35 @@ async def test_a_node_never_runs_more_than_it_has(sim: Simulation):
         ("Running", ""),
     ]
     assert len(begun(world)) == 1
+
+
+async def test_what_came_while_nobody_looked_gets_no_room_of_what_runs(sim: Simulation):
+    wants = a_container(resources={"requests": {"cpu": "1500m"}})
+    async with a_cluster(sim, "node-0", settings=an_agent(capacity={"cpu": "2"})) as (world, client):
+        await client.create(PODS, a_pod("one", "node-0", wants), "default")
+        await tasks.sleep(seconds(5))
+        world.programs["node-0"].crash()
+        await client.create(PODS, a_pod("a-new-one", "node-0", wants), "default")  # Looked at before the other.
+        world.programs["node-0"].start()
+        await tasks.sleep(seconds(10))
+        refused = await the_pod(client, "a-new-one")
+
+    assert (refused["status"]["phase"], refused["status"].get("reason")) == ("Failed", "OutOfcpu")
+    assert begun(world) == [("node-0", "one", 0)]
+
+
+async def test_what_was_taken_on_and_could_not_start_yet_keeps_its_room(sim: Simulation):
+    wants = a_container(resources={"requests": {"cpu": "1500m"}}, envFrom=[{"configMapRef": {"name": "settings"}}])
+    async with a_cluster(sim, "node-0", settings=an_agent(capacity={"cpu": "2"})) as (world, client):
+        await client.create(PODS, a_pod("one", "node-0", wants), "default")
+        await tasks.sleep(seconds(5))
+        world.programs["node-0"].crash()
+        await client.create(PODS, a_pod("a-new-one", "node-0", wants), "default")
+        world.programs["node-0"].start()
+        await tasks.sleep(seconds(10))
+        pods = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in (await client.list(PODS)).items}
+
+    assert pods == {"one": "Pending", "a-new-one": "Failed"}
 
 
 async def test_a_label_that_the_node_got_later_counts(sim: Simulation):

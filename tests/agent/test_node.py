@@ -5,13 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.agent.node import CERTIFICATE, LEASE_NAMESPACE, LEASES, NODES
+from mainstay.agent.runner import CannotRun
 from mainstay.agent.settings import Taint
+from mainstay.agent.status_report import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
 from mainstay.env.machine import SystemMachine
 from mainstay.sim.simulation import Simulation
-from tests.agent.cluster import a_cluster, an_agent, seconds, writes_of
+from tests.agent.cluster import a_cluster, a_pod, an_agent, an_at_most_one, begun, ended, seconds, writes_of
 
 
 async def the_node(client: Client) -> dict[str, Any]:
@@ -125,6 +127,28 @@ async def test_a_status_that_cannot_be_written_holds_up_no_renewal(sim: Simulati
             assert lease["spec"]["holderIdentity"] == "node-0"
 
     assert len(writes_of(world, "node-0", "/leases/")) >= 60
+
+
+async def test_a_node_whose_runner_cannot_note_the_lease_goes_on_without(sim: Simulation):
+    async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
+        containers = world.machines["node-0"].containers
+        note = containers.hold_until
+
+        def cannot(monotonic_ns: int, stopping: timedelta) -> None:
+            raise CannotRun("LeaseNotRecorded", "the disk is full")
+
+        await client.create(PODS, an_at_most_one("one"), "default")
+        await client.create(PODS, a_pod("two"), "default")
+        await tasks.sleep(seconds(10))
+        containers.hold_until = cannot  # type: ignore[method-assign]
+        await tasks.sleep(timedelta(minutes=2))
+        during, renewals = ended(world), len(writes_of(world, "node-0", "/leases/"))
+        containers.hold_until = note  # type: ignore[method-assign]
+        await tasks.sleep(timedelta(minutes=2))
+
+    assert [pod for _, pod, _, _ in during] == ["one"]
+    assert renewals >= 12
+    assert begun(world)[-1] == ("node-0", "one", 1)
 
 
 def test_this_machine_has_something():

@@ -116,12 +116,24 @@ class Cluster:
             found[path.stem] = json.loads(path.read_text())["pid"]
         return found
 
-    def pods(self) -> dict[str, Any]:
-        listed = json.loads(self.kubectl("get", "pods", "-o", "json"))
-        return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+    def pods(self, app: str = "") -> dict[str, Any]:
+        selected = ("-l", f"app={app}") if app else ()
+        return {pod["metadata"]["name"]: pod for pod in self.get("pods", *selected)["items"]}
+
+    def get(self, *words: str) -> Any:
+        return json.loads(self.kubectl("get", *words, "-o", "json"))
+
+    def events_about(self, kind: str, name: str) -> list[str]:
+        """Their reasons, in the order in which they were first said."""
+        about = f"involvedObject.kind={kind},involvedObject.name={name}"
+        found = self.get("events", "--field-selector", about)["items"]
+        return [each["reason"] for each in sorted(found, key=_first_said)]
 
     def ready_pods(self) -> set[str]:
         return {name for name, pod in self.pods().items() if is_true(pod, "Ready")}
+
+    def until_rolled_out(self, deployment: str, within_s: int = 60) -> None:
+        self.kubectl("rollout", "status", f"deployment/{deployment}", f"--timeout={within_s}s")
 
     def ready_nodes(self) -> set[str]:
         listed = json.loads(self.kubectl("get", "nodes", "-o", "json"))
@@ -164,6 +176,11 @@ class Cluster:
                 return False
 
         eventually(answer, within_s)
+
+
+def _first_said(event: Any) -> tuple[str, int]:
+    # Times are whole seconds. Within one, the order of the writes is all there is.
+    return event["firstTimestamp"], int(event["metadata"]["resourceVersion"])
 
 
 def is_true(obj: Any, condition: str) -> bool:

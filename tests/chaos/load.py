@@ -18,20 +18,23 @@ import kubernetes.config
 import kubernetes.watch
 import urllib3
 
+from tests.processes import eventually
+
 PAUSE_S = 0.01
 PATIENCE_S = 5.0
 CLIENTS = 2
 
 
 class Load:
-    """Requests without end, while it is entered. Nothing is asked while nobody is ready: that is counted, too."""
+    """Requests without end, while it is entered, from when somebody is ready. If nobody is any more, it fails."""
 
     def __init__(self, kubeconfig: Path, service: str, namespace: str = "default") -> None:
         self.served = 0
         self.by_answer: Counter[str] = Counter()
         """How many answers came from each version (the last word of the answer)."""
         self.failures: list[str] = []
-        self.times_without_endpoint = 0
+        self.fewest: int | None = None
+        """How few endpoints were ready."""
         self._kubeconfig = kubeconfig
         self._service = service
         self._namespace = namespace
@@ -43,7 +46,10 @@ class Load:
         self._threads += [threading.Thread(target=self._ask, name=f"ask {number}") for number in range(CLIENTS)]
 
     def __enter__(self) -> "Load":
-        for thread in self._threads:
+        follows, *clients = self._threads
+        follows.start()
+        eventually(lambda: self.endpoints)
+        for thread in clients:
             thread.start()
         return self
 
@@ -60,7 +66,9 @@ class Load:
         return sorted(itertools.chain.from_iterable(list(self._slices.values())))
 
     def said(self) -> str:
-        return f"{self.served} requests served ({dict(self.by_answer)}), {len(self.failures)} failed"
+        return (
+            f"{self.served} requests served ({dict(self.by_answer)}), {len(self.failures)} failed {self.failures[:5]}"
+        )
 
     # Following.
 
@@ -79,10 +87,10 @@ class Load:
 
     def _watch(self, api: Any) -> None:
         selector = f"kubernetes.io/service-name={self._service}"
-        watch = kubernetes.watch.Watch()
+        watch = kubernetes.watch.Watch()  # type: ignore[no-untyped-call]
         listed = api.list_namespaced_endpoint_slice(self._namespace, label_selector=selector)
         self._slices = {each.metadata.name: _ready_in(each) for each in listed.items}
-        for change in watch.stream(
+        for change in watch.stream(  # type: ignore[no-untyped-call]
             api.list_namespaced_endpoint_slice,
             self._namespace,
             label_selector=selector,
@@ -102,12 +110,14 @@ class Load:
     def _ask(self) -> None:
         while not self._is_over.is_set():
             ready = self.endpoints
-            if not ready:
-                with self._lock:
-                    self.times_without_endpoint += 1
-            else:
+            with self._lock:
+                self.fewest = len(ready) if self.fewest is None else min(self.fewest, len(ready))
+            if ready:
                 host, port = ready[next(self._turn) % len(ready)]
                 self._ask_one(host, port)
+            else:
+                with self._lock:
+                    self.failures.append(f"nobody is ready at {time.time():.3f}")
             time.sleep(PAUSE_S)
 
     def _ask_one(self, host: str, port: int) -> None:

@@ -1,7 +1,7 @@
 """As much of an API server as `mainstay logs` asks: pods, and what their containers wrote and go on to write."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -29,8 +29,16 @@ class LogApi:
         self.breaks_off = False
         """Logs end as if a server had died."""
 
-    def add(self, name: str, *containers: str, labels: dict[str, str] | None = None, **metadata: Any) -> None:
+    def add(
+        self,
+        name: str,
+        *containers: str,
+        init: Sequence[str] = (),
+        labels: dict[str, str] | None = None,
+        **metadata: Any,
+    ) -> None:
         spec = {"containers": [{"name": each} for each in containers]}
+        spec["initContainers"] = [{"name": each} for each in init]
         self._pods[name] = {"metadata": {"name": name, "labels": labels or {}, **metadata}, "spec": spec}
 
     def write(self, pod: str, container: str, *pieces: bytes) -> None:

@@ -51,6 +51,24 @@ def test_only_the_administrators_file_is_called_kubeconfig():
         assert named == []
 
 
+def test_several_processes_of_controllers_share_a_lease_and_nothing_else():
+    cluster = a_cluster(controllers_count=2)
+
+    made = {each.name: " ".join(each.argv) for each in cluster.components() if each.name.startswith("controllers")}
+    assert list(made) == ["controllers", "controllers-2"]
+    assert cluster.deciders() == ["scheduler", "controllers", "controllers-2"]
+    assert (
+        "controllers --lease-duration 6s --instance controllers-2 --data-dir /data/controllers-2"
+        in made["controllers-2"]
+    )
+    assert cluster.directory_of("controllers-2") == Path("/data/controllers-2")
+
+
+def test_controllers_can_be_left_out_and_are_in_by_default():
+    assert a_cluster(has_controllers=False, controllers_count=2).deciders() == ["scheduler"]
+    assert a_cluster().deciders() == ["scheduler", "controllers"]
+
+
 def test_a_lease_that_was_asked_for_reaches_the_agents():
     (agent,) = [each for each in a_cluster(nodes=1, lease_duration_s=8).components() if each.name == "node-a1"]
 

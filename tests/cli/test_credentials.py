@@ -12,7 +12,7 @@ from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import SystemDisk
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ALL = ["scheduler", "node-a1", "node-b1"]
+ALL = ["scheduler", "controllers", "node-a1", "node-b1"]
 
 
 class At:

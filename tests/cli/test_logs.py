@@ -52,6 +52,9 @@ async def test_the_first_container_is_meant_if_none_is_named_and_that_is_said(si
     async with a_cluster(sim) as (api, client):
         paper = await shown(client, "pair")
         assert (paper.written, paper.notes) == (b"from a\n", ['Defaulted container "a" out of: a, b'])
+        api.add("prepared", "a", init=["first"])
+        api.write("prepared", "a", b"from a\n")
+        assert (await shown(client, "prepared")).notes == ['Defaulted container "a" out of: a, first (init)']
         api.add("annotated", "a", "b", annotations={"kubectl.kubernetes.io/default-container": "b"})
         api.write("annotated", "b", b"chosen\n")
         chosen = await shown(client, "annotated")

@@ -5,6 +5,7 @@ tested in virtual time (tests/supervisor).
 """
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -90,7 +91,7 @@ def up() -> Iterator[Up]:
 def test_what_is_killed_comes_back_and_what_outlives_its_supervisor_is_taken_over(up):
     up.detached("--nodes=2", "--runner=pretend")
     first = up.pids()
-    assert set(first) == {"server", "scheduler", "node-a1", "node-b1"}
+    assert set(first) == {"server", "scheduler", "controllers", "node-a1", "node-b1"}
     assert up.is_well()
 
     for pid in first.values():
@@ -98,7 +99,7 @@ def test_what_is_killed_comes_back_and_what_outlives_its_supervisor_is_taken_ove
     eventually(up.is_well)
     second = up.pids()
     assert not {*first.values()} & {*second.values()}
-    assert [each["restarts"] for each in up.state()["components"]] == [1, 1, 1, 1]
+    assert [each["restarts"] for each in up.state()["components"]] == [1, 1, 1, 1, 1]
 
     os.kill(up.state()["supervisor"]["pid"], signal.SIGKILL)
     assert eventually(lambda: up.state()["supervisor"]["pid"] is None)
@@ -111,7 +112,7 @@ def test_what_is_killed_comes_back_and_what_outlives_its_supervisor_is_taken_ove
 
     up.detached()
     third = up.pids()
-    assert {name for name in third if third[name] == second[name]} == {"server", "scheduler", "node-b1"}
+    assert {name for name in third if third[name] == second[name]} == {"server", "scheduler", "controllers", "node-b1"}
     assert up.is_well()
     again = up.mainstay("up")
     assert again.returncode == Exit.ERROR
@@ -141,6 +142,20 @@ def test_down_does_not_wait_for_a_supervisor_that_hangs(up):
     done = up.mainstay("down", "--now")
 
     assert done.returncode == Exit.SATISFIED, done.stderr
+    assert up.processes() == []
+
+
+def test_down_does_not_say_that_all_is_stopped_when_workloads_are_left(up):
+    up.detached("--nodes=0", "--no-scheduler", "--no-controllers", "--no-journal")
+    node = up.directory / "nodes" / "node-x"
+    (node / "pods").mkdir(parents=True)
+    with (node / "agent.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # As an agent that nobody here knows of.
+        done = up.mainstay("down", "--now")
+
+    assert done.returncode == Exit.ERROR
+    assert "the workloads of node-x are not ended" in done.stderr
+    assert "all is stopped." not in done.stdout
     assert up.processes() == []
 
 
@@ -217,3 +232,10 @@ def test_a_directory_without_a_cluster_is_named(up):
     assert "mainstay up" in done.stderr
     assert up.mainstay("down").returncode == Exit.SATISFIED
     assert not up.directory.exists()
+
+
+@pytest.mark.parametrize("option", ["--capacity=cpu=x", "--lease-duration=1ms"])
+def test_what_no_agent_could_start_with_is_refused_and_not_remembered(option: str, tmp_path: Path, capsys):
+    assert run(["up", "--detach", "--data-dir", str(tmp_path / "data"), option]) == Exit.USAGE
+    assert option.split("=")[0] in capsys.readouterr().err
+    assert not (tmp_path / "data" / "cluster.json").exists()

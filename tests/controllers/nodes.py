@@ -1,6 +1,6 @@
 """Nodes, what is heard of them, and node health at work in a simulated cluster."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -81,7 +81,7 @@ def heard_at(seconds: float, *, holder: str = "", duration_s: int = 40, revision
 
 
 def a_sight(
-    now: float, nodes: Sequence[NodeFacts], heard: dict[str, float | Heard], pods: Iterable[Object] = (), **more: Any
+    now: float, nodes: Sequence[NodeFacts], heard: Mapping[str, float | Heard], pods: Iterable[Object] = (), **more: Any
 ) -> Sight:
     """All at these seconds after the start of listening. Nodes that are not said to be heard are heard just now."""
     by_node: dict[str, list[Object]] = {node.name: [] for node in nodes}

@@ -202,6 +202,14 @@ def test_a_deployment_adds_up_what_its_sets_say():
     assert found.last_action == Action("CreatePod", "d", Outcome.COMPLETED, at(-60))
 
 
+def test_a_deployment_is_not_complete_while_its_sets_say_otherwise():
+    done = a_deployment(1, status=a_done_status(1))
+    old, new = judged_set("old", 0, [a_pod("a")]), judged_set("new", 1, [a_pod("b")])
+
+    assert of_deployment(done, [new], NOON).verdict is Verdict.COMPLETE
+    assert of_deployment(done, [old, new], NOON).verdict is Verdict.PROGRESSING
+
+
 def test_of_what_was_done_in_the_same_second_the_pod_comes_after_its_set():
     new = judged_set("new", 1, [a_pod("c")])
     new["metadata"]["creationTimestamp"] = at(-60)  # As the pod.

@@ -1,12 +1,29 @@
-"""What quotas say is used: that is the server's own work, and follows whatever is written and whoever restarts."""
+"""What quotas say is used: that is the server's own work, and follows whatever is written and whoever restarts.
+
+Should it be wrong all the same, repair asks the server to count anew.
+"""
 
 from datetime import timedelta
 
-from mainstay.controllers.kinds import NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
+import pytest
+from msgspec.structs import replace
+
+from mainstay.api.object_key import ObjectKey
+from mainstay.controllers.kinds import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
+from mainstay.controllers.repair import Fault, Finding, Memory, Sight, condition_of, decide
 from mainstay.controllers.repair_loop import LOOP as REPAIR
 from mainstay.env import tasks
-from tests.controllers.nodes import Fleet, a_fleet
+from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.runtime.conditions import Condition, Truth
+from mainstay.server import quota_recount
+from mainstay.server.quota_tally import Tally, tally_in, tally_key
+from mainstay.server.quota_tally import write_of as tally_write
+from mainstay.server.zone_quota import ZoneUse, use_in, zone_key
+from mainstay.server.zone_quota import write_of as zone_write
+from mainstay.sim.history import Asked
+from tests.controllers.nodes import START, WATCHER, Fleet, a_fleet
+from tests.twins import repair as twins
 
 
 async def used(fleet: Fleet) -> tuple[str, str]:
@@ -55,3 +72,90 @@ async def test_a_status_that_somebody_has_changed_is_put_right_by_the_server_wit
         await fleet.add_pod("web-1", "node-a")
         await tasks.sleep(timedelta(seconds=5))
         assert await used(fleet) == ("1", "1")
+
+
+async def spoil(fleet: Fleet) -> tuple[Tally, ZoneUse]:
+    """A hand in the store. Returns what was there."""
+    store = fleet.world.store
+    tally, use = tally_in(await store.get(tally_key("default"))), use_in(await store.get(zone_key("default", "a")))
+    wrong = replace(tally, quotas={"all": replace(tally.quotas["all"], used={"pods": "10"})})
+    writes = [
+        tally_write(tally_key("default"), wrong),
+        zone_write(zone_key("default", "a"), replace(use, used={"pods": 5})),
+    ]
+    await store.commit([], writes)
+    return tally, use
+
+
+async def a_spoiled_fleet(fleet: Fleet) -> None:
+    await a_quota(fleet)
+    await fleet.add_pod("web-1", "node-a")
+    await fleet.add_pod("web-2", "node-b")
+    await fleet.after(5)
+    right = await spoil(fleet)
+    await fleet.after(150)  # Each namespace has had its turn.
+    store = fleet.world.store
+    now = tally_in(await store.get(tally_key("default"))), use_in(await store.get(zone_key("default", "a")))
+    assert (now[0].quotas, now[1]) == (right[0].quotas, right[1])
+    assert await used(fleet) == ("2", "1")
+
+
+async def test_what_is_counted_wrong_is_put_right_by_repair(sim):
+    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+        await a_spoiled_fleet(fleet)
+        (condition,) = (await fleet.client.get(COMPONENT_STATES, "repair"))["status"]["conditions"]
+        assert (condition["status"], condition["reason"]) == ("True", "NothingLeft")
+
+
+async def test_a_repair_that_trusts_the_quotas_is_found(sim, monkeypatch):
+    twins.trusts_the_quotas(monkeypatch)
+    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+        with pytest.raises(AssertionError):
+            await a_spoiled_fleet(fleet)
+
+
+async def test_one_namespace_is_counted_in_each_look_and_nothing_is_written_that_is_right(sim):
+    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+        await a_quota(fleet)
+        await fleet.add_pod("web-1", "node-a")
+        await fleet.after(30)
+        begun_ns, written = sim.loop.time_ns(), len(fleet.commits("core/resourcequotas/"))
+        await fleet.after(300)
+        asked = [each for each in fleet.world.history.events if isinstance(each, Asked) and each.who == WATCHER]
+        counted = [each.path for each in asked if "namespaces" in each.path and each.path.endswith("/recount")]
+        later = [each for each in asked if each.at_ns > begun_ns and each.path in counted]
+        assert 25 <= len(later) <= 31
+        assert "/api/v1/namespaces/default/recount" in counted
+        assert len(fleet.commits("core/resourcequotas/")) == written
+        assert len(fleet.commits("~quota/")) == len({each.value for each in fleet.commits("~quota/")})
+
+
+async def test_quotas_that_cannot_be_put_right_are_told_of_until_they_are(sim, monkeypatch):
+    async def busy(*_):
+        return False
+
+    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+        await a_quota(fleet)
+        await fleet.add_pod("web-1", "node-a")
+        await fleet.after(5)
+        with monkeypatch.context() as patch:
+            patch.setattr(quota_recount, "_put_right", busy)
+            await spoil(fleet)
+            await fleet.after(150)
+            (condition,) = (await fleet.client.get(COMPONENT_STATES, "repair"))["status"]["conditions"]
+            assert (condition["status"], condition["reason"]) == ("False", "QuotaDrift")
+        await fleet.after(30)
+        (condition,) = (await fleet.client.get(COMPONENT_STATES, "repair"))["status"]["conditions"]
+        assert (condition["status"], condition["reason"]) == ("True", "NothingLeft")
+        assert await used(fleet) == ("1", "1")
+
+
+def test_a_namespace_that_is_counted_wrong_is_a_finding():
+    plan = decide(Sight(START, miscounted=["default"]), Memory())
+
+    message = "what is used of its quotas is not the sum of what is there"
+    finding = Finding(Fault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", "default"), "default", message)
+    assert (plan.steps, plan.findings) == ((), (finding,))
+    assert condition_of(plan.findings) == Condition(
+        "RepairComplete", Truth.FALSE, "QuotaDrift", f"Namespace default: {message}"
+    )

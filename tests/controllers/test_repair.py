@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def a_reservation(name: str = "r", *, uid: str = "d1", pod: str = "", phase: str
 
 
 def a_pod(name: str, *, single: bool = False, owner: str = ""):
-    metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}"}
+    metadata: dict[str, Any] = {"namespace": "default", "name": name, "uid": f"uid-{name}"}
     if single:
         metadata["annotations"] = {"mainstay.dev/at-most-one": "true"}
     if owner:
@@ -170,7 +171,8 @@ def test_repair_is_complete_when_nothing_is_left():
 @given(st.lists(st.tuples(st.integers(0, 30), st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30))), max_size=40))
 def test_nothing_is_done_before_its_time_and_never_much_at_once(life):
     """Pods strand and come back, and namespaces get stuck, in any order."""
-    memory, now, since = Memory(), 0.0, {}
+    memory, now = Memory(), 0.0
+    since: dict[str, float] = {}
     for wait, pods, stuck in life:
         now += wait
         present = {f"uid-p{number}" for number in pods} | {f"uid-x{number}" for number in stuck}
@@ -185,6 +187,7 @@ def test_nothing_is_done_before_its_time_and_never_much_at_once(life):
         memory = plan.memory
         assert len(plan.steps) <= 2 * STEPS_MAX
         for step in plan.steps:
+            assert isinstance(step, RemoveStranded | Tell)
             uid = step.pod.uid if isinstance(step, RemoveStranded) else step.finding.uid
             least = GONE_FOR if isinstance(step, RemoveStranded) else STUCK_AFTER
             assert timedelta(seconds=now - since[uid]) >= least

@@ -132,7 +132,7 @@ async def test_finalizers_that_take_too_long_are_told_of_once_and_not_removed(si
         await fleet.after(500)
         assert await complete(fleet) == ("True", "NothingLeft", 1)
         await fleet.after(900)
-        events = [json.loads(each.value) for each in fleet.commits("core/events/")]
+        events = [json.loads(each.value or b"") for each in fleet.commits("core/events/")]
         assert [(each["reason"], each["involvedObject"]["name"]) for each in events] == [("StuckFinalizers", "web")]
         assert (await fleet.pod("web"))["metadata"]["finalizers"] == ["example.com/wait"]
         assert await complete(fleet) == ("False", "StuckFinalizers", 1)

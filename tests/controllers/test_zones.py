@@ -1,6 +1,7 @@
 """How fast nodes of a zone may be released."""
 
 import itertools
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +49,9 @@ def test_what_is_heard_now_counts_from_now_on():
     )
 )
 def test_no_more_are_released_than_the_rate_allows_over_any_time(looks):
-    now_ns, buckets, at = 0, {}, []
+    now_ns = 0
+    buckets: dict[str, Any] = {}
+    at: list[int] = []
     for wait_ns, silent, is_stopped, wants in looks:
         now_ns += wait_ns
         buckets = looked_at(buckets, [ZoneSilence("a", 3, silent)], now_ns, is_stopped=is_stopped)

@@ -134,6 +134,31 @@ async def test_who_names_the_pod_exactly_gets_the_conflict(sim):
         assert (await client.get(f"{BUDGETS}/web"))["status"]["disruptionsAllowed"] == 1
 
 
+@pytest.mark.parametrize(("policy", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")])
+async def test_what_an_earlier_deletion_has_asked_for_still_holds(sim, policy, finalizer):
+    async with a_server(sim) as client:
+        await a_running_pod(client, "p")
+        await a_budget(client, allowed=0)
+        await client.delete(f"{PODS}/p", {"propagationPolicy": policy})
+
+        assert (await evict(client, "p")).status == 201
+        assert (await evict(client, "p", gracePeriodSeconds=1)).status == 201
+        assert (await client.get(f"{PODS}/p"))["metadata"]["finalizers"] == [finalizer]
+
+
+@pytest.mark.parametrize(
+    ("policy", "finalizers"),
+    [(None, None), ("Background", None), ("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])],
+)
+async def test_an_eviction_may_say_what_becomes_of_dependents_as_any_deletion_may(sim, policy, finalizers):
+    async with a_server(sim) as client:
+        await a_running_pod(client, "p")
+        await a_budget(client, allowed=1)
+
+        assert (await evict(client, "p", **({"propagationPolicy": policy} if policy else {}))).status == 201
+        assert (await client.get(f"{PODS}/p"))["metadata"].get("finalizers") == finalizers
+
+
 async def test_of_many_at_once_as_many_go_as_the_budget_allows(sim):
     async with a_server(sim) as client:
         for number in range(30):

@@ -1,5 +1,6 @@
 """The ledger of a node: its arithmetic, who may be bound, and what a Node and a recount make of it."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from mainstay.server.ledger.ledger import (
     write_of,
 )
 from mainstay.server.ledger.nodes import NodeFacts, facts_of, has_other_facts, with_node, without_node
-from mainstay.server.ledger.recount import STEP, drift_of, recount
+from mainstay.server.ledger.recount import HOLDS_MAX, STEP, drift_of, find_drift, recount
 from mainstay.server.ledger.refusals import Refusal, RefusalCause, shown
 from mainstay.server.ledger.room import Asked, bears_cordon, refusal_of, shortages
 from mainstay.server.stored import stored
@@ -324,3 +325,103 @@ async def test_a_recount_takes_out_what_is_left_over_and_puts_right_the_sum():
 
     assert ledger_in(await store.get(ledger_key("n1"))).used == {}
     assert await store.get(charge_key("default", "x")) is None
+
+
+# Recounting what is held.
+
+
+def a_stored_reservation(name: str, node: str = "n1", phase: str = "Active", cpu: str = "1") -> dict[str, Any]:
+    workload = {"kind": "Deployment", "name": "risk-api", "uid": "u1"}
+    ports = [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}] if name == "with-port" else []
+    spec = {"nodeName": node, "workload": workload, "generation": 1, "intent": name, "resources": {"cpu": cpu}}
+    metadata = {"namespace": "default", "name": name, "uid": f"u-{name}"}
+    return {"metadata": metadata, "spec": {**spec, "ports": ports}, "status": {"phase": phase}}
+
+
+def reservation_key(name: str) -> str:
+    return f"mainstay.dev/reservations/default/{name}"
+
+
+def test_what_is_held_is_what_active_reservations_hold():
+    ledger = held(with_node(EMPTY, FACTS), {"cpu": 700}, [PORT])
+    holds = [a_charge("a", 500, PORT), a_charge("b", 300)]
+    right = replace(ledger, held={"cpu": 800, "pods": 2}, held_ports={PORT: 1})
+
+    assert drift_of("n1", ledger, a_stored_node(zone="a"), {}, {}, holds).ledger == right
+    assert drift_of("n1", right, a_stored_node(zone="a"), {}, {}, holds).is_none
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["n1", "n2"]), st.sampled_from(["Active", "Expired"]), st.integers(1, 9)), max_size=40
+    )
+)
+def test_held_is_the_sum_of_what_is_active_on_the_node_whatever_was_written_there(given: list[tuple[str, str, int]]):
+    async def main() -> None:
+        store = await open_memory()
+        made = [a_stored_reservation(f"r{n}", *each[:2], str(each[2])) for n, each in enumerate(given)]
+        writes: list[Write] = [Put(reservation_key(each["metadata"]["name"]), stored(each)) for each in made]
+        writes += [Put("core/nodes/n1", stored(a_stored_node()))]
+        writes += [Put(ledger_key("n1"), encode_ledger(held(EMPTY, {"cpu": 77}, [PORT])))]
+        await store.commit([], writes)
+
+        assert await recount(store, "n1") is True
+
+        total = sum(1000 * cpu for node, phase, cpu in given if (node, phase) == ("n1", "Active"))
+        ledger = ledger_in(await store.get(ledger_key("n1")))
+        assert (ledger.held, ledger.held_ports) == ({"cpu": total} if total else {}, {})
+
+    asyncio.run(main())
+
+
+class Meanwhile:
+    """A store in which something happens between the count and the commit, once."""
+
+    def __init__(self, store: Any, writes: list[Write]) -> None:
+        self._store = store
+        self._writes = writes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, checks: Any, writes: Any) -> Any:
+        now, self._writes = self._writes, []
+        if now:
+            await self._store.commit([], now)
+        return await self._store.commit(checks, writes)
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_room_that_is_given_back_during_a_recount_is_not_held_again(has_ledger: bool):
+    """Its room was not held, so its end has not written the ledger."""
+    store = await open_memory()
+    writes: list[Write] = [
+        Put(reservation_key(name), stored(a_stored_reservation(name))) for name in ("a", "with-port")
+    ]
+    if has_ledger:
+        ledger = with_node(EMPTY, facts_of(a_stored_node()))
+        writes += [Put("core/nodes/n1", stored(a_stored_node())), Put(ledger_key("n1"), encode_ledger(ledger))]
+    await store.commit([], writes)
+    ends: list[Write] = [Put(reservation_key("a"), stored(a_stored_reservation("a", phase="Released")))]
+
+    assert await recount(Meanwhile(store, ends), "n1") is True
+
+    ledger = ledger_in(await store.get(ledger_key("n1")))
+    assert (ledger.held, ledger.held_ports) == ({"cpu": 1000}, {PORT: 1})
+
+
+async def test_more_charges_and_reservations_than_go_into_one_transaction_are_put_right_one_after_the_other():
+    store = await open_memory()
+    count = HOLDS_MAX + 9
+    for number in range(count):
+        reservation = a_stored_reservation(f"r{number}", cpu="1m")
+        writes: list[Write] = [Put(reservation_key(f"r{number}"), stored(reservation))]
+        if number < STEP:
+            writes.append(Put(f"core/pods/default/p{number}", stored(a_stored_pod(f"p{number}", "n1"))))
+        await store.commit([], writes)
+
+    assert await recount(store, "n1") is True
+
+    ledger = ledger_in(await store.get(ledger_key("n1")))
+    assert (ledger.held, ledger.used) == ({"cpu": count}, {"cpu": 1000 * STEP, "pods": STEP})
+    assert (await find_drift(store, "n1"))[0].is_none

@@ -166,6 +166,8 @@ TWINS: list[tuple[str, Twin, str]] = [
     ("bad-rollout", workloads.waits_until_the_template_before_has_come_up, "bad rollout: "),
     # 21: pods that are rejected whatever one does
     ("always-rejected", workloads.replaces_whatever_has_failed_at_once, "not too often: "),
+    # 22: the store is put back to a backup
+    ("restored-store", workloads.waits_for_revisions_that_may_never_come, "restored store: "),
     # 32: a name that only the server knows
     ("one-delivery", sim.does_an_operation_each_time_it_is_asked, "acknowledged writes: operation deliver."),
     ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: nobody knows "),

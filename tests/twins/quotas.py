@@ -7,7 +7,7 @@ import pytest
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.mainstay import RESERVATION
 from mainstay.api.reservations import Phase, is_active
-from mainstay.server import eviction, quota_tally, quotas, reservations, zone_quota
+from mainstay.server import eviction, quota_recount, quota_tally, quotas, reservations, zone_quota
 from mainstay.server.commit_points import NOTHING, Beside, Intended
 from mainstay.server.escort import ALONE, Escort
 from mainstay.server.ledger.charge import Charge
@@ -15,11 +15,12 @@ from mainstay.server.options import DeleteOptions
 from mainstay.server.quota_tally import Limit, Tally
 from mainstay.server.quota_usage import Amounts, Resource
 from mainstay.server.reservations import Expiry, ReservationPoint
+from mainstay.server.shared_writes import SharedWrites
 from mainstay.server.stored import read, stored
 from mainstay.server.writes import Writes
 from mainstay.server.written import Written
 from mainstay.server.zone_quota import ZoneTally
-from mainstay.store.interface import Check, Entry, Put, Store
+from mainstay.store.interface import ABSENT, Check, Committed, Entry, Put, Store
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -213,3 +214,64 @@ def pays_from_what_it_once_read(patch: pytest.MonkeyPatch) -> None:
 
 
 EVICTION_TWINS: Sequence[Twin] = [pays_first_and_deletes_then, pays_from_what_it_once_read]
+
+
+# Of recounts.
+
+
+def writes_what_it_counted_whatever_came_since(patch: pytest.MonkeyPatch) -> None:
+    """Without the condition that the use of the zone has not changed."""
+
+    def unchanged(key: str, entry: Entry | None) -> Sequence[Check]:
+        return []
+
+    patch.setattr(quota_recount, "_unchanged", unchanged)
+
+
+def counts_in_one_look(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot, written without a condition and without notes of what came since."""
+
+    async def put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: Limit) -> bool:
+        key = quota_tally.tally_key(namespace)
+        base = await quotas.count(store, namespace, limit, await store.revision())
+        tally = quota_tally.tally_in(await store.get(key))
+        right = quota_tally.finished(tally, 0, name, quota_tally.plus(limit, base))
+        await store.commit([], [quota_tally.write_of(key, right)])
+        shared.forget(key)
+        return True
+
+    patch.setattr(quota_recount, "_put_right", put_right)
+
+
+def counts_if_the_tally_has_not_changed(patch: pytest.MonkeyPatch) -> None:
+    """With a condition, but a write that a wrong tally does not notice does not change it."""
+
+    async def put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: Limit) -> bool:
+        key = quota_tally.tally_key(namespace)
+        at = await store.revision()
+        entry = await store.get(key, at=at)
+        base = await quotas.count(store, namespace, limit, at)
+        right = quota_tally.finished(quota_tally.tally_in(entry), 0, name, quota_tally.plus(limit, base))
+        check = Check(key, ABSENT if entry is None else entry.revision)
+        answer = await store.commit([check], [quota_tally.write_of(key, right)])
+        shared.forget(key)
+        return isinstance(answer, Committed)
+
+    patch.setattr(quota_recount, "_put_right", put_right)
+
+
+def forgets_its_notes(patch: pytest.MonkeyPatch) -> None:
+    honest = quotas.counted_by_now
+
+    def counted_by_now(tally: Tally, number: int, base: Limit, limit: Limit) -> Limit | None:
+        return None if honest(tally, number, base, limit) is None else base
+
+    patch.setattr(quota_recount, "counted_by_now", counted_by_now)
+
+
+RECOUNT_TWINS: Sequence[Twin] = [
+    writes_what_it_counted_whatever_came_since,
+    counts_in_one_look,
+    counts_if_the_tally_has_not_changed,
+    forgets_its_notes,
+]

@@ -28,3 +28,10 @@ def trusts_the_ledgers(patch: pytest.MonkeyPatch) -> None:
         pass
 
     patch.setattr(Repair, "_recount_next", recount_next)
+
+
+def trusts_the_quotas(patch: pytest.MonkeyPatch) -> None:
+    async def recount_next_quotas(self: Repair) -> None:
+        pass
+
+    patch.setattr(Repair, "_recount_next_quotas", recount_next_quotas)

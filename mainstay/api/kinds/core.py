@@ -136,7 +136,12 @@ NAMESPACE = builtin(
     namespaced=False,
     short_names=("ns",),
     verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
-    subresources=(Subresource("finalize", ("update",)), STATUS),
+    subresources=(
+        Subresource("finalize", ("update",)),
+        # Counts anew what is used of its quotas: ours (server/quota_recount.py).
+        Subresource("recount", ("create",), "mainstay.dev", "v1", "NamespaceRecount"),
+        STATUS,
+    ),
     defaults=_default_namespace,
     prepare=_prepare_namespace,
     name_rule="label",

@@ -11,6 +11,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import HostPort, host_ports_of, is_over, requests_of
+from mainstay.api.reservations import ports_of, resources_of
 from mainstay.server.keyspace import ASIDE
 
 CHARGES: Final = f"{ASIDE}charges/"
@@ -52,6 +53,15 @@ def charge_on(pod: Object, node: str, zone: str = "") -> Charge:
     amounts = {resource: amount for resource, amount in requests_of(pod).items() if amount}
     ports = tuple(port_text(port) for port in host_ports_of(pod))
     return Charge(metadata["uid"], f"{metadata['namespace']}/{metadata['name']}", node, amounts, ports, zone)
+
+
+def charge_for(reservation: Object) -> Charge:
+    """What a reservation holds, in the form in which ledgers are asked."""
+    metadata = reservation["metadata"]
+    amounts = {resource: amount for resource, amount in resources_of(reservation).items() if amount}
+    ports = tuple(port_text(port) for port in ports_of(reservation))
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    return Charge(metadata["uid"], name, reservation["spec"]["nodeName"], amounts, ports)
 
 
 def port_text(port: HostPort) -> str:

@@ -1,11 +1,11 @@
-"""Counting a node's ledger anew, from the pods themselves.
+"""Counting a node's ledger anew, from the pods and the reservations themselves.
 
-The ledger, the charges and the pods are written together, so they agree at every revision. Should they not (a mistake
-of ours, a hand in the store, a store from before there were ledgers) this puts them right: `drift_of` says what is
-wrong, from a snapshot; `recount` writes what it should be, each part only if what it was made from has not changed
-since.
+The ledger, the charges, the pods and the reservations are written together, so they agree at every revision. Should
+they not (a mistake of ours, a hand in the store, a store from before there were ledgers) this puts them right:
+`drift_of` says what is wrong, from a snapshot; `recount` writes what it should be, each part only if what it was made
+from has not changed since.
 
-What is held and promised is not counted here: that is said by reservations, not by pods.
+What is promised is not counted here: no object says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,24 +15,32 @@ import msgspec
 from msgspec.structs import replace
 
 from mainstay.api.kind import Object
-from mainstay.server.keyspace import CORE
+from mainstay.api.kinds.mainstay import RESERVATION
+from mainstay.api.reservations import is_active
+from mainstay.server.keyspace import CORE, prefix_of
 from mainstay.server.ledger.charge import (
     CHARGES,
     Charge,
+    charge_for,
     charge_key,
     charge_of,
     decode_charge,
     encode_charge,
 )
-from mainstay.server.ledger.ledger import Ledger, charged, ledger_in, ledger_key, released, write_of
+from mainstay.server.ledger.ledger import Ledger, charged, held, ledger_in, ledger_key, released, write_of
 from mainstay.server.ledger.nodes import facts_of, with_node, without_node
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
 
 ATTEMPTS_MAX: Final = 10  # Against others who write the same node. Repair comes again.
 STEP: Final = 30  # Charges put right in one transaction: each is a check of the pod, one of the charge, and a write.
 
+HOLDS_MAX: Final = 90
+"""Reservations of a node that are checked when what is held is written. Should one beyond these end in that very moment
+then too much is held, until the next recount: nothing is given away twice."""
+
 _PODS: Final = f"{CORE}/pods/"
 _NODES: Final = f"{CORE}/nodes/"
+_RESERVATIONS: Final = prefix_of(RESERVATION)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -53,9 +61,15 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def drift_of(
-    node: str, ledger: Ledger, node_object: Object | None, pods: Mapping[str, Object], charges: Mapping[str, Charge]
+    node: str,
+    ledger: Ledger,
+    node_object: Object | None,
+    pods: Mapping[str, Object],
+    charges: Mapping[str, Charge],
+    holds: Sequence[Charge] = (),
 ) -> Drift:
-    """Compare a ledger with what it is the sum of: the pods on the node and the charges to it, by `namespace/name`."""
+    """Compare a ledger with what it is the sum of: the pods on the node and the charges to it, by `namespace/name`, and
+    what active reservations hold there."""
     wanted = {place: charge for place, pod in pods.items() if (charge := charge_of(pod)) is not None}
     kept = {
         place: charge
@@ -63,11 +77,13 @@ def drift_of(
         if place in wanted and wanted[place].uid == charge.uid and wanted[place].node == charge.node
     }
     left_over = tuple(charge for place, charge in sorted(charges.items()) if place not in kept)
-    empty = replace(ledger, used={}, ports={}, ghosts={})
+    empty = replace(ledger, used={}, ports={}, held={}, held_ports={}, ghosts={})
     counted = without_node(empty) if node_object is None else with_node(empty, facts_of(node_object))
     missing = tuple(replace(charge, zone=counted.zone) for place, charge in sorted(wanted.items()) if place not in kept)
     for charge in (*kept.values(), *missing):
         counted = charged(counted, charge)
+    for hold in holds:
+        counted = held(counted, hold.amounts, hold.ports)
     if node_object is not None and ledger.node_uid in ("", counted.node_uid):
         for ghost in ledger.ghosts.values():
             counted = charged(counted, ghost)
@@ -80,6 +96,7 @@ async def find_drift(store: Store, node: str) -> tuple[Drift, Entry | None, Mapp
     pods = await store.range(_PODS)
     at = pods.revision
     charges = await store.range(CHARGES, at=at)
+    reservations = await store.range(_RESERVATIONS, at=at)
     ledger = await store.get(ledger_key(node), at=at)
     node_entry = await store.get(_NODES + node, at=at)
     needle = f'"nodeName":"{node}"'.encode()
@@ -99,8 +116,15 @@ async def find_drift(store: Store, node: str) -> tuple[Drift, Entry | None, Mapp
             entries[entry.key] = entry
             if charge.node == node:
                 charged_to[place] = charge
+    holds: list[Charge] = []
+    for entry in reservations.entries:
+        if needle in entry.value:
+            reservation: dict[str, Any] = _decode(entry.value)
+            if reservation["spec"]["nodeName"] == node and is_active(reservation):
+                holds.append(charge_for(reservation))
+                entries[entry.key] = entry
     node_object = None if node_entry is None else _decode(node_entry.value)
-    return drift_of(node, ledger_in(ledger), node_object, on_node, charged_to), ledger, entries
+    return drift_of(node, ledger_in(ledger), node_object, on_node, charged_to, holds), ledger, entries
 
 
 async def recount(store: Store, node: str) -> bool:
@@ -114,7 +138,7 @@ async def recount(store: Store, node: str) -> bool:
             return True
         checks, writes = _parts(drift, ledger, entries)
         answer = await store.commit(checks, writes)
-        if isinstance(answer, Committed) and len(drift.missing) + len(drift.left_over) <= STEP:
+        if isinstance(answer, Committed) and _is_all_at_once(drift, ledger_in(ledger)):
             return True
     return False
 
@@ -135,11 +159,28 @@ def _parts(drift: Drift, ledger: Entry | None, entries: Mapping[str, Entry]) -> 
         if place not in places:  # Else another pod of that name has just been charged there.
             checks.append(_as_found(place, entries))
             writes.append(Delete(place))
-    counted = ledger_in(ledger) if drift.ledger is None else drift.ledger
+    before = ledger_in(ledger)
+    counted = before if drift.ledger is None else drift.ledger
+    if writes:  # What is held goes into a transaction of its own.
+        counted = replace(counted, held=before.held, held_ports=before.held_ports)
+    elif _holds_other(drift, before):
+        # One that ends writes the ledger, but not if its room was not held there.
+        active = [place for place in sorted(entries) if place.startswith(_RESERVATIONS)]
+        checks += [_as_found(place, entries) for place in active[:HOLDS_MAX]]
     for charge in later:
         counted = released(counted, charge)
     writes.append(write_of(key, counted))
     return checks, writes
+
+
+def _is_all_at_once(drift: Drift, before: Ledger) -> bool:
+    charges = len(drift.missing) + len(drift.left_over)
+    return charges <= STEP and not (charges and _holds_other(drift, before))
+
+
+def _holds_other(drift: Drift, before: Ledger) -> bool:
+    right = before if drift.ledger is None else drift.ledger
+    return (right.held, right.held_ports) != (before.held, before.held_ports)
 
 
 def _as_found(key: str, entries: Mapping[str, Entry]) -> Check:

@@ -33,6 +33,7 @@ from mainstay.sim.scenarios.racing_schedulers import SCENARIO as RACING_SCHEDULE
 from mainstay.sim.scenarios.refused_work import SCENARIO as REFUSED_WORK
 from mainstay.sim.scenarios.removed_by_force import SCENARIO as REMOVED_BY_FORCE
 from mainstay.sim.scenarios.replaced_once import SCENARIO as REPLACED_ONCE
+from mainstay.sim.scenarios.restored_store import SCENARIO as RESTORED_STORE
 from mainstay.sim.scenarios.room_comes_back import SCENARIO as ROOM_COMES_BACK
 from mainstay.sim.scenarios.services_lead import SCENARIO as SERVICES_LEAD
 from mainstay.sim.scenarios.silent_nodes import SCENARIO as SILENT_NODES
@@ -83,5 +84,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         BAD_ROLLOUT,
         ALWAYS_REJECTED,
         TWO_CONTROLLERS,
+        RESTORED_STORE,
     )
 }

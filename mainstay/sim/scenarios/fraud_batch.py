@@ -47,7 +47,7 @@ class FraudBatch(HealthStage):
     zones: Mapping[str, str] = MappingProxyType(
         {"node-gpu-6": "a", "node-gpu-7": "a", "node-gpu-8": "b", "node-gpu-9": "b"}
     )
-    turn_every = timedelta(seconds=18)
+    turn_every = timedelta(seconds=14)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -73,7 +73,7 @@ class FraudBatch(HealthStage):
 
     async def check(self) -> None:
         await super().check()
-        pods = await self._pods()
+        pods = [pod for pod in await self._pods() if pod_state.node_of(pod) not in self.killed]
         ready = [pod["metadata"]["name"] for pod in pods if pod_state.is_ready(pod)]
         if len(pods) != REPLICAS or len(ready) != REPLICAS:
             text = f"{REPLICAS} should run in the end, and of {len(pods)} these are ready: {ready}"
@@ -141,7 +141,7 @@ SCENARIO: Final = Scenario(
     make=FraudBatch,
     checkers=lambda: [AcknowledgedWrites(), OneActingLeader(), Patient(TIMES.duration), OneReplacement()],
     faults=("crash", "crash-before", "crash-after", "answer-lost", "watch-delay"),
-    lasts=timedelta(seconds=70),
+    lasts=timedelta(seconds=55),
     calm=CALM,
-    silence=timedelta(seconds=75),
+    silence=timedelta(seconds=60),
 )

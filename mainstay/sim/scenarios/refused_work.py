@@ -159,7 +159,7 @@ SCENARIO: Final = Scenario(
     about="Some workloads are refused again and again; they back off and say so, and the others get theirs soon.",
     make=RefusedWork,
     checkers=lambda: [AcknowledgedWrites(), NoStorm(), Prompt()],
-    faults=("watch-delay", "watch-disconnect"),
+    faults=("watch-disconnect", "watch-repeat"),
     lasts=timedelta(seconds=40),
     calm=timedelta(hours=1),
     silence=SILENCE,

@@ -96,7 +96,7 @@ class TwoControllers(WorkloadStage):
 
 SCENARIO: Final = Scenario(
     name="two-controllers",
-    about="Two controller processes fight for the lease; the leader is paused in mid-work, and nothing it writes lands.",
+    about="Two controller processes fight for the lease; the leader is paused in mid-work; nothing late of it lands.",
     make=TwoControllers,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader()],
     faults=("pause", "leader-loss", "answer-lost", "latency"),

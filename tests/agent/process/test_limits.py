@@ -75,6 +75,8 @@ async def test_who_takes_too_much_memory_is_killed(directory: Path):
             pytest.skip(runner.limits_note)
         end = await ran(runner, a_wish(f"exec {EATS}", memory_bytes_max=50 * MIB))
         assert (end.code, end.signal, end.reason) == (137, 9, "OOMKilled")
+        end = await ran(runner, a_wish(f"{EATS}; exit $?", attempt=2, memory_bytes_max=50 * MIB))
+        assert (end.code, end.reason) == (137, "OOMKilled")
         assert (await ran(runner, a_wish(f"exec {EATS}", attempt=1, memory_bytes_max=400 * MIB))).code == 0
     assert cgroups_of(directory) == []
 

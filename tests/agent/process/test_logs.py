@@ -43,6 +43,21 @@ async def test_the_last_lines_the_latest_lines_and_the_attempt_before(directory:
         assert await output(runner, latest, is_previous=True, since=between) == b""
 
 
+@pytest.mark.parametrize("tail", [None, 2])
+async def test_who_does_not_follow_gets_what_was_there_however_fast_it_is_written(directory: Path, tail: int | None):
+    path = directory / "0.log"
+    log = LogStream(LogWriter(str(path)), b"stdout")
+    log.take(b"one\ntwo\n")
+    lines = read(lambda: (path, lambda: False), LogQuery(tail_lines=tail))
+    found = []
+    async for line in lines:
+        found.append(line.text)
+        log.take(b"more\n")
+        if len(found) > 9:
+            break
+    assert found == [b"one\n", b"two\n"]
+
+
 async def test_what_is_not_there_says_so(directory: Path):
     async with a_runner(directory) as runner:
         with pytest.raises(NoSuchContainer, match="container 'main' of pod"):

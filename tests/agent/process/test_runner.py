@@ -133,6 +133,19 @@ async def test_what_the_first_process_leaves_is_killed_when_it_ends(directory: P
         assert processes_of(directory) == []
 
 
+def size_of(path: str) -> int:
+    return os.stat(path).st_size
+
+
+@as_root
+async def test_a_message_at_the_usual_place_is_the_containers_own(directory: Path):
+    async with a_runner(directory) as runner:
+        for attempt, text in enumerate(("one", "two")):
+            wish = a_wish(f"printf {text} >> /dev/termination-log", attempt=attempt)
+            assert (await ran(runner, wish)).message == text
+    assert size_of("/dev/termination-log") == 0
+
+
 async def test_a_message_is_left_in_its_file_or_else_in_the_log(directory: Path):
     async with a_runner(directory) as runner:
         said = a_wish("echo to the log; printf 'all is lost' > $MAINSTAY_ROOT/dev/termination-log; exit 1")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.agent.runner import CannotRun, Mount, VolumeFile, VolumePlan
+from mainstay.agent.runner import CannotRun, ContainerId, Mount, VolumeFile, VolumePlan
 from mainstay.agent.runners.process.volumes import place_volume as place
-from tests.agent.process.machine import POD, a_runner, a_wish, as_root, output, ran
+from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_wish, as_root, exited, output, ran, running
 
 pytestmark = pytest.mark.real_loop
 
@@ -144,6 +144,31 @@ async def test_mounts_are_found_at_their_own_path_where_that_can_be(directory: P
     assert there("/mnt/key") == []
     assert os.listdir(point) == []
     os.removedirs(point)
+
+
+@as_root
+async def test_another_user_reaches_its_volumes_and_nothing_else_of_the_agents(directory: Path):
+    closed = directory / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "key").touch(mode=0o644)
+    async with a_runner(closed / "node") as runner:
+        plans = [VolumePlan(name="scratch"), VolumePlan(name="config", files=files_of(key="value"))]
+        pod = await runner.place(POD, "default", "web", plans)
+        mounts = (Mount(pod.volumes["scratch"], "/data/scratch"), Mount(pod.volumes["config"], "/data/config"))
+        script = f"cat $MAINSTAY_ROOT/data/config/key; echo x > data/scratch/x; test -e {closed}/key || echo hidden"
+        wish = a_wish(script, mounts=mounts, user=1234)
+        assert (await ran(runner, wish)).code == 0
+        assert await output(runner, wish.id) == b"valuehidden\n"
+        assert (Path(pod.volumes["scratch"]) / "x").read_text() == "x\n"
+
+        await running(runner, a_wish("exec sleep 1000", attempt=1, mounts=mounts, user=1234))
+        beside = await runner.execute(ContainerId(POD, "main", 1), ["sh", "-c", "cat $MAINSTAY_ROOT/data/config/key"])
+        assert await beside.read() == (1, b"value")
+        assert await beside.wait() == 0
+        await beside.kill()
+        await runner.end(ContainerId(POD, "main", 1), AT_ONCE)
+        await exited(runner, ContainerId(POD, "main", 1))
+    assert sorted(os.listdir(closed)) == ["key", "node"]
 
 
 async def test_a_part_of_a_volume_is_made_when_it_is_mounted(directory: Path):

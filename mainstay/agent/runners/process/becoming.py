@@ -2,7 +2,10 @@
 
 Mounts. A container has no file system of its own, so what it mounts is found at `$MAINSTAY_ROOT/PATH`, always. Where we
 may, it is also found at the very path: bound there in a mount namespace of the container's own, if that path exists on
-this machine, or can be made below one of `_MAY_MAKE_BELOW`, where nobody minds an empty directory.
+this machine, or can be made below one of `_MAY_MAKE_BELOW`, where nobody minds an empty directory; or if it is
+`_LAST_MESSAGE`, where programs leave it that know of Kubernetes: all of them would write to one file of the machine's.
+
+The agent's directories are closed to other users. A container of another user sees, of all of them, that of its pod.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from mainstay.agent.runners.process.orders import Orders
 
 _MAY_MAKE_BELOW = ("/run/", "/tmp/", "/mnt/")
+_LAST_MESSAGE = "/dev/termination-log"
 _UMASK = 0o022
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -73,15 +77,50 @@ def _mount(orders: Orders) -> None:
             kernel.join_mounts(orders["pid"])
         return
     mounts = sorted(orders["mounts"], key=lambda mount: mount[1])
-    if any(_can_be_at(path) for _, path, _ in mounts):
+    closed = _closed_to_user(orders)
+    if closed or any(_can_be_at(path) for _, path, _ in mounts):
         kernel.leave_mounts()
         for source, path, is_read_only in mounts:
             if _can_be_at(path):  # Perhaps only now: inside one that was just made.
                 _bind(source, os.path.realpath(path), is_read_only)
+        if closed:
+            _open_the_way(closed, _pod_directory(orders))
+
+
+def _pod_directory(orders: Orders) -> str:
+    return orders["attempt"].rsplit("/", 3)[0]
+
+
+def _closed_to_user(orders: Orders) -> str:
+    """The first directory on the way to the pod's own that the user may not go through. Empty: there is none."""
+    user, groups = orders["user"], {orders["group"] or 0, *orders["groups"]}
+    if not user:
+        return ""
+    directory = ""
+    for part in os.path.dirname(_pod_directory(orders)).split("/")[1:]:
+        directory += f"/{part}"
+        found = os.stat(directory)
+        bit = 0o100 if found.st_uid == user else 0o010 if found.st_gid in groups else 0o001
+        if not found.st_mode & bit:
+            return directory
+    return ""
+
+
+def _open_the_way(closed: str, pod: str) -> None:
+    """Let the directory of the pod be reached, where it always was, and nothing else that is in the closed one: the
+    files of the agent and of other pods are none of the user's business."""
+    held = os.open(pod, os.O_PATH | os.O_CLOEXEC)
+    try:
+        kernel.mount_empty(closed)
+        os.makedirs(pod)
+        kernel.bind(f"/proc/self/fd/{held}", pod, is_read_only=False)
+    finally:
+        os.close(held)
 
 
 def _can_be_at(path: str) -> bool:
-    return os.path.exists(path) or os.path.realpath(path).startswith(_MAY_MAKE_BELOW)
+    is_harmless = path == _LAST_MESSAGE or os.path.realpath(path).startswith(_MAY_MAKE_BELOW)
+    return is_harmless or os.path.exists(path)
 
 
 def _bind(source: str, path: str, is_read_only: bool) -> None:

@@ -20,7 +20,8 @@ _SIGSET_BYTES = 128
 _SIG_BLOCK, _SIG_SETMASK = 0, 2
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CLONE_NEWNS = 0x20000
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV = 0x1, 0x2, 0x4
+_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
 _ST_KEPT = 0xE  # nosuid, nodev, noexec: what a remount must repeat. Also the numbers of the flags of `mount`.
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -71,6 +72,11 @@ def leave_mounts() -> None:
     """From now on, what this process mounts is seen by it and its children alone. It goes on seeing what others do."""
     _call("unshare", _CLONE_NEWNS)
     _call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
+
+
+def mount_empty(path: str) -> None:
+    """Let an empty directory be seen there, through which everybody may go."""
+    _call("mount", b"none", os.fsencode(path), b"tmpfs", ctypes.c_ulong(_MS_NOSUID | _MS_NODEV), b"mode=711,size=64k")
 
 
 def join_mounts(pid: int) -> None:

@@ -3,6 +3,8 @@
 Files are read in pieces, and other tasks go on in between. To find the last lines, only the ends of files are read. A
 reader keeps its file open, so it reads to the end of what is meanwhile called otherwise, and then goes on with what
 came after it. Only a reader that is slower than several whole files misses something.
+
+Who does not follow gets what was there when they asked. Otherwise a container that writes fast would never let them go.
 """
 
 import os
@@ -24,7 +26,7 @@ async def read(find: Callable[[], tuple[Path, Callable[[], bool]]], query: LogQu
     since = "" if query.since is None else _time_of(query.since)
     file = _Follower(path)
     try:
-        file.open(query.tail_lines, since)
+        file.open(query.tail_lines, since, is_endless=query.follow)
         while True:
             was_over = is_over()  # Before reading: what was written until then is read below.
             while (piece := file.piece()) is not None:
@@ -46,31 +48,36 @@ class _Follower:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
+        self._left: int | None = None  # So many bytes are still to be read. None: all that come.
 
-    def open(self, tail_lines: int | None, since: str) -> None:
-        """Go to where reading begins."""
+    def open(self, tail_lines: int | None, since: str, *, is_endless: bool) -> None:
+        """Go to where reading begins; and find where it ends, unless it is endless."""
         files = _Parts(self._path)
         try:
             if tail_lines is not None:
                 self._file = files.at_tail(tail_lines)
             else:
                 self._file = files.at_time(since)
+            if not is_endless:
+                self._left = 0 if self._file is None else files.bytes_from(self._file)
         finally:
             files.close(self._file)
 
     def piece(self) -> list[LogLine] | None:
         """The next lines, perhaps none as yet of many bytes. None if all that is there was read."""
+        if self._left == 0:
+            return None
         if self._file is None:
             self._file = _open(self._path)
             if self._file is None:
                 return None
-        data = self._file.read(_READ_BYTES)
+        data = self._read(self._file)
         if not data:
             following = self._next()
             if following is None:
                 return None
             # It was renamed after we have found its end: more may have come in between.
-            data = self._file.read(_READ_BYTES)
+            data = self._read(self._file)
             if not data:
                 self._file.close()
                 self._file, self._rest = following, b""
@@ -78,6 +85,12 @@ class _Follower:
             following.close()
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [parsed for line in lines if (parsed := _parse(line)) is not None]
+
+    def _read(self, file: BinaryIO) -> bytes:
+        data = file.read(_READ_BYTES if self._left is None else min(_READ_BYTES, self._left))
+        if self._left is not None:
+            self._left -= len(data)
+        return data
 
     def _next(self) -> BinaryIO | None:
         """The file that comes after the one we have, if there is one."""
@@ -111,6 +124,7 @@ class _Parts:
             files = [_open(path.with_name(f"{path.name}.{number}")) for number in numbers] + [_open(path)]
             self.open = [file for file in files if file is not None]
             if _numbers(path) == numbers:
+                self._ends = [os.fstat(file.fileno()).st_size for file in self.open]
                 return
             self.close(None)
 
@@ -120,13 +134,17 @@ class _Parts:
             if file is not chosen:
                 file.close()
 
+    def bytes_from(self, first: BinaryIO) -> int:
+        """How many there are from the place in this file on."""
+        return sum(self._ends[self.open.index(first) :]) - first.tell()
+
     def at_tail(self, lines: int) -> BinaryIO | None:
         """The file, at the place, from which on there are that many lines, or all."""
         if not self.open:
             return None
         wanted = lines
-        for file in reversed(self.open):
-            start, found = _tail(file, wanted)
+        for file, end in zip(reversed(self.open), reversed(self._ends), strict=True):
+            start, found = _tail(file, wanted, end)
             if found >= wanted or file is self.open[0]:
                 file.seek(start)
                 return file
@@ -162,9 +180,8 @@ def _numbers(path: Path) -> list[int]:
     return sorted(int(number) for number in found if number.isdigit())
 
 
-def _tail(file: BinaryIO, lines: int) -> tuple[int, int]:
-    """Where the last lines begin, and how many there are if it has fewer. Reads from the end, in pieces."""
-    end = file.seek(0, os.SEEK_END)
+def _tail(file: BinaryIO, lines: int, end: int) -> tuple[int, int]:
+    """Where the last lines before the end begin, and how many there are if it has fewer. Reads backwards, in pieces."""
     # What follows the last newline is no line yet.
     position, newlines = end, 0
     while position > 0:

@@ -315,7 +315,8 @@ class Shim:
 
     def _record_end(self) -> None:
         code, signal = _code_of(self._status)
-        is_out_of_memory = signal == kernel.SIGKILL and _was_out_of_memory(self._cgroups)
+        # A shell whose command was killed ends with that code, and by itself.
+        is_out_of_memory = code == 128 + kernel.SIGKILL and _was_out_of_memory(self._cgroups)
         trees.remove_cgroups(self._cgroups, _CGROUPS_GONE_WITHIN_S)
         message = self._start_error or _read_end(self._message, _MESSAGE_BYTES_MAX)
         if not message and code and self._orders["is_message_from_log"]:

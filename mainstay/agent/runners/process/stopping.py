@@ -33,8 +33,8 @@ async def stop_everything(directory: Path, grace: timedelta, *, at_most: timedel
     runner = ProcessRunner(directory)
     changed = asyncio.Event()
     runner.subscribe(lambda _: changed.set())
-    await _start(runner)
     try:
+        await _start(runner)
         ended = _living(runner)
         for container in ended:
             await runner.end(container, grace)
