@@ -26,7 +26,6 @@ from mainstay.cli.durations import Duration
 from mainstay.cli.logs import set_up_logs
 from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
 from mainstay.cli.readiness import wait_for_server
-from mainstay.cli.state_dir import state_dir
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
@@ -171,7 +170,7 @@ def agent(
     except ValueError as error:
         raise click.UsageError(f"--lease-duration, --renew-every and --stopping do not go together: {error}") from None
     node = _Node(name=name or machine.hostname().lower(), runner=runner, count=count, lease=lease, **rest)
-    directory = data_dir or state_dir(os.environ) / f"agent.{node.name}"
+    directory = data_dir or machine.state_dir(os.environ) / f"agent.{node.name}"
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
         tasks.run(_run(config_of(kubeconfig), env, directory, node))

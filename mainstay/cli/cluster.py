@@ -24,8 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.cli.state_dir import state_dir
-from mainstay.env import Chance, Disk
+from mainstay.env import Chance, Disk, machine
 from mainstay.supervisor.deciding import Component
 
 PORT: Final = 6443
@@ -133,7 +132,7 @@ def settings_for(disk: Disk, told: Told) -> ClusterSettings:
 
 
 def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    return state_dir(environ) / "cluster"
+    return machine.state_dir(environ) / "cluster"
 
 
 @dataclass(frozen=True, slots=True)

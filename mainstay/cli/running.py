@@ -13,7 +13,6 @@ import click
 from mainstay.cli.address import Address
 from mainstay.cli.logs import set_up_logs
 from mainstay.cli.readiness import wait_for_server
-from mainstay.cli.state_dir import state_dir
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
@@ -105,7 +104,7 @@ def run_component(
     set_up_logs(log_format, verbose)
     machine.keep_files_private()
     instance = instance or f"{name}.{machine.hostname().lower()}"
-    directory = data_dir or state_dir(os.environ) / instance
+    directory = data_dir or machine.state_dir(os.environ) / instance
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
     except OSError as error:

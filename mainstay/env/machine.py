@@ -6,6 +6,7 @@ import platform
 import shutil
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,6 +27,12 @@ def user_id() -> int:
 def keep_files_private() -> None:
     """Let what this process makes from now on be read by its owner alone, also by libraries that do not ask."""
     os.umask(0o077)
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    """Where programs of Mainstay keep what they are not told another place for."""
+    given = environ.get("XDG_STATE_HOME")
+    return Path(given) / "mainstay" if given else Path(environ.get("HOME", ".")) / ".local" / "state" / "mainstay"
 
 
 def settle() -> None:

@@ -30,7 +30,8 @@ def run(
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     config = config_of(kubeconfig)
-    env = Env(SystemClock(), Chance.fresh(), SystemDisk(Path(data_dir) if data_dir else _state_dir(os.environ) / name))
+    directory = Path(data_dir) if data_dir else machine.state_dir(os.environ) / name
+    env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
     tasks.run(_run(name, controllers, config, env, elected, settings))
 
 
@@ -70,8 +71,3 @@ def config_of(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Confi
     if not home:
         raise BadConfig("no API server is known: name a kubeconfig, or set KUBECONFIG")
     return from_kubeconfig_file(Path(home) / ".kube" / "config")
-
-
-def _state_dir(environ: Mapping[str, str]) -> Path:
-    given = environ.get("XDG_STATE_HOME")
-    return Path(given) / "mainstay" if given else Path(environ.get("HOME", ".")) / ".local" / "state" / "mainstay"
