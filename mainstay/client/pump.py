@@ -248,7 +248,8 @@ class Pump:
             _logger.warning(
                 "%s: the store has gone back from revision %d to %d", self._collection, held, state.revision
             )
-        self._deliver(self._cache.replace(state.entries, state.revision, is_rewind=state.is_rewind))
+        is_rewind = state.is_rewind or state.is_doubtful
+        self._deliver(self._cache.replace(state.entries, state.revision, is_rewind=is_rewind))
 
     def _failed(self, error: ApiError | Malformed, lasted: timedelta = _NO_TIME) -> Instructions:
         self._note(str(error))

@@ -21,7 +21,7 @@ What is promised: the revision that is held never goes back, and everything up t
 exception. A server that has less than what is held is behind (another member of a cluster), or lies, or has been put
 back to a backup. Reading everything anew tells: as long as that is older than what is held it is refused and asked for
 again, and when it has been refused `REWIND_AFTER` times, the store really has gone back, and it is believed
-(`is_rewind`).
+(`is_rewind`). If it has caught up before that, nothing that is held counts as known (`is_doubtful`).
 
 In a watch, what is not newer than what is held has been seen before, and is dropped. Unless that cannot be: a change at
 or before the revision held that is *not* known here means that something was missed on the way, and everything is read
@@ -111,6 +111,9 @@ class Replace(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
     revision: int
     is_rewind: bool = False
+    is_doubtful: bool = False
+    """What was read before this was older than what is held. The store may have gone back and have come as far again in
+    another way, so the same revision need not be the same object."""
 
 
 class Apply(msgspec.Struct, frozen=True, gc=False):
@@ -340,12 +343,13 @@ class Reflector:
             self._lists_refused += 1
             self.counters.refused += 1
             return self._list_later()
+        is_doubtful = self._lists_refused > 0
         self._lists_refused = self._times_behind = self._times_in_vain = 0
         self.counters.rewinds += is_older
         entries, self._gathered = tuple(self._gathered.values()), {}
         self.revision = self._opened_at = revision
         self.phase = Phase.WATCHING
-        return (Replace(entries, revision, is_older),)
+        return (Replace(entries, revision, is_older, is_doubtful and not is_older),)
 
     def _resume(self) -> Instructions:
         self._note_news()

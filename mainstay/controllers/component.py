@@ -3,13 +3,13 @@
 Each can be left out by its name. Loops that are no controllers of one kind (own_loop.py) run under the same term.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
 from mainstay.client.client import Client
 from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
 from mainstay.controllers.own_loop import Around, OwnLoop
-from mainstay.env import Env, tasks
+from mainstay.env import Env
 from mainstay.runtime.component import Component, ComponentSettings
 from mainstay.runtime.controller import Controller
 from mainstay.runtime.loop import Recorder
@@ -58,7 +58,6 @@ class Controllers(Component):
         )
         self._own_loops = own_loops
 
-    async def _lead(self, term: Term | None) -> None:
+    def _beside(self, term: Term | None) -> Sequence[Coroutine[Any, Any, None]]:
         around = Around(self.client, self.informers, self._env, term, self._recorder, self.settings.build, self.events)
-        own = [each.make(around).run() for each in self._own_loops]
-        await tasks.together([super()._lead(term), *own], name=f"{self.name} in office")
+        return [each.make(around).run() for each in self._own_loops]

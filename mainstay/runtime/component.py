@@ -4,8 +4,9 @@ Controllers without a lease run at once; with one they run only while this proce
 carries the term. Either way the caches are kept filled, so that a new leader need not begin with reading everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mainstay.client.client import Client
 from mainstay.client.informer import Informers
@@ -94,9 +95,14 @@ class Component:
         self.term = term
         self.loops = self._made(term)
         try:
-            await tasks.together([loop.run() for loop in self.loops], name=f"{self.name} controller")
+            works = [*(loop.run() for loop in self.loops), *self._beside(term)]
+            await tasks.together(works, name=f"{self.name} controller")
         finally:
             self.term = None
+
+    def _beside(self, term: Term | None) -> Sequence[Coroutine[Any, Any, None]]:
+        """What else runs while this process leads."""
+        return ()
 
     def _made(self, term: Term | None) -> list[Loop]:
         return [

@@ -111,7 +111,7 @@ async def test_columns_can_be_added_and_titles_left_out(sim):
         titled = await shown(world.client, "pods", options=replace(options, no_headers=False))
         assert titled.words[0][-2:] == ["TIER", "LABELS"]
         wide = await shown(world.client, "deploy", options=in_form(Form.WIDE))
-        assert wide.words[0][-3:] == ["CONTAINERS", "IMAGES", "SELECTOR"]
+        assert wide.words[0][-6:] == ["CONTAINERS", "IMAGES", "SELECTOR", "PROGRESS", "LIMITED", "BY"]
 
 
 async def test_an_object_is_shown_whole_but_for_what_only_servers_need(sim):

@@ -290,7 +290,7 @@ def test_a_state_older_than_what_is_held_is_refused():
     assert isinstance(wait, Wait)
     assert reflector.revision == 10
     assert reflector.waited() == (Watch(None),)
-    assert reflector.bookmark(10, ends_state=True) == (Replace((), 10),)
+    assert reflector.bookmark(10, ends_state=True) == (Replace((), 10, is_doubtful=True),)
 
 
 def test_a_store_that_stays_behind_has_gone_back_and_is_believed():

@@ -35,6 +35,8 @@ def test_get_prints_the_columns_of_each_kind(kubectl):
             "CONTAINERS": "web",
             "IMAGES": "nginx:1",
             "SELECTOR": "app=web",
+            "PROGRESS": "<none>",
+            "LIMITED BY": "<none>",
         }
     ]
 

@@ -48,15 +48,16 @@ class Remembering:
         await tasks.sleep(timedelta(days=1))
 
 
-async def test_a_loop_of_its_own_runs_under_the_term_of_the_controllers(sim):
+@pytest.mark.parametrize("controllers", [CONTROLLERS[:1], ()], ids=["beside a controller", "alone"])
+async def test_a_loop_of_its_own_runs_under_the_term_of_the_controllers(sim, controllers):
     seen: list[str] = []
     loop = OwnLoop("remembering", lambda around: Remembering(around, seen))
     async with a_world(sim) as world:
-        component = Controllers(world.client, sim.env("one"), controllers=CONTROLLERS[:1], own_loops=[loop])
+        component = Controllers(world.client, sim.env("one"), controllers=controllers, own_loops=[loop])
         running = tasks.spawn(component.run(), name="one")
         await tasks.sleep(timedelta(seconds=30))
 
         assert component.term is not None
         assert seen == [component.term.text]
-        assert [each.controller.name for each in component.loops] == [CONTROLLERS[0].name]
+        assert [each.controller.name for each in component.loops] == [each.name for each in controllers]
         await tasks.stop(running)

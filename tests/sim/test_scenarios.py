@@ -198,6 +198,7 @@ def test_every_scenario_has_a_twin():
     [
         ("duplicate-reservation", 82219),  # That of the worked example.
         ("new-leader-knows", 9),  # Who led a second time named its operations as it had the first time.
+        ("restored-store", 130),  # The same object at the same revision, in a time that never was and in the present.
     ],
 )
 def test_a_seed_that_has_found_a_bug_stays(name: str, seed: int):

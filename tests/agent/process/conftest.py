@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.agent.runner import CannotRun
 from mainstay.agent.runners.process import attempts
 from mainstay.agent.runners.process.runner import ProcessRunner
 from tests.agent.process.machine import cgroups_of
@@ -30,8 +29,6 @@ def directory() -> Iterator[Path]:
 
 def _kill_all(path: Path) -> None:
     runner = ProcessRunner(path)
-    with contextlib.suppress(CannotRun):
-        runner._take_directory()
     for _, _, found in runner._find_all() if (path / "pods").is_dir() else []:
         for attempt, what in found:
             if (shim := attempts.shim_of(attempt)) is not None:
@@ -41,8 +38,6 @@ def _kill_all(path: Path) -> None:
                 attempts.kill(attempt, what.begun)
     runner._worker.close()
     runner._killer.close()
-    if runner._lock >= 0:
-        os.close(runner._lock)
     for group in cgroups_of(path):
         for inner in sorted(group.glob("*/"), reverse=True):
             with contextlib.suppress(OSError):

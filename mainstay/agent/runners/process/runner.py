@@ -48,6 +48,8 @@ from mainstay.env import SystemClock, commands, tasks
 from mainstay.env.commands import Identity
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_LOCK_TRIES: Final = 50
+_LOCK_TRIED_EVERY: Final = timedelta(milliseconds=100)
 _LOOK_AGAIN: Final = timedelta(milliseconds=20)
 _SHIM_IS_LATE: Final = timedelta(seconds=5)
 _FENCE_LOOKS_EVERY: Final = timedelta(seconds=5)
@@ -105,8 +107,8 @@ class ProcessRunner:
     # Life of the agent.
 
     async def start(self) -> None:
-        """Find what earlier incarnations left. Raises `CannotRun` if another one is still there."""
-        self._take_directory()
+        """Find what earlier incarnations left. Raises `CannotRun` if another one is still there, and stays."""
+        await self._take_directory()
         self._cgroups = await self._worker.run(cgroups.find, self.directory)
         self.limits_note = self._cgroups.note
         for uid, pruned, found in await self._worker.run(self._find_all):
@@ -124,16 +126,21 @@ class ProcessRunner:
         self._fencing = tasks.spawn(self._fence(), name="fence")
         self._meter.add(await self._read_usage())
 
-    def _take_directory(self) -> None:
+    async def _take_directory(self) -> None:
         self._pods_directory.mkdir(parents=True, exist_ok=True)
         self._pods_directory.chmod(0o711)
         self._lock = os.open(self.directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            self._lock = -1
-            raise CannotRun("InUse", f"another agent uses {self.directory}") from None
+        # An agent that was told to end takes a moment. So does one that was killed while it was starting something:
+        # what it had forked holds the lock until it becomes another program.
+        for _ in range(_LOCK_TRIES):
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                await tasks.sleep(_LOCK_TRIED_EVERY)
+        os.close(self._lock)
+        self._lock = -1
+        raise CannotRun("InUse", f"another agent uses {self.directory}")
 
     def _find_all(self) -> list[tuple[str, dict[str, int], list[tuple[Attempt, attempts.Found]]]]:
         pods = []

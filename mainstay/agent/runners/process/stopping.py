@@ -4,14 +4,9 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
 
-from mainstay.agent.runner import CannotRun, ContainerId, Exited
+from mainstay.agent.runner import ContainerId, Exited
 from mainstay.agent.runners.process.runner import ProcessRunner
-from mainstay.env import tasks
-
-_TRY_AGAIN: Final = timedelta(milliseconds=100)
-_TRIES: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ async def stop_everything(directory: Path, grace: timedelta, *, at_most: timedel
     changed = asyncio.Event()
     runner.subscribe(lambda _: changed.set())
     try:
-        await _start(runner)
+        await runner.start()
         ended = _living(runner)
         for container in ended:
             await runner.end(container, grace)
@@ -48,18 +43,6 @@ async def stop_everything(directory: Path, grace: timedelta, *, at_most: timedel
         return Stopped(len(ended), tuple(_living(runner)))
     finally:
         await runner.stop()
-
-
-async def _start(runner: ProcessRunner) -> None:
-    """An agent that was just told to end may take a moment to."""
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            await runner.start()
-            return
-        except CannotRun:
-            if not tries_left:
-                raise
-            await tasks.sleep(_TRY_AGAIN)
 
 
 def _living(runner: ProcessRunner) -> list[ContainerId]:
