@@ -186,7 +186,10 @@ async def test_signals_and_descriptors_are_as_programs_expect(directory: Path):
         assert await output(runner, wish.id) == b"['0', '1', '2', '3'] set()\n"  # 3 is the listing itself.
         status = a_wish("grep SigIgn /proc/self/status; umask", attempt=1)
         await ran(runner, status)
-        assert await output(runner, status.id) == b"SigIgn:\t0000000000000000\n0022\n"
+        ignored, mask = (await output(runner, status.id)).split()[1:]
+        # But for 32 and 33, which the C library keeps to itself: whoever was started by `make` has them ignored.
+        assert int(ignored, 16) & ~(0b11 << 31) == 0
+        assert mask == b"0022"
 
 
 @as_root

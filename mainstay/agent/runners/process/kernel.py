@@ -62,7 +62,7 @@ def children_ended() -> int:
 def forget_signals() -> None:
     """As a program finds them that somebody started by hand: nothing is ignored, nothing is blocked."""
     for number in range(1, _SIGNALS_MAX + 1):
-        _libc.signal(number, ctypes.c_void_p(0))  # Some cannot be set. They are as they should be.
+        _libc.signal(number, ctypes.c_void_p(0))  # Some cannot be set: nobody may, or the C library needs them.
     mask = ctypes.create_string_buffer(_SIGSET_BYTES)
     _call("sigemptyset", mask)
     _call("sigprocmask", _SIG_SETMASK, mask, None)
