@@ -25,7 +25,7 @@ components: ## Install the real components that tests run against (as root, with
 	@tools/components
 
 test: setup components ## Run all tests on all cores (ARGS="-k watch tests/store" for some)
-	.venv/bin/pytest -n auto $(ARGS)
+	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
 
 lint: setup ## Check form, types, and the rules of the source
 	.venv/bin/ruff check
