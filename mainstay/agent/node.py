@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from mainstay.agent.runner import CannotRun, Runner
@@ -163,7 +164,7 @@ class Node:
                     left = timedelta()
             await tasks.sleep(left)
             facts = self._facts()
-            if not await self._insisting("report", lambda facts=facts: self._report(facts)):  # type: ignore[misc]
+            if not await self._insisting("report", partial(self._report, facts)):
                 _logger.warning(
                     "%s: somebody has deleted the Node; it stays away until this agent is restarted", self.name
                 )

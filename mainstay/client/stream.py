@@ -9,16 +9,13 @@ end of the iteration is the server's; `Unavailable` means that the connection br
 A stream on which nothing comes is not an error here.
 """
 
-import asyncio
-from collections import deque
 from types import TracebackType
 from typing import Self
 
 from mainstay.client.call import Call
-from mainstay.client.connection import Broken, Connection
-from mainstay.client.errors import Unavailable
 from mainstay.client.limits import Limits
 from mainstay.client.sending import Sender
+from mainstay.client.unread import Unread
 
 
 class Stream:
@@ -49,67 +46,10 @@ class Stream:
         return self._pieces.take()
 
 
-class _Pieces:
-    """Takes the bytes of a stream and holds them until they are fetched. Implements `Follower` (sending.py)."""
+class _Pieces(Unread):
+    """Bytes as they come."""
 
-    connection: Connection
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.ready: deque[bytes] = deque()
-        self._ready_bytes = 0
-        self._is_paused = False
-        self._is_ended = False
-        self._error: Broken | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    async def wait(self) -> bool:
-        """Wait for a piece. False at the end. Raises `Unavailable`."""
-        if self._error is not None:
-            raise Unavailable(f"the stream broke off: {self._error}")
-        if self._is_ended:
-            return False
-        if self._waiter is not None:
-            raise RuntimeError("two tasks read one stream")
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-        return True
-
-    def take(self) -> bytes:
-        piece = self.ready.popleft()
-        self._ready_bytes -= len(piece)
-        if self._is_paused and self._ready_bytes <= self._limits.unread_bytes // 2:
-            self._is_paused = False
-            self.connection.resume_reading()
-        return piece
-
-    def stop(self) -> None:
-        self._is_ended = True
-        self.connection.abort()
-        self._wake()
-
-    # For the connection.
+    what = "stream"
 
     def feed(self, data: bytes) -> None:
-        self.ready.append(data)
-        self._ready_bytes += len(data)
-        if not self._is_paused and self._ready_bytes > self._limits.unread_bytes:
-            self._is_paused = True
-            self.connection.pause_reading()
-        self._wake()
-
-    def end(self) -> None:
-        self._is_ended = True
-        self._wake()
-
-    def fail(self, error: Broken) -> None:
-        if self._error is None and not self._is_ended:
-            self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._hold([data])

@@ -12,18 +12,17 @@ connection broke, which comes to the same. Other errors are the server's words i
 A stream on which nothing comes is not an error here.
 """
 
-import asyncio
-from collections import deque
 from types import TracebackType
 from typing import Final, Literal, Self
 
 import msgspec
 
 from mainstay.client.call import Call
-from mainstay.client.connection import Broken, Connection
+from mainstay.client.connection import Broken
 from mainstay.client.errors import ApiError, Unavailable, error_of_event
 from mainstay.client.limits import Limits
 from mainstay.client.sending import Sender
+from mainstay.client.unread import Unread
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
@@ -112,57 +111,19 @@ class Watch:
         return WatchEvent(read.type, content)
 
 
-class _Lines:
-    """Takes the bytes of a stream and gives its lines. Implements `Follower` (sending.py)."""
+class _Lines(Unread):
+    """The bytes of a watch, cut into lines."""
 
-    connection: Connection
+    what = "watch"
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.ready: deque[bytes] = deque()
-        self._ready_bytes = 0
+        super().__init__(limits)
         self._parts: list[bytes] = []  # Of a line of which the end has not come.
         self._parts_bytes = 0
-        self._is_paused = False
-        self._is_ended = False
-        self._error: Broken | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    # For the watch.
-
-    async def wait(self) -> bool:
-        """Wait for a line. False at the end. Raises `Unavailable`."""
-        if self._error is not None:
-            raise Unavailable(f"the watch broke off: {self._error}")
-        if self._is_ended:
-            return False
-        if self._waiter is not None:
-            raise RuntimeError("two tasks read one watch")
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-        return True
-
-    def take(self) -> bytes:
-        line = self.ready.popleft()
-        self._ready_bytes -= len(line)
-        if self._is_paused and self._ready_bytes <= self._limits.unread_bytes // 2:
-            self._is_paused = False
-            self.connection.resume_reading()
-        return line
 
     def put_back(self, line: bytes) -> None:
         self.ready.appendleft(line)
         self._ready_bytes += len(line)
-
-    def stop(self) -> None:
-        self._is_ended = True
-        self.connection.abort()
-        self._wake()
-
-    # For the connection.
 
     def feed(self, data: bytes) -> None:
         if not self._parts and data.find(b"\n") == len(data) - 1:
@@ -174,14 +135,7 @@ class _Lines:
                 self._parts.append(whole[0])
                 whole[0] = b"".join(self._parts)
                 self._parts, self._parts_bytes = [], 0
-            for line in whole:
-                if line:
-                    self.ready.append(line)
-                    self._ready_bytes += len(line)
-            if not self._is_paused and self._ready_bytes > self._limits.unread_bytes:
-                self._is_paused = True
-                self.connection.pause_reading()
-            self._wake()
+            self._hold([line for line in whole if line])
         if rest:
             self._parts.append(rest)
             self._parts_bytes += len(rest)
@@ -192,14 +146,4 @@ class _Lines:
     def end(self) -> None:
         if self._parts:
             self.fail(Broken("the stream ended within an event"))
-        self._is_ended = True
-        self._wake()
-
-    def fail(self, error: Broken) -> None:
-        if self._error is None and not self._is_ended:
-            self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        super().end()

@@ -5,6 +5,7 @@ the end the copy, the cache and the store are equal.
 """
 
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -65,7 +66,7 @@ class Following(UserStage):
         """By program: that of its present incarnation."""
         self._changes = 0
         for name in FOLLOWERS:
-            world.add_program(name, lambda env, name=name: self._follow(name, env))  # type: ignore[misc]
+            world.add_program(name, partial(self._follow, name))
 
     async def ready(self) -> None:
         await super().ready()

@@ -7,6 +7,7 @@ good.
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -49,7 +50,7 @@ class HealthStage(AgentStage):
         for name, zone in self.zones.items():
             world.add_node(name, PretendSettings(delays=self.delays, lease=TIMES, labels={ZONE: zone}))
         for name in WATCHERS:
-            world.add_program(name, lambda env, name=name: self._watch(name, env))  # type: ignore[misc]
+            world.add_program(name, partial(self._watch, name))
 
     async def ready(self) -> None:
         await super().ready()

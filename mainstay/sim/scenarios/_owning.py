@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from mainstay.api.kind import Object
@@ -31,7 +32,7 @@ class OwningStage(UserStage):
     def __init__(self, world: World, own_loops: Sequence[OwnLoop]) -> None:
         super().__init__(world)
         for program in CLEANERS:
-            world.add_program(program, lambda env, program=program: self._clean(program, env, own_loops))  # type: ignore[misc]
+            world.add_program(program, partial(self._clean, program, own_loops=own_loops))
             self._expected += 1
 
     async def _clean(self, program: str, env: Env, own_loops: Sequence[OwnLoop]) -> None:

@@ -8,6 +8,7 @@ end no pod may wait for a node that would take it. Every decision is made a seco
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -56,7 +57,7 @@ class SchedulingStage(UserStage):
     def add_schedulers(self, *programs: str, settings: SchedulerSettings = SHARED) -> None:
         self._programs += programs
         for program in programs:
-            self.world.add_program(program, lambda env, program=program: self._schedule(program, env, settings))  # type: ignore[misc]
+            self.world.add_program(program, partial(self._schedule, program, settings=settings))
 
     async def ready(self) -> None:
         await super().ready()

@@ -8,6 +8,7 @@ cluster at rest costs nothing.
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -45,7 +46,7 @@ class WorkloadStage(UserStage):
         self._is_news = True
         world.history.subscribe(self._saw)
         for program in self.programs:
-            world.add_program(program, lambda env, program=program: self._run(program, env))  # type: ignore[misc]
+            world.add_program(program, partial(self._run, program))
             self._expected += 1
         world.add_program(AGENTS, self._be_agents, is_spared=True)
 

@@ -8,6 +8,7 @@ same revisions.
 import asyncio
 import contextlib
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from mainstay.api.kind_name import KindName
@@ -46,7 +47,7 @@ class CacheFollows(Stage):
         for name in SERVERS:
             world.add_server(name)
         for name in WRITERS:
-            world.add_program(name, lambda env, name=name: self._writer(name, env))  # type: ignore[misc]
+            world.add_program(name, partial(self._writer, name))
 
     async def ready(self) -> None:
         while len(self.informers) < len(WRITERS):

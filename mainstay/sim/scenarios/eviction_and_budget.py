@@ -7,6 +7,7 @@ replaced, and becomes ready a little later. So at no time are there fewer health
 
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -71,7 +72,7 @@ class EvictionAndBudget(UserStage):
         self._made = 0
         world.add_program("replacer", self._replace, is_spared=True)
         for name in OTHERS:
-            world.add_program(name, lambda env, name=name: self._drain(name, env), is_spared=True)  # type: ignore[misc]
+            world.add_program(name, partial(self._drain, name), is_spared=True)
 
     async def prepare(self, client: Client) -> None:
         spec = {"minAvailable": LEAST, "selector": {"matchLabels": LABELS}}

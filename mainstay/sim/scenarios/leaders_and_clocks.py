@@ -6,6 +6,7 @@ moment that they lead. That is all there is where a server does not know terms.
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from mainstay.client.client import Client
@@ -32,7 +33,7 @@ class LeadersAndClocks(UserStage):
         self._terms: dict[str, tuple[int, Term]] = {}  # By candidate: its incarnation then, and its latest term.
         self._looking: asyncio.Task[None] | None = None
         for name in CANDIDATES:
-            world.add_program(name, lambda env, name=name: self._candidate(name, env))  # type: ignore[misc]
+            world.add_program(name, partial(self._candidate, name))
 
     async def ready(self) -> None:
         while not self._leaders():

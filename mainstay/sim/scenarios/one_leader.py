@@ -7,6 +7,7 @@ one by one, and somebody must have led.
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -45,7 +46,7 @@ class OneLeader(Stage):
         for name in SERVERS:
             world.add_server(name)
         for name in CANDIDATES:
-            world.add_program(name, lambda env, name=name: self._candidate(name, env))  # type: ignore[misc]
+            world.add_program(name, partial(self._candidate, name))
 
     async def ready(self) -> None:
         while not self._led:

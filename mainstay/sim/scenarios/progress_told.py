@@ -8,6 +8,7 @@ anew from the pods, and nothing is written any more. (SPEC F4, F5)
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,7 @@ class ProgressTold(AgentStage):
         super().__init__(world)
         controllers = (Deployments(), ReplicaSets(), DeploymentProgress(), ReplicaSetProgress())
         for program in PROGRAMS:
-            world.add_program(program, lambda env, program=program: self._run(controllers, program, env))  # type: ignore[misc]
+            world.add_program(program, partial(self._run, controllers, program))
             self._expected += 1
 
     async def _run(self, controllers: Sequence[Controller], program: str, env: Env) -> None:
