@@ -53,7 +53,7 @@ ALLOWED_IMPORTS: Final = {
     "scheduler": _CONTROL,
     "controllers": _CONTROL,
     "agent": (*_CONTROL, "http"),
-    "explain": ("env", "api", "journal", "scheduler", "controllers"),
+    "explain": (*_CONTROL, "scheduler", "controllers"),
     "sim": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain"),
     "cli": (
         *(*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim", "web"),

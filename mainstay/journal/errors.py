@@ -23,3 +23,7 @@ class Missed(JournalError):
 
 class SourceUnavailable(JournalError):
     """Raised by a source: it cannot be reached just now. The recorder tries again."""
+
+
+class JournalUnreachable(JournalError):
+    """The journal is behind a server that does not answer, or does not let us read it. Says which, and what to do."""

@@ -36,6 +36,7 @@ from mainstay.journal.record import (
     MissedRecord,
     ReachedRecord,
     Record,
+    WriteRecord,
     decode,
     names_of,
 )
@@ -206,7 +207,7 @@ def described(records: Sequence[Record], offset: int) -> BlockIndex:
     keys: list[str] = []
     for record in records:
         match record:
-            case DecisionRecord(at=at) | ChangeRecord(at=at) | MemoryRecord(at=at):
+            case DecisionRecord(at=at) | WriteRecord(at=at) | ChangeRecord(at=at) | MemoryRecord(at=at):
                 times.append(at)
             case ReachedRecord(after=after, revision=revision, at=at):
                 times.append(at)

@@ -15,15 +15,12 @@ again later. Values are the bytes that the store had, Secrets without their valu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from mainstay.api import labels
-from mainstay.api.object_key import ObjectKey
 from mainstay.env import Disk
+from mainstay.journal.answers import Changes, Decisions, Extent, Objects, State, Stored, View, Writes
 from mainstay.journal.coverage import Gap, explained, holes
 from mainstay.journal.files import BlockIndex, Interval, Series
 from mainstay.journal.keys import kind_of, object_key_of, prefix_of
@@ -35,6 +32,7 @@ from mainstay.journal.record import (
     MemoryRecord,
     Seen,
     WhyNot,
+    WriteRecord,
     micros,
     name_of_decision,
     name_of_memory,
@@ -46,72 +44,6 @@ ATTEMPTS_MAX: Final = 5  # Of reading a journal whose writer closes and forgets 
 SNAPSHOTS_TRIED_MAX: Final = 5  # When the best one is damaged.
 
 T = TypeVar("T")
-
-_decode = msgspec.json.Decoder().decode
-
-
-class Stored(NamedTuple):
-    """An object as the store had it, and the revision that wrote it."""
-
-    revision: int
-    value: bytes
-
-    def decoded(self) -> dict[str, Any]:
-        """The object, with its resource version, and without `kind` and `apiVersion`, which are not stored."""
-        obj: dict[str, Any] = _decode(self.value)
-        obj.setdefault("metadata", {})["resourceVersion"] = str(self.revision)
-        return obj
-
-
-Objects = dict[ObjectKey, Stored]
-"""In the order of their keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    gaps: tuple[Gap, ...]
-    damages: tuple[Damage, ...]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is missing that this should rest on."""
-        return not self.gaps
-
-
-@dataclass(frozen=True, slots=True)
-class State(_Answered):
-    """The objects of some kinds, each kind as of a revision."""
-
-    kinds: dict[str, Objects]
-    based_on: int
-    """The revision of the snapshot it was built from; 0 if there was none."""
-
-
-@dataclass(frozen=True, slots=True)
-class View(_Answered):
-    """What a decision saw. Selectors for fields are not applied: what a field is, only a kind knows."""
-
-    parts: dict[Seen, Objects]
-
-
-@dataclass(frozen=True, slots=True)
-class Changes(_Answered):
-    """In the order of their revisions."""
-
-    records: tuple[ChangeRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Decisions(_Answered):
-    """In the order of their times. `gaps` says nothing here: decisions have no revisions."""
-
-    records: tuple[DecisionRecord, ...]
-    lost: tuple[LostRecord, ...] = ()
-    """Decisions of that time that were not kept, or not whole: which ones, nobody knows."""
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.lost and not self.damages
 
 
 class Reader:
@@ -128,6 +60,15 @@ class Reader:
     def recorded(self) -> tuple[Interval, ...]:
         """The revisions whose changes are here, as intervals: after one, up to and including another."""
         return self._steadily(Scan).recorded
+
+    def extent(self) -> Extent:
+        """How much there is."""
+
+        def read(scan: Scan) -> Extent:
+            first, last = scan.times(Series.HISTORY)
+            return Extent((), _history_damages(scan), scan.recorded, first, last)
+
+        return self._steadily(lambda disks: read(Scan(disks)))
 
     def damages(self) -> tuple[Damage, ...]:
         """Read everything, and say what cannot be read."""
@@ -241,6 +182,34 @@ class Reader:
 
         named = name_of_object(kind, namespace, name) if kind and name and namespace is not None else ""
         return self._steadily(lambda disks: _decisions(Scan(disks), matches, (first, last), named, limit))
+
+    def writes(
+        self,
+        *,
+        kind: str = "",
+        namespace: str | None = None,
+        name: str = "",
+        after: int = 0,
+        until: int | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 1_000,
+    ) -> Writes:
+        """Who asked for the writes to an object or a kind. Of more than `limit`, the latest."""
+        first, last = _times(since, before)
+
+        def matches(record: WriteRecord) -> bool:
+            return (
+                after < record.revision
+                and (until is None or record.revision <= until)
+                and first <= record.at < last
+                and (not kind or record.kind == kind)
+                and (namespace is None or record.namespace == namespace)
+                and (not name or record.name == name)
+            )
+
+        named = name_of_object(kind, namespace, name) if kind and name and namespace is not None else ""
+        return self._steadily(lambda disks: _writes(Scan(disks), matches, (first, last), named, limit))
 
     def memory(self, decision: DecisionRecord) -> bytes | None:
         """The memory that a decision depended on. None: it was too large for the record, and no checkpoint has it."""
@@ -416,6 +385,18 @@ def _decisions(
                 lost[record] = None
     records = sorted(found.values(), key=lambda record: (record.at, record.id))[-limit:]
     return Decisions((), scan.damages_of(Series.DECISIONS), tuple(records), tuple(lost))
+
+
+def _writes(scan: Scan, matches: Callable[[WriteRecord], bool], times: Interval, named: str, limit: int) -> Writes:
+    found: dict[tuple[int, str, str, str], WriteRecord] = {}
+    for block in scan.blocks(
+        Series.DECISIONS, lambda index: index.last_at >= times[0] and index.first_at < times[1], named=named
+    ):
+        for record in block.records:
+            if isinstance(record, WriteRecord) and matches(record):
+                found[record.revision, record.kind, record.namespace, record.name] = record
+    records = [found[key] for key in sorted(found)][-limit:]
+    return Writes((), scan.damages_of(Series.DECISIONS), tuple(records))
 
 
 def _selected(objects: Objects, seen: Seen) -> Objects:

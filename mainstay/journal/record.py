@@ -47,6 +47,8 @@ class Ending(StrEnum):
     WAKE_AT = "WakeAt"
     RETRY = "Retry"
     GIVE_UP = "GiveUp"
+    REFUSED = "Refused"
+    """By admission or at a commit point: what was asked for was not done, and nobody tries again by itself."""
 
 
 class WhyNot(StrEnum):
@@ -201,6 +203,8 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     """The audit ids of its requests."""
     why_not: tuple[str, ...] = ()
     """Why it cannot be made again, as far as the writer knew: `WhyNot`."""
+    kept: str = ""
+    """The rule by which it was kept, and in which detail: `failures=full`. Empty: it was written without rules."""
 
     @property
     def is_replayable(self) -> bool:
@@ -220,6 +224,26 @@ class ChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="c", gc=Fal
     """When it was recorded."""
     decision: str = ""
     cause: str = ""
+
+
+class WriteRecord(msgspec.Struct, array_like=True, frozen=True, tag="w", gc=False):
+    """Who asked for a revision: the request that made it, as the server knew it."""
+
+    revision: int
+    kind: str
+    namespace: str
+    name: str
+    at: int
+    verb: str
+    user: str
+    agent: str = ""
+    """The program, as it called itself (`User-Agent`)."""
+    manager: str = ""
+    """Of the fields, if the request named one."""
+    audit: str = ""
+    trace: str = ""
+    decision: str = ""
+    subresource: str = ""
 
 
 class EntryRecord(msgspec.Struct, array_like=True, frozen=True, tag="e", gc=False):
@@ -264,7 +288,9 @@ class LostRecord(msgspec.Struct, array_like=True, frozen=True, tag="l", gc=False
     details: int
 
 
-Record = DecisionRecord | ChangeRecord | EntryRecord | ReachedRecord | MissedRecord | MemoryRecord | LostRecord
+Record = (
+    DecisionRecord | WriteRecord | ChangeRecord | EntryRecord | ReachedRecord | MissedRecord | MemoryRecord | LostRecord
+)
 
 
 def name_of_decision(decision: str) -> str:
@@ -288,6 +314,8 @@ def names_of(record: Record) -> tuple[str, ...]:
             where = object_key_of(key)
             name = name_of_object(kind_of(key), where.namespace, where.name)
             return (name, name_of_decision(decision)) if decision else (name,)
+        case WriteRecord(kind=kind, namespace=namespace, name=name):
+            return (name_of_object(kind, namespace, name),)
         case MemoryRecord(digest=digest):
             return (name_of_memory(digest),)
         case _:

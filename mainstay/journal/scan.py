@@ -98,6 +98,11 @@ class Scan:
     def missed(self) -> tuple[Interval, ...]:
         return tuple(interval for file in self._files[Series.HISTORY] for interval in file.index.missed)
 
+    def times(self, series: Series) -> Interval:
+        """The earliest and the latest time in a series; zeros if it has none."""
+        blocks = [block for file in self._files[series] for block in file.index.blocks if block.count]
+        return min((each.first_at for each in blocks), default=0), max((each.last_at for each in blocks), default=0)
+
     @property
     def snapshots(self) -> list[int]:
         """The revisions of which there is a snapshot, in order."""

@@ -30,8 +30,14 @@ from mainstay.client.config import Config
 from mainstay.client.limits import Limits
 from mainstay.env import Env
 from mainstay.http.server import HttpServer
+from mainstay.journal.history import Written
+from mainstay.journal.keys import is_object
+from mainstay.journal.masking import masked
+from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.journal.record import ChangeRecord, DecisionRecord, micros
 from mainstay.server.access import MASTERS, User
 from mainstay.server.app import Api
+from mainstay.server.history_source import joined
 from mainstay.server.identity import Authenticator
 from mainstay.server.keyspace import ASIDE
 from mainstay.server.metrics import Metrics
@@ -82,9 +88,10 @@ class NotQuiet(SimulationError):
 
 
 class World:
-    """A cluster in a simulation. With `disk` the store writes to a simulated disk; without, it has none."""
+    """A cluster in a simulation. With `disk` the store writes to a simulated disk; without, it has none. With `journal`
+    all that happens and is decided is kept, to be explained and replayed."""
 
-    def __init__(self, sim: Simulation, *, disk: bool = False) -> None:
+    def __init__(self, sim: Simulation, *, disk: bool = False, journal: bool = False) -> None:
         self.sim = sim
         self.history = History()
         self.programs: dict[str, Program] = {}
@@ -100,6 +107,7 @@ class World:
         self.last_write_ns = 0
         """When something was last written that is no heartbeat."""
         self.faults = Faults(self)
+        self.journal = MemoryJournal() if journal else None
         self._has_disk = disk
         self._users: dict[str, User] = {}
         self._store: StoreProcess | None = None
@@ -111,6 +119,11 @@ class World:
     def store(self) -> LocalStore:
         """The store itself, once the world has booted."""
         return self._storing.store
+
+    @property
+    def recorder(self) -> Callable[[DecisionRecord], None] | None:
+        """To be given to components: where they record what they decide."""
+        return None if self.journal is None else self.journal.decided
 
     @property
     def _storing(self) -> StoreProcess:
@@ -281,7 +294,17 @@ class World:
                     self.history.add(Committed(loop.time_ns(), change.revision, change.key, value, previous, request))
                 for change in batch.changes:
                     storing.requests.pop(change.revision, None)
+                if self.journal is not None:
+                    self._keep(self.journal, batch.revision, joined(batch.changes))
                 hold.advance(batch.revision)
+
+    def _keep(self, journal: MemoryJournal, revision: int, changes: Sequence[Written]) -> None:
+        at = micros(self.sim.clock_of(STORE).wall())
+        for each in changes:
+            if is_object(each.key):
+                value = None if each.value is None else masked(each.key, each.value)
+                journal.change(ChangeRecord(each.revision, each.key, value, at, each.decision, each.cause))
+        journal.reached(revision)
 
     def _tell(self, program: Program, step: Step) -> None:
         if step not in (Step.STARTED, Step.PAUSED, Step.RESUMED) and program.name in self.servers:

@@ -1,0 +1,29 @@
+"""A whole simulated cluster runs what it is asked to, and its journal has all that was decided."""
+
+from datetime import timedelta
+
+from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.env import tasks
+from mainstay.explain.moment import Moment
+from mainstay.sim.cluster import NodeWishes, whole_cluster
+from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.sim.simulation import Simulation
+
+
+async def test_a_deployment_runs_and_its_journal_has_the_decisions_of_all_components(sim: Simulation):
+    nodes = {"node-a": NodeWishes(zone="a"), "node-b": NodeWishes(zone="b")}
+    async with whole_cluster(sim, nodes=nodes) as cluster:
+        await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
+        await tasks.sleep(timedelta(seconds=30))
+
+        now = await Moment.now(cluster.journal)
+        pods = await now.all(PODS)
+        assert [pod["status"]["phase"] for pod in pods] == ["Running"] * 3
+        components = {record.component for record in cluster.journal.records()}
+        assert {"scheduler-1", "deployment", "replicaset"} <= components
+        pod = pods[0]["metadata"]
+        decided = await cluster.journal.decisions(kind="pods", namespace="default", name=pod["name"])
+        placed = [record.id for record in decided.records if record.component == "scheduler-1"]
+        written = await cluster.journal.changes(kind="pods", namespace="default", name=pod["name"])
+        assert len(placed) == 1
+        assert placed[0] in [change.decision for change in written.records]
