@@ -124,6 +124,27 @@ def start(
     return identity
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A program that has ended."""
+
+    code: int
+    """Its exit code, or the signal, negative."""
+    output: bytes
+    errors: bytes
+
+
+def run_to_end(
+    argv: Sequence[str], *, given: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Finished:
+    """Run a program, give it something to read, and take what it writes. Raises `OSError` if it cannot be started.
+
+    It blocks until the program has ended: call it on a `tasks.Worker`.
+    """
+    done = subprocess.run(list(argv), input=given, capture_output=True, env=env, cwd=cwd, check=False)
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
 async def ended(identity: Identity) -> None:
     """Wait until it has ended. Returns at once if it has. Any number of tasks may wait for the same one."""
     with _descriptor(identity) as descriptor:

@@ -66,6 +66,11 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def read_bytes(path: Path) -> bytes:
+    """The same for a file that is no text. Raises `OSError`."""
+    return path.read_bytes()
+
+
 def files_below(path: Path, *, deep: bool) -> list[Path] | None:
     """The files in a directory that the user named, sorted; `deep`: and in those below it. None: it is no directory."""
     if not path.is_dir():

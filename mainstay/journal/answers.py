@@ -8,7 +8,7 @@ import msgspec
 from mainstay.api.object_key import ObjectKey
 from mainstay.journal.coverage import Gap
 from mainstay.journal.files import Interval
-from mainstay.journal.record import ChangeRecord, DecisionRecord, LostRecord, Seen, WriteRecord
+from mainstay.journal.record import ChangeRecord, DecisionRecord, LostRecord, SampledRecord, Seen, WriteRecord
 from mainstay.journal.scan import Damage
 
 _decode = msgspec.json.Decoder().decode
@@ -72,6 +72,9 @@ class Decisions(Answered):
     records: tuple[DecisionRecord, ...]
     lost: tuple[LostRecord, ...] = ()
     """Decisions of that time that were not kept, or not whole: which ones, nobody knows."""
+    left_out: tuple[SampledRecord, ...] = ()
+    """How many decisions of that time rules have left out on purpose. No loss: they did nothing that somebody asked to
+    be kept."""
 
     @property
     def is_complete(self) -> bool:

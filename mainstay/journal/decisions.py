@@ -13,124 +13,110 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from mainstay.env import Clock, Disk, tasks
 from mainstay.env.disk import DiskFull
+from mainstay.journal.closing import ClosingHelper
 from mainstay.journal.files import Series
 from mainstay.journal.progress import Progress
-from mainstay.journal.record import (
-    MEMORY_BYTES_MAX,
-    NO_MEMORY,
-    DecisionRecord,
-    LostRecord,
-    Memory,
-    MemoryRecord,
-    bounded,
-    digest_of,
-    encode,
-    micros,
-    without_detail,
-)
+from mainstay.journal.record import DecisionRecord, Memory, WriteRecord, encode, micros
 from mainstay.journal.retention import to_forget
 from mainstay.journal.segments import DEFAULT_LIMITS, Limits, Segments
+from mainstay.journal.waiting import WAITING_BYTES_MAX, Waiting
 
 _log = logging.getLogger(__name__)
 
 WRITE_EVERY: Final = timedelta(milliseconds=200)
+NOTES_MAX: Final = 256
+HURRY: Final = timedelta(milliseconds=10)  # When somebody waits for it. What else comes by then goes along.
 RETRY_AFTER: Final = timedelta(seconds=1)
 CLOSING: Final = timedelta(seconds=5)
-WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
-FRAME_BYTES: Final = 256 * 1024  # Each is encoded and decoded at once: larger ones would hold up the loop.
-MEMORY_EVERY: Final = timedelta(seconds=60)  # How often a large memory of a component is kept whole.
-LARGE_MEMORY_BYTES_MAX: Final = 4 * 1024 * 1024
-COMPONENTS_MAX: Final = 1_000  # Whose last checkpoint is remembered.
-
-
-@dataclass(slots=True)
-class _Lost:
-    since: int
-    until: int
-    records: int = 0
-    details: int = 0
 
 
 class DecisionRecorder:
-    """Records the decisions of one process into one directory. `await start()`, and `await close()` at the end.
+    """Records decisions into one directory. `await start()`, and `await close()` at the end.
 
     The disk, and with it the lock on the directory, stays open: that is for whoever has opened it.
     """
 
     def __init__(
-        self, disk: Disk, clock: Clock, limits: Limits = DEFAULT_LIMITS, *, waiting_bytes_max: int = WAITING_BYTES_MAX
+        self,
+        disk: Disk,
+        clock: Clock,
+        limits: Limits = DEFAULT_LIMITS,
+        helper: ClosingHelper | None = None,
+        *,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
     ) -> None:
         self._clock = clock
         self._limits = limits
-        self._waiting_bytes_max = waiting_bytes_max
-        self._segments = Segments(disk, Series.DECISIONS, limits)
+        self._segments = Segments(disk, Series.DECISIONS, limits, helper)
         self._worker = tasks.Worker("journal decisions")
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._put_count = 0
+        self._waiting = Waiting(clock, waiting_bytes_max)
+        self._waiting.is_open = False
+        self._notes: list[WriteRecord] = []
+        """Not encoded yet: with every write there is one, and several at once are cheaper."""
         self._written = Progress()
         """How many of those that were put down are durable."""
-        self._lost: _Lost | None = None
-        self._checkpoints: dict[str, tuple[int, bytes]] = {}
-        """By component: when the last one was taken, and its digest."""
         self._writing: asyncio.Task[None] | None = None
-        self._is_open = False
-        self.recorded = 0
-        self.dropped = 0
-        self.details_dropped = 0
+        self._is_awaited = asyncio.Event()
         self.failures = 0
         self.last_failure = ""
+
+    @property
+    def recorded(self) -> int:
+        """How many decisions were put down."""
+        return self._waiting.recorded
+
+    @property
+    def dropped(self) -> int:
+        return self._waiting.dropped
+
+    @property
+    def details_dropped(self) -> int:
+        return self._waiting.details_dropped
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it would be better to bring records later. Those of one's own are without detail now."""
+        return self._waiting.is_half_full
 
     async def start(self) -> None:
         """Take possession of the directory. Raises `InUse`."""
         await self._worker.run(self._segments.open)
-        self._is_open = True
+        self._waiting.is_open = True
 
     def record(self, decision: DecisionRecord) -> None:
         """Put a decision down. Does not wait and does not fail; what there is no room for is counted."""
-        decision = bounded(decision)
-        if self._waiting_bytes >= self._waiting_bytes_max // 2:
-            decision = without_detail(decision)
-            self._note_lost(decision.at, details=1)
-        data = encode(decision)
-        if self._put(data):
-            self.recorded += 1
-        else:
-            self._note_lost(decision.at, records=1)
+        self._waiting.record(decision)
+        self._write_soon()
+
+    def take(self, records: Sequence[bytes], at: int) -> None:
+        """Put down records that others have made and encoded, with the time that a loss of them would be told with."""
+        self._waiting.take(records, at)
+        self._write_soon()
+
+    def note(self, record: WriteRecord) -> None:
+        """Put down who asked for a write."""
+        self._notes.append(record)
+        if self._writing is None or len(self._notes) >= NOTES_MAX:
+            self._put_notes()
+            self._write_soon()
 
     def remember(self, component: str, content: bytes) -> Memory:
-        """What a record says of this memory. A large one is kept whole now and then, not each time.
-
-        The content is the memory as bytes, always encoded the same way, without anything that is secret.
-        """
-        if not content:
-            return NO_MEMORY
-        if len(content) <= MEMORY_BYTES_MAX:
-            return Memory(len(content), content)
-        digest = digest_of(content)
-        at = micros(self._clock.wall())
-        last = self._checkpoints.get(component)
-        is_due = last is None or abs(at - last[0]) >= MEMORY_EVERY // timedelta(microseconds=1)
-        if (
-            is_due
-            and len(content) <= LARGE_MEMORY_BYTES_MAX
-            and self._waiting_bytes < self._waiting_bytes_max // 2
-            and self._put(encode(MemoryRecord(component, digest, at, content)))
-        ):
-            if len(self._checkpoints) >= COMPONENTS_MAX:
-                self._checkpoints.pop(next(iter(self._checkpoints)))
-            self._checkpoints[component] = at, digest
-        return Memory(len(content), digest=digest)
+        """What a record says of this memory: see `Waiting.remember`."""
+        memory = self._waiting.remember(component, content)
+        self._write_soon()
+        return memory
 
     async def flush(self) -> None:
         """Wait until what was recorded so far, and not dropped, is durable."""
-        await self._written.reach(self._put_count)
+        self._put_notes()
+        self._write_soon()
+        self._is_awaited.set()
+        await self._written.reach(self._waiting.put_count)
 
     async def close(self) -> None:
         """Write what is waiting, as far as the disk lets us, and let go."""
@@ -139,74 +125,49 @@ class DecisionRecorder:
                 await self.flush()
         if self._writing is not None:
             await tasks.stop(self._writing)
-        self._is_open = False
-        await self._worker.run(self._segments.roll)
+        self._waiting.is_open = False
+        await self._worker.run(self._segments.close)
         self._worker.close()
 
-    def _put(self, data: bytes) -> bool:
-        if not self._is_open or self._waiting_bytes + len(data) > self._waiting_bytes_max:
-            return False
-        self._waiting.append(data)
-        self._waiting_bytes += len(data)
-        self._put_count += 1
-        if self._writing is None:
-            self._writing = tasks.spawn(self._write(), name="journal decisions")
-        return True
+    def _put_notes(self) -> None:
+        if notes := self._notes:
+            self._notes = []
+            self._waiting.take([encode(note) for note in notes], notes[0].at)
 
-    def _note_lost(self, at: int, *, records: int = 0, details: int = 0) -> None:
-        self.dropped += records
-        self.details_dropped += details
-        if self._lost is None:
-            self._lost = _Lost(at, at)
-        self._lost.since = min(self._lost.since, at)
-        self._lost.until = max(self._lost.until, at)
-        self._lost.records += records
-        self._lost.details += details
+    def _write_soon(self) -> None:
+        if self._writing is None and self._waiting:
+            self._writing = tasks.spawn(self._write(), name="journal decisions")
 
     async def _write(self) -> None:
         """Write what is waiting, a few times a second, until nothing is."""
         while self._waiting:
-            await tasks.sleep(WRITE_EVERY)
+            await self._pause()
+            self._put_notes()
             while self._waiting:
-                count, size = 0, 0
-                while count < len(self._waiting) and (not count or size < FRAME_BYTES):
-                    size += len(self._waiting[count])
-                    count += 1
-                records = self._waiting[:count]
-                if not await self._append(records):
-                    continue
-                del self._waiting[:count]
-                self._waiting_bytes -= size
-                self._written.advance(self._written.value + count)
+                batch = self._waiting.batch()
+                if await self._append(batch.records):
+                    self._waiting.done()
+                    self._written.advance(self._written.value + batch.count)
+            self._put_notes()
         self._writing = None
 
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with tasks.timeout(WRITE_EVERY):
+                await self._is_awaited.wait()
+                await tasks.sleep(HURRY)
+        self._is_awaited.clear()
+
     async def _append(self, records: Sequence[bytes]) -> bool:
-        at = micros(self._clock.wall())
-        lost, self._lost = self._lost, None
-        if lost is not None:
-            told = encode(LostRecord(lost.since, lost.until, lost.records, lost.details))
-            records = [told, *records]
         try:
-            await self._worker.run(self._append_and_tidy, records, at)
+            await self._worker.run(self._append_and_tidy, records, micros(self._clock.wall()))
         except (DiskFull, OSError) as error:
             self.failures += 1
             self.last_failure = str(error)
             _log.warning("decisions cannot be recorded, trying again: %s", error)
-            self._give_back(lost)
             await tasks.sleep(RETRY_AFTER)
             return False
         return True
-
-    def _give_back(self, lost: _Lost | None) -> None:
-        """What was to be told of losses could not be told; tell it the next time."""
-        if lost is None:
-            return
-        if self._lost is not None:
-            lost.since = min(lost.since, self._lost.since)
-            lost.until = max(lost.until, self._lost.until)
-            lost.records += self._lost.records
-            lost.details += self._lost.details
-        self._lost = lost
 
     def _append_and_tidy(self, records: Sequence[bytes], at: int) -> None:
         # First make room: on a full disk that may be what lets us go on.

@@ -3,9 +3,9 @@
     <series>-<number>.open    magic, then a frame per append: records, as record.py joins them
     <series>-<number>.zst     closed: magic, frames of compressed blocks, and last a frame with the index
     <series>-<number>.index   a copy of that index, to be read without the rest
-    <series>-<number>.names   hashes of all names that occur, to find an object or a decision without reading the rest
+    <series>-<number>.names   hashes of the names in each block, to find an object or a decision quickly
 
-Seriess are `history`, `decisions`, and `snapshot`, whose number is its revision. A block is some hundred records that
+Series are `history`, `decisions`, and `snapshot`, whose number is its revision. A block is some hundred records that
 are compressed together, and the least that is read. The index says of each block what it covers, so that a reader takes
 only what it needs, and can tell what is gone when a block is damaged. The last two files are only a help: without
 them a reader looks into the closed segment itself.
@@ -14,32 +14,28 @@ An open segment may end in a torn frame. A closed one was complete when it got i
 is damage, and is told as such.
 """
 
+import contextlib
 import re
-import sys
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import msgspec
 import zstandard
 
 from mainstay.env import frames
-from mainstay.journal.record import (
-    ChangeRecord,
-    DecisionRecord,
-    EntryRecord,
-    LostRecord,
-    MemoryRecord,
-    MissedRecord,
-    ReachedRecord,
-    Record,
-    WriteRecord,
-    decode,
+from mainstay.journal import names as naming
+from mainstay.journal.glance import (
+    ChangeGlance,
+    DecisionGlance,
+    EntryGlance,
+    Glance,
+    MemoryGlance,
+    WriteGlance,
+    glances,
     names_of,
 )
+from mainstay.journal.record import LostRecord, MissedRecord, ReachedRecord, Record, SampledRecord, decode
 
 MAGIC: Final = b"MAINSTAY JOURNAL 1\n"
 FORMAT: Final = 1
@@ -101,6 +97,10 @@ class BlockIndex(msgspec.Struct, array_like=True, frozen=True, gc=False):
     first_key: str = ""
     last_key: str = ""
     """Of a snapshot, which is in the order of its keys."""
+    lost: tuple[LostRecord, ...] = ()
+    sampled: tuple[SampledRecord, ...] = ()
+    """What the block tells of decisions that are not there, so that nobody has to read it for that. Those about the
+    same rule and component are put together."""
 
 
 class FileIndex(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -149,10 +149,10 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 class Content(NamedTuple):
-    """One frame's records, as bytes and taken apart."""
+    """One frame's records, as bytes, and as far as an index needs them."""
 
     data: bytes
-    records: Sequence[Record]
+    glances: Sequence[Glance]
 
 
 class Builder:
@@ -167,19 +167,19 @@ class Builder:
         self._bytes_before = 0
         self._size = 0
         self._blocks: list[BlockIndex] = []
-        self._hashes: set[int] = set()
+        self._hashes: list[set[int]] = []
+        """Of the names in each block."""
         self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress
 
     def add(self, content: Content) -> bytes:
         self._pending.append(content)
         self._pending_bytes += len(content.data)
-        self._hashes.update(_hash(name) for record in content.records for name in names_of(record))
         return self._block() if self._pending_bytes >= BLOCK_BYTES else b""
 
     def finish(self) -> tuple[bytes, FileIndex, bytes]:
         """The rest of the file, its index, and the content of the file of names."""
         rest = self._block() if self._pending or not self._size else b""
-        names = _in_file_order(array("I", sorted(self._hashes))).tobytes()
+        names = naming.packed(self._hashes)
         size = self._size + len(names)
         index = FileIndex(
             FORMAT, self._series, self._number, size, self._bytes_before, tuple(self._blocks), self._damages
@@ -191,7 +191,9 @@ class Builder:
         offset = self._size + len(start)
         joined = b"".join([_ARRAY_32, len(self._pending).to_bytes(4), *(content.data for content in self._pending)])
         data = start + frames.frame(_BLOCK + self._compress(joined))
-        self._blocks.append(described([record for content in self._pending for record in content.records], offset))
+        found = [glance for content in self._pending for glance in content.glances]
+        self._blocks.append(described(found, offset))
+        self._hashes.append(hashes_of(found))
         self._size += len(data)
         self._bytes_before += self._pending_bytes
         self._pending.clear()
@@ -199,15 +201,22 @@ class Builder:
         return data
 
 
-def described(records: Sequence[Record], offset: int) -> BlockIndex:
+def hashes_of(found: Iterable[Glance]) -> set[int]:
+    """Of all names of some records. Each name is hashed once."""
+    return {naming.hashed(name) for name in {name for glance in found for name in names_of(glance)}}
+
+
+def described(records: Sequence[Glance], offset: int) -> BlockIndex:
     """The index of a block with these records."""
     times: list[int] = []
     covers: list[Interval] = []
     missed: list[Interval] = []
     keys: list[str] = []
+    lost: list[LostRecord] = []
+    sampled: dict[tuple[str, str], SampledRecord] = {}
     for record in records:
         match record:
-            case DecisionRecord(at=at) | WriteRecord(at=at) | ChangeRecord(at=at) | MemoryRecord(at=at):
+            case DecisionGlance(at=at) | WriteGlance(at=at) | ChangeGlance(at=at) | MemoryGlance(at=at):
                 times.append(at)
             case ReachedRecord(after=after, revision=revision, at=at):
                 times.append(at)
@@ -217,7 +226,12 @@ def described(records: Sequence[Record], offset: int) -> BlockIndex:
                 missed.append((after, revision))
             case LostRecord(since=since, until=until):
                 times += (since, until)
-            case EntryRecord(key=key):
+                lost.append(record)
+            case SampledRecord(since=since, until=until, rule=rule, component=component):
+                times += (since, until)
+                before = sampled.get((rule, component))
+                sampled[rule, component] = record if before is None else before.with_more(record)
+            case EntryGlance(key=key):
                 keys.append(key)
     return BlockIndex(
         offset,
@@ -228,48 +242,78 @@ def described(records: Sequence[Record], offset: int) -> BlockIndex:
         tuple(missed),
         min(keys, default=""),
         max(keys, default=""),
+        tuple(lost),
+        tuple(sampled.values()),
     )
 
 
-def read_frames(data: bytes) -> tuple[list[Content], list[str]]:
-    """What can be read of an open segment, and what cannot, in words. A torn end is nothing to speak of."""
-    contents: list[Content] = []
-    damages: list[str] = []
+class Frames(NamedTuple):
+    """What can be read of an open segment."""
+
+    contents: list[Content]
+    damages: list[str]
+    """What cannot, in words. A torn end is nothing to speak of."""
+    end: int
+    """Where the last whole frame ends."""
+
+
+def read_frames(data: bytes, start: int = 0) -> Frames:
+    """What can be read of an open segment, from its beginning or from where the last whole frame ended."""
+    found = Frames([], [], start)
     if not data.startswith(MAGIC):
-        return [], [] if MAGIC.startswith(data) or not any(data) else ["it is not a segment of a journal"]
-    start: int | None = len(MAGIC)
-    while start is not None:
+        if not MAGIC.startswith(data) and any(data):
+            found.damages.append("it is not a segment of a journal")
+        return found
+    next_start: int | None = start or len(MAGIC)
+    while next_start is not None:
         # Each turn but the last has passed over a damaged frame, so this ends.
-        start = _read_until_damage(data, start, contents, damages)
-    return contents, damages
+        start = next_start
+        start, next_start = _read_until_damage(data, start, found.contents, found.damages)
+    return found._replace(end=start)
 
 
-def _read_until_damage(data: bytes, start: int, contents: list[Content], damages: list[str]) -> int | None:
+def _read_until_damage(data: bytes, start: int, contents: list[Content], damages: list[str]) -> tuple[int, int | None]:
+    """Where the last whole frame ended, and where to go on; None: that was all."""
     try:
         for content, end in frames.read(data, start):
             start = end
-            contents.append(Content(content, decode(content).records))
+            contents.append(Content(content, glances(content)))
     except frames.Damaged as error:
         damages.append(str(error))
-        return error.resume
+        return start, error.resume
     except msgspec.MsgspecError as error:
         damages.append(f"the frame before byte {start} cannot be understood: {error}")
-        return start
-    return None
+        return start, start
+    return start, None
 
 
 class Broken(Exception):
     """A part of a file is not what was written there."""
 
 
-def read_block(data: bytes, block: BlockIndex) -> Sequence[Record]:
-    """The records of one block of a closed file. Raises `Broken`."""
+def read_block(data: bytes, block: BlockIndex, containing: Sequence[bytes] = ()) -> Sequence[Record]:
+    """The records of one block of a closed file. Raises `Broken`.
+
+    With `containing`, at least those that have each of these bytes somewhere: the others need not be taken apart.
+    """
+    with _breaking():
+        joined = _content_of(data, block)
+        if any(each not in joined for each in containing):
+            return []
+        return [record for frame in _decode_block(joined) for record in decode(bytes(frame), containing).records]
+
+
+def _content_of(data: bytes, block: BlockIndex) -> bytes:
+    content, _ = next(frames.read(data, block.offset), (b"", 0))
+    if not content.startswith(_BLOCK):
+        raise Broken(f"there is no block at byte {block.offset}")
+    return zstandard.ZstdDecompressor().decompress(content[1:], max_output_size=_BLOCK_BYTES_MAX)
+
+
+@contextlib.contextmanager
+def _breaking() -> Iterator[None]:
     try:
-        content, _ = next(frames.read(data, block.offset), (b"", 0))
-        if not content.startswith(_BLOCK):
-            raise Broken(f"there is no block at byte {block.offset}")
-        joined = zstandard.ZstdDecompressor().decompress(content[1:], max_output_size=_BLOCK_BYTES_MAX)
-        return [record for frame in _decode_block(joined) for record in decode(bytes(frame)).records]
+        yield
     except (frames.Damaged, msgspec.MsgspecError, zstandard.ZstdError) as error:
         raise Broken(str(error)) from error
 
@@ -293,8 +337,12 @@ def index_in(data: bytes) -> FileIndex:
 
 
 def sidecar(content: bytes) -> bytes:
-    """The content of an index or names file."""
+    """The content of an index file."""
     return MAGIC + frames.frame(content)
+
+
+def names_file(content: bytes) -> bytes:
+    return naming.MAGIC + frames.frame(content)
 
 
 def index_file(index: FileIndex) -> bytes:
@@ -306,19 +354,19 @@ def read_index(data: bytes) -> FileIndex:
     return _index(_sidecar_content(data))
 
 
-def may_have(names: bytes, wanted: str) -> bool:
-    """Whether a name may occur, by the content of a file of names. Raises `Broken`."""
-    hashes = array("I")
-    hashes.frombytes(_sidecar_content(names))
-    hashes = _in_file_order(hashes)
-    hashed = _hash(wanted)
-    at = bisect_left(hashes, hashed)
-    return at < len(hashes) and hashes[at] == hashed
-
-
-def _sidecar_content(data: bytes) -> bytes:
+def read_names(data: bytes) -> naming.Names:
+    """From the content of a file of names. Raises `Broken`."""
+    is_first_format = not data.startswith(naming.MAGIC)
+    content = _sidecar_content(data, len(MAGIC if is_first_format else naming.MAGIC))
     try:
-        for content, _ in frames.read(data, len(MAGIC)):
+        return naming.Names(content, is_first_format=is_first_format)
+    except ValueError as error:
+        raise Broken(str(error)) from error
+
+
+def _sidecar_content(data: bytes, start: int = len(MAGIC)) -> bytes:
+    try:
+        for content, _ in frames.read(data, start):
             return content
     except frames.Damaged as error:
         raise Broken(str(error)) from error
@@ -343,7 +391,9 @@ def rebuilt_index(name: FileName, data: bytes) -> FileIndex:
             for content, end in frames.read(data, begun):
                 if content.startswith(_BLOCK):
                     at = BlockIndex(begun, 0, 0, 0, (), ())
-                    blocks.append(described(read_block(data, at), begun))
+                    with _breaking():
+                        found = [each for part in _decode_block(_content_of(data, at)) for each in glances(bytes(part))]
+                    blocks.append(described(found, begun))
                 begun = end
             break
         except frames.Damaged as error:
@@ -353,14 +403,3 @@ def rebuilt_index(name: FileName, data: bytes) -> FileIndex:
             damages.append(str(error))
             break
     return FileIndex(FORMAT, name.series, name.number, len(data), 0, tuple(blocks), (*damages, "its end is missing"))
-
-
-def _in_file_order(hashes: "array[int]") -> "array[int]":
-    """Little-endian, whatever the machine."""
-    if sys.byteorder == "big":
-        hashes.byteswap()
-    return hashes
-
-
-def _hash(name: str) -> int:
-    return crc32(name.encode())

@@ -29,8 +29,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
+import msgspec
+
 from mainstay.env import Clock, Disk, tasks
 from mainstay.env.disk import DiskFull
+from mainstay.journal.closing import ClosingHelper
 from mainstay.journal.errors import HistoryAhead, Missed, SourceUnavailable
 from mainstay.journal.files import Series, described
 from mainstay.journal.keys import is_object
@@ -51,8 +54,7 @@ SNAPSHOT_AGAIN: Final = timedelta(minutes=1)  # After one that could not be take
 CLOSING: Final = timedelta(seconds=5)  # How long closing waits for a disk that does not take what is pending.
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, gc=False):
     """What one revision did to one key of the store. In a snapshot: what is there, and which revision wrote it."""
 
     revision: int
@@ -112,11 +114,18 @@ class HistoryRecorder:
     The disk, and with it the lock on the directory, stays open: that is for whoever has opened it.
     """
 
-    def __init__(self, disk: Disk, source: Source, clock: Clock, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        source: Source,
+        clock: Clock,
+        limits: Limits = DEFAULT_LIMITS,
+        helper: ClosingHelper | None = None,
+    ) -> None:
         self._source = source
         self._clock = clock
         self._limits = limits
-        self._segments = Segments(disk, Series.HISTORY, limits)
+        self._segments = Segments(disk, Series.HISTORY, limits, helper)
         self._snapshots = Snapshots(disk)
         self._worker = tasks.Worker("journal history")
         self._progress = Progress()
@@ -161,7 +170,7 @@ class HistoryRecorder:
                 await self._all_written()
         if self._writing is not None:
             await tasks.stop(self._writing)
-        await self._worker.run(self._segments.roll)
+        await self._worker.run(self._segments.close)
         self._worker.close()
 
     async def reach(self, revision: int) -> None:
@@ -174,7 +183,7 @@ class HistoryRecorder:
         self._segments.open()
         self._snapshots.open()
         blocks = [block for index in self._segments.closed.values() for block in index.blocks]
-        blocks += [described(content.records, 0) for content in self._segments.contents()]
+        blocks += [described(content.glances, 0) for content in self._segments.contents()]
         self._progress.value = max((until for block in blocks for _, until in block.covers), default=0)
         latest = self._snapshots.latest
         self._changes_since_snapshot = sum(
@@ -258,20 +267,13 @@ class HistoryRecorder:
         if batch.revision <= self._taken:
             return
         at = micros(self._clock.wall())
-        records = [
-            encode(
-                ChangeRecord(
-                    change.revision,
-                    change.key,
-                    None if change.value is None else masked(change.key, change.value),
-                    at,
-                    change.decision,
-                    change.cause,
-                )
-            )
-            for change in batch.changes
-            if change.revision > self._taken and is_object(change.key)
-        ]
+        taken = self._taken
+        records: list[bytes] = []
+        for change in batch.changes:  # With every write of the server: it must cost little.
+            key, value = change.key, change.value
+            if change.revision > taken and is_object(key):
+                kept = None if value is None else masked(key, value)
+                records.append(encode(ChangeRecord(change.revision, key, kept, at, change.decision, change.cause)))
         piece = _Piece(self._taken, batch.revision, records)
         self._pending.append(piece)
         self._pending_bytes += piece.size
@@ -343,7 +345,7 @@ class HistoryRecorder:
             return False
         return (
             self._is_cut_off
-            or self._changes_since_snapshot >= max(self._limits.snapshot_changes, 2 * self._objects_in_snapshot)
+            or self._changes_since_snapshot >= max(self._limits.snapshot_changes, 4 * self._objects_in_snapshot)
             # Before retention reaches what follows the latest one, there has to be another.
             or self._bytes_since_snapshot >= self._limits.keep_bytes // 4
         )

@@ -5,7 +5,7 @@ revisions; nothing is ever forgotten.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from mainstay.journal.answers import Changes, Decisions, Extent, Objects, State, Stored, Writes
@@ -17,6 +17,7 @@ from mainstay.journal.record import (
     EntryRecord,
     LostRecord,
     MemoryRecord,
+    SampledRecord,
     WriteRecord,
     micros,
 )
@@ -27,10 +28,12 @@ _FOREVER = 1 << 62
 class MemoryJournal:
     """Implements `Journal` (asking.py)."""
 
-    def __init__(self, begins: int = 0, entries: Iterable[EntryRecord] = ()) -> None:
-        """Begin after a revision, at which there was this."""
+    def __init__(self, begins: int = 0, entries: Iterable[EntryRecord] = (), missing: Sequence[Gap] = ()) -> None:
+        """Begin after a revision, at which there was this. `missing` is what is not there of what comes after it."""
         self.begins = begins
         self.lost: list[LostRecord] = []
+        self.left_out: list[SampledRecord] = []
+        self._missing = tuple(missing)
         self._reached = begins
         self._entries = {entry.key: entry for entry in entries}
         self._changes: list[ChangeRecord] = []
@@ -136,7 +139,8 @@ class MemoryJournal:
             and (not component or each.component == component)
         ]
         lost = tuple(each for each in self.lost if each.until >= first and each.since < last)
-        return Decisions((), (), tuple(sorted(found, key=lambda each: (each.at, each.id))[-limit:]), lost)
+        left_out = tuple(each for each in self.left_out if each.until >= first and each.since < last)
+        return Decisions((), (), tuple(sorted(found, key=lambda each: (each.at, each.id))[-limit:]), lost, left_out)
 
     async def writes(
         self,
@@ -173,6 +177,16 @@ class MemoryJournal:
         """All decisions, in the order in which they were added."""
         return [each for each in self._decisions.values() if wanted(each)]
 
+    def last_state(self) -> list[EntryRecord]:
+        """All that there is at its end, in the order of keys."""
+        found = dict(self._entries)
+        for change in self._changes:
+            if change.value is None:
+                found.pop(change.key, None)
+            else:
+                found[change.key] = EntryRecord(change.key, change.revision, change.value)
+        return [found[key] for key in sorted(found)]
+
     # Inside.
 
     def _objects(self, kind: str, revision: int) -> Objects:
@@ -195,7 +209,8 @@ class MemoryJournal:
             return ()
         recorded = [(self.begins, self._reached)]
         needed = (min(min(asked), self.begins), max(max(asked), self.begins))
-        return explained(holes(needed, recorded), recorded, (), ())
+        known = tuple(gap for gap in self._missing if gap.after < needed[1] and gap.until > needed[0])
+        return (*explained(holes(needed, recorded), recorded, (), ()), *known)
 
 
 def _prefix(key: str) -> str:

@@ -11,11 +11,13 @@ revisions, `damages` for files, `lost` for decisions that were not kept. An answ
 it goes; look at `is_complete` before you take it for the truth.
 
 The calls block: run them on a `tasks.Worker`. They read the directory anew each time, so a living journal can be asked
-again later. Values are the bytes that the store had, Secrets without their values (masking.py).
+again later; what cannot have changed since is kept (scan.py), so a reader that lives is quicker than a new one, and is
+for one thread at a time. Values are the bytes that the store had, Secrets without their values (masking.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final, TypeVar
 
 from mainstay.api import labels
@@ -28,20 +30,24 @@ from mainstay.journal.record import (
     ChangeRecord,
     DecisionRecord,
     EntryRecord,
-    LostRecord,
     MemoryRecord,
     Seen,
     WhyNot,
     WriteRecord,
     micros,
+    name_of_component,
     name_of_decision,
+    name_of_kind,
     name_of_memory,
     name_of_object,
+    name_of_uid,
 )
-from mainstay.journal.scan import Damage, Scan
+from mainstay.journal.scan import Damage, Kept, Scan
 
 ATTEMPTS_MAX: Final = 5  # Of reading a journal whose writer closes and forgets files meanwhile.
 SNAPSHOTS_TRIED_MAX: Final = 5  # When the best one is damaged.
+
+_SKEW_US: Final = 600_000_000  # By how much the clocks of two servers may differ: ten minutes.
 
 T = TypeVar("T")
 
@@ -51,15 +57,16 @@ class Reader:
 
     def __init__(self, *disks: Disk) -> None:
         self._disks = disks
+        self._kept = Kept()
 
     def reached(self) -> int:
         """The latest revision that was recorded; 0 if there is none."""
-        recorded = self._steadily(Scan).recorded
+        recorded = self.recorded()
         return recorded[-1][1] if recorded else 0
 
     def recorded(self) -> tuple[Interval, ...]:
         """The revisions whose changes are here, as intervals: after one, up to and including another."""
-        return self._steadily(Scan).recorded
+        return self._steadily(lambda scan: scan.recorded)
 
     def extent(self) -> Extent:
         """How much there is."""
@@ -68,7 +75,7 @@ class Reader:
             first, last = scan.times(Series.HISTORY)
             return Extent((), _history_damages(scan), scan.recorded, first, last)
 
-        return self._steadily(lambda disks: read(Scan(disks)))
+        return self._steadily(read)
 
     def damages(self) -> tuple[Damage, ...]:
         """Read everything, and say what cannot be read."""
@@ -79,11 +86,11 @@ class Reader:
                     pass
             return scan.damages
 
-        return self._steadily(lambda disks: read(Scan(disks)))
+        return self._steadily(read)
 
     def state(self, vector: Mapping[str, int]) -> State:
         """The objects of each kind, as of its revision."""
-        return self._steadily(lambda disks: _state(Scan(disks), vector))
+        return self._steadily(lambda scan: _state(scan, vector))
 
     def view(self, decision: DecisionRecord) -> View:
         """What a decision saw: the part of its view that each cache held."""
@@ -139,20 +146,21 @@ class Reader:
         named = name_of_decision(decision) if decision else ""
         if kind and name and namespace is not None:
             named = name_of_object(kind_of(prefix + name), namespace, name)
-        return self._steadily(lambda disks: _changes(Scan(disks), matches, (after, until), (first, last), named))
+        containing = [each.encode() for each in (decision, name, namespace or "", prefix) if each]
+        return self._steadily(lambda scan: _changes(scan, matches, (after, until), (first, last), named, containing))
 
     def decision(self, decision: str) -> DecisionRecord | None:
         """The record of a decision. None: it was not recorded, was lost, is forgotten, or is in another directory."""
         name = name_of_decision(decision)
 
         def find(scan: Scan) -> DecisionRecord | None:
-            for block in scan.blocks(Series.DECISIONS, named=name, newest_first=True):
-                for record in block.records:
+            for block in scan.blocks(Series.DECISIONS, named=name, containing=[decision.encode()], newest_first=True):
+                for record in reversed(block.records):
                     if isinstance(record, DecisionRecord) and record.id == decision:
                         return record
             return None
 
-        return self._steadily(lambda disks: find(Scan(disks)))
+        return self._steadily(find)
 
     def decisions(
         self,
@@ -180,8 +188,16 @@ class Reader:
                 and (not component or record.component == component)
             )
 
-        named = name_of_object(kind, namespace, name) if kind and name and namespace is not None else ""
-        return self._steadily(lambda disks: _decisions(Scan(disks), matches, (first, last), named, limit))
+        if kind and name and namespace is not None:
+            named = name_of_object(kind, namespace, name)
+        elif uid:
+            named = name_of_uid(uid)
+        elif component:
+            named = name_of_component(component)
+        else:
+            named = name_of_kind(kind) if kind else ""
+        containing = [each.encode() for each in (name, uid, component, namespace or "", kind) if each]
+        return self._steadily(lambda scan: _decisions(scan, matches, (first, last), named, containing, limit))
 
     def writes(
         self,
@@ -209,7 +225,14 @@ class Reader:
             )
 
         named = name_of_object(kind, namespace, name) if kind and name and namespace is not None else ""
-        return self._steadily(lambda disks: _writes(Scan(disks), matches, (first, last), named, limit))
+        containing = [each.encode() for each in (name, namespace or "", kind) if each]
+
+        def read(scan: Scan) -> Writes:
+            # Only times say which blocks to read. Those of a revision and of who asked for it may be two servers'.
+            earliest = max(first, scan.time_of(after) - _SKEW_US) if after and not named else first
+            return _writes(scan, matches, (earliest, last), named, containing, limit)
+
+        return self._steadily(read)
 
     def memory(self, decision: DecisionRecord) -> bytes | None:
         """The memory that a decision depended on. None: it was too large for the record, and no checkpoint has it."""
@@ -219,35 +242,35 @@ class Reader:
         name = name_of_memory(memory.digest)
 
         def find(scan: Scan) -> bytes | None:
-            for block in scan.blocks(Series.DECISIONS, named=name, newest_first=True):
+            for block in scan.blocks(Series.DECISIONS, named=name, containing=[memory.digest], newest_first=True):
                 for record in block.records:
                     if isinstance(record, MemoryRecord) and record.digest == memory.digest:
                         return record.content
             return None
 
-        return self._steadily(lambda disks: find(Scan(disks)))
+        return self._steadily(find)
 
     def why_not_replayable(self, decision: DecisionRecord) -> tuple[str, ...]:
         """Why a decision cannot be made again from this journal: `WhyNot`. Empty if it can."""
         reasons = list(decision.why_not)
         if self.memory(decision) is None:
             reasons.append(WhyNot.MEMORY_NOT_KEPT)
-        scan = self._steadily(Scan)
         revisions = [seen.revision for seen in decision.view]
         if revisions:
-            base = max((each for each in scan.snapshots if each <= min(revisions)), default=None)
-            if base is None or holes((base, max(revisions)), scan.recorded):
+            snapshots, recorded = self._steadily(lambda scan: (scan.snapshots, scan.recorded))
+            base = max((each for each in snapshots if each <= min(revisions)), default=None)
+            if base is None or holes((base, max(revisions)), recorded):
                 reasons.append(WhyNot.HISTORY_MISSING)
         return tuple(dict.fromkeys(reasons))
 
-    def _steadily(self, read: Callable[[Sequence[Disk]], T]) -> T:
+    def _steadily(self, read: Callable[[Scan], T]) -> T:
         """Read, and again if a file was closed or forgotten meanwhile."""
         for _ in range(ATTEMPTS_MAX - 1):
             try:
-                return read(self._disks)
+                return read(Scan(self._disks, self._kept))
             except FileNotFoundError:
                 continue
-        return read(self._disks)
+        return read(Scan(self._disks, self._kept))
 
 
 def _times(since: datetime | None, before: datetime | None) -> tuple[int, int]:
@@ -294,14 +317,14 @@ def _snapshot(scan: Scan, latest: int, limits: Mapping[str, int]) -> tuple[int, 
 
     for revision in candidates[:SNAPSHOTS_TRIED_MAX]:
         held: _Held = {prefix: {} for prefix in limits}
-        damaged = len(scan.damages)
+        damaged = len(scan.damages_of(Series.SNAPSHOT))
         for block in scan.blocks(Series.SNAPSHOT, wanted, number=revision):
             for record in block.records:
                 if isinstance(record, EntryRecord):
                     group, plural, _ = record.key.split("/", 2)
                     if (prefix := f"{group}/{plural}/") in held:
                         held[prefix][record.key] = record.revision, record.value
-        if len(scan.damages) == damaged:
+        if len(scan.damages_of(Series.SNAPSHOT)) == damaged:
             return revision, held
     return 0, {prefix: {} for prefix in limits}
 
@@ -339,6 +362,7 @@ def _changes(
     revisions: tuple[int, int | None],
     times: Interval,
     named: str,
+    containing: Sequence[bytes],
 ) -> Changes:
     after, until = revisions
     recorded = scan.recorded
@@ -356,7 +380,7 @@ def _changes(
         return True
 
     found: dict[tuple[int, str], ChangeRecord] = {}
-    for block in scan.blocks(Series.HISTORY, wanted, named=named):
+    for block in scan.blocks(Series.HISTORY, wanted, named=named, containing=containing):
         for record in block.records:
             if isinstance(record, ChangeRecord) and matches(record):
                 found[record.revision, record.key] = record
@@ -371,32 +395,55 @@ def _changes(
 
 
 def _decisions(
-    scan: Scan, matches: Callable[[DecisionRecord], bool], times: Interval, named: str, limit: int
+    scan: Scan,
+    matches: Callable[[DecisionRecord], bool],
+    times: Interval,
+    named: str,
+    containing: Sequence[bytes],
+    limit: int,
 ) -> Decisions:
     found: dict[str, DecisionRecord] = {}
-    lost: dict[LostRecord, None] = {}
+    oldest = times[0]  # Nothing from before this is wanted any more.
     for block in scan.blocks(
-        Series.DECISIONS, lambda index: index.last_at >= times[0] and index.first_at < times[1], named=named
+        Series.DECISIONS, partial(_is_within, times), named=named, containing=containing, newest_first=True
     ):
+        if block.index.last_at < oldest:
+            break
         for record in block.records:
             if isinstance(record, DecisionRecord) and matches(record):
-                found[record.id] = record
-            elif isinstance(record, LostRecord) and record.until >= times[0] and record.since < times[1]:
-                lost[record] = None
-    records = sorted(found.values(), key=lambda record: (record.at, record.id))[-limit:]
-    return Decisions((), scan.damages_of(Series.DECISIONS), tuple(records), tuple(lost))
+                known = found.get(record.id)
+                if known is None or known.at <= record.at:  # A refusal is told of again, with how often it was.
+                    found[record.id] = record
+        if len(found) >= limit > 0:
+            oldest = max(oldest, _last(sorted(record.at for record in found.values()), limit)[0])
+    records = _last(sorted(found.values(), key=lambda record: (record.at, record.id)), limit)
+    lost, left_out = scan.absent(times)
+    return Decisions((), scan.damages_of(Series.DECISIONS), tuple(records), lost, left_out)
 
 
-def _writes(scan: Scan, matches: Callable[[WriteRecord], bool], times: Interval, named: str, limit: int) -> Writes:
+def _writes(
+    scan: Scan,
+    matches: Callable[[WriteRecord], bool],
+    times: Interval,
+    named: str,
+    containing: Sequence[bytes],
+    limit: int,
+) -> Writes:
     found: dict[tuple[int, str, str, str], WriteRecord] = {}
-    for block in scan.blocks(
-        Series.DECISIONS, lambda index: index.last_at >= times[0] and index.first_at < times[1], named=named
-    ):
+    for block in scan.blocks(Series.DECISIONS, partial(_is_within, times), named=named, containing=containing):
         for record in block.records:
             if isinstance(record, WriteRecord) and matches(record):
                 found[record.revision, record.kind, record.namespace, record.name] = record
-    records = [found[key] for key in sorted(found)][-limit:]
+    records = _last([found[key] for key in sorted(found)], limit)
     return Writes((), scan.damages_of(Series.DECISIONS), tuple(records))
+
+
+def _is_within(times: Interval, index: BlockIndex) -> bool:
+    return index.last_at >= times[0] and index.first_at < times[1]
+
+
+def _last(values: list[T], limit: int) -> list[T]:
+    return values[-limit:] if limit > 0 else []
 
 
 def _selected(objects: Objects, seen: Seen) -> Objects:

@@ -20,8 +20,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mainstay.journal.keys import kind_of, object_key_of
-
 WOKEN_BY_MAX: Final = 8
 LOOKED_AT_MAX: Final = 64  # A decision that reads a whole list names the list, not what is in it.
 PARTS_MAX: Final = 64  # Of reasons, conditions, actions and writes, each.
@@ -64,6 +62,10 @@ class WhyNot(StrEnum):
     """A cache could not say which revision it had completely applied."""
     HISTORY_MISSING = "HistoryMissing"
     """The journal does not have all the revisions of its view."""
+    NOTHING_DECIDED = "NothingDecided"
+    """It says what somebody has learned, on which later decisions depend."""
+    SUMMARISED = "Summarised"
+    """A rule of sampling kept only its summary."""
 
 
 class _Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -116,7 +118,7 @@ class LookedAt(_Part, frozen=True):
 
 
 class Memory(_Part, frozen=True):
-    """What a decision depended on that no store holds. Make one with `DecisionRecorder.remember`."""
+    """What a decision depended on that no store holds. Make one with `whole`."""
 
     size: int = 0
     inline: bytes = b""
@@ -126,6 +128,14 @@ class Memory(_Part, frozen=True):
 
 
 NO_MEMORY: Final = Memory()
+
+
+def whole(content: bytes) -> Memory:
+    """A memory for a record that is about to be recorded. Who keeps the record sees to what is too large for it.
+
+    The content must always be encoded the same way, and have nothing in it that is secret.
+    """
+    return Memory(len(content), content)
 
 
 class Outcome(_Part, frozen=True):
@@ -205,6 +215,19 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     """Why it cannot be made again, as far as the writer knew: `WhyNot`."""
     kept: str = ""
     """The rule by which it was kept, and in which detail: `failures=full`. Empty: it was written without rules."""
+    priority: int = 0
+    """Of the subject, if it is a pod."""
+    priority_class: str = ""
+    """Of the subject, or of the pods that it makes."""
+    is_rolling_out: bool = False
+    """Whether the subject was on its way from one generation to the next."""
+    rest: bytes = b""
+    """A digest of what else was decided, to compare with another run: what to say in the status and to people, and what
+    to remember. Empty: nothing of that."""
+    user: str = ""
+    """Of a refusal: who asked for what was refused."""
+    parent: str = ""
+    """Of a refusal: the decision that asked for it, if one did."""
 
     @property
     def is_replayable(self) -> bool:
@@ -242,6 +265,7 @@ class WriteRecord(msgspec.Struct, array_like=True, frozen=True, tag="w", gc=Fals
     """Of the fields, if the request named one."""
     audit: str = ""
     trace: str = ""
+    """Empty if there is none, or if it follows from the decision (tracing.py)."""
     decision: str = ""
     subresource: str = ""
 
@@ -280,16 +304,42 @@ class MemoryRecord(msgspec.Struct, array_like=True, frozen=True, tag="m", gc=Fal
 
 
 class LostRecord(msgspec.Struct, array_like=True, frozen=True, tag="l", gc=False):
-    """Decisions that were made between two times and are not here, or not whole, because the disk did not keep up."""
+    """Decisions that were made between two times and are not here, or not whole, because what keeps them did not keep
+    up: a disk, or a server that was away for too long."""
 
     since: int
     until: int
     records: int
     details: int
+    source: str = ""
+    """The instance of the component that made them."""
+
+
+class SampledRecord(msgspec.Struct, array_like=True, frozen=True, tag="s", gc=False):
+    """Decisions that were made between two times and that a rule has left out (sampling.py). That is no loss."""
+
+    since: int
+    until: int
+    rule: str
+    component: str
+    records: int
+
+    def with_more(self, other: "SampledRecord") -> "SampledRecord":
+        """Together with another one about the same rule and component."""
+        since, until = min(self.since, other.since), max(self.until, other.until)
+        return SampledRecord(since, until, self.rule, self.component, self.records + other.records)
 
 
 Record = (
-    DecisionRecord | WriteRecord | ChangeRecord | EntryRecord | ReachedRecord | MissedRecord | MemoryRecord | LostRecord
+    DecisionRecord
+    | WriteRecord
+    | ChangeRecord
+    | EntryRecord
+    | ReachedRecord
+    | MissedRecord
+    | MemoryRecord
+    | LostRecord
+    | SampledRecord
 )
 
 
@@ -305,21 +355,16 @@ def name_of_object(kind: str, namespace: str, name: str) -> str:
     return f"object {kind} {namespace}/{name}"
 
 
-def names_of(record: Record) -> tuple[str, ...]:
-    """What a record can be found by, in an index."""
-    match record:
-        case DecisionRecord(id=decision, subject=subject):
-            return name_of_decision(decision), name_of_object(subject.kind, subject.namespace, subject.name)
-        case ChangeRecord(key=key, decision=decision):
-            where = object_key_of(key)
-            name = name_of_object(kind_of(key), where.namespace, where.name)
-            return (name, name_of_decision(decision)) if decision else (name,)
-        case WriteRecord(kind=kind, namespace=namespace, name=name):
-            return (name_of_object(kind, namespace, name),)
-        case MemoryRecord(digest=digest):
-            return (name_of_memory(digest),)
-        case _:
-            return ()
+def name_of_component(component: str) -> str:
+    return f"component {component}"
+
+
+def name_of_kind(kind: str) -> str:
+    return f"kind {kind}"
+
+
+def name_of_uid(uid: str) -> str:
+    return f"uid {uid}"
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -341,9 +386,13 @@ def bounded(record: DecisionRecord) -> DecisionRecord:
     if (
         len(record.woken_by) <= WOKEN_BY_MAX
         and len(record.looked_at) <= LOOKED_AT_MAX
-        and max(len(record.reasons), len(record.conditions), len(record.actions), len(record.writes)) <= PARTS_MAX
-        and max(len(record.outcome.message), *map(len, record.reasons), 0) <= TEXT_LENGTH_MAX
-        and all(len(condition.message) <= TEXT_LENGTH_MAX for condition in record.conditions)
+        and len(record.reasons) <= PARTS_MAX
+        and len(record.conditions) <= PARTS_MAX
+        and len(record.actions) <= PARTS_MAX
+        and len(record.writes) <= PARTS_MAX
+        and len(record.outcome.message) <= TEXT_LENGTH_MAX
+        and (not record.reasons or max(map(len, record.reasons)) <= TEXT_LENGTH_MAX)
+        and (not record.conditions or all(len(each.message) <= TEXT_LENGTH_MAX for each in record.conditions))
         and record.woken_count >= len(record.woken_by)
         and record.looked_at_count >= len(record.looked_at)
     ):
@@ -392,14 +441,20 @@ class Decoded(NamedTuple):
     """Records that a newer version wrote, and that this one does not know."""
 
 
-def decode(content: bytes) -> Decoded:
-    """The records of a frame, as `joined` made it. Raises `msgspec.MsgspecError` if it is none."""
-    try:
-        return Decoded(_records.decode(content), 0)
-    except msgspec.ValidationError:
-        pass
-    known: list[Record] = []
+def decode(content: bytes, containing: Sequence[bytes] = ()) -> Decoded:
+    """The records of a frame, as `joined` made it. Raises `msgspec.MsgspecError` if it is none.
+
+    With `containing`, only those that have each of these bytes somewhere.
+    """
+    if not containing:
+        try:
+            return Decoded(_records.decode(content), 0)
+        except msgspec.ValidationError:
+            pass
     raws = _raws.decode(content)
+    for wanted in containing:
+        raws = [raw for raw in raws if wanted in bytes(raw)]
+    known: list[Record] = []
     for raw in raws:
         try:
             known.append(_one.decode(raw))

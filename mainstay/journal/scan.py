@@ -1,33 +1,41 @@
 """Going through the files of a journal: the blocks that are wanted, and no others.
 
 `Scan` is one look at one or more directories. It reads what is there at that moment, of a living journal as of one that
-was copied into a bundle, and takes no lock. A writer may close or forget a file while it is being looked for: then
-`FileNotFoundError` comes out, and whoever asked begins a new scan.
+was copied somewhere, and takes no lock. A writer may close or forget a file while it is being looked for: then
+`FileNotFoundError` comes out, and whoever asked begins a new scan. What one scan has read of closed files, which never
+change, and of the beginning of open ones, the next need not read again if both are given the same `Kept`.
 
 What cannot be read is noted in `damages`, with the revisions that are lost by it, and the scan goes on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mainstay.env import Disk
 from mainstay.journal.files import (
     BlockIndex,
     Broken,
+    Content,
     FileIndex,
     FileName,
     Interval,
     Series,
     Suffix,
     described,
-    may_have,
+    hashes_of,
     merged,
     parsed_name,
     read_block,
     read_frames,
+    read_names,
 )
-from mainstay.journal.record import Record
+from mainstay.journal.names import Names, hashed
+from mainstay.journal.record import LostRecord, Record, SampledRecord, decode
 from mainstay.journal.segments import index_of
+
+NAMES_BYTES_MAX: Final = 64 * 1024 * 1024  # Of files of names that are kept: those of some eight million decisions.
+_DATA_MAX: Final = 4  # Closed files whose content is at hand at once.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +55,67 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenBlock:
+class Block:
     index: BlockIndex
     records: Sequence[Record]
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenBlock:
+    """A frame of a segment that is being written."""
+
+    index: BlockIndex
+    data: bytes
+    hashes: set[int]
+
+
 @dataclass(slots=True)
 class _File:
+    number: int
+    """Of its disk."""
     disk: Disk
     name: FileName
     index: FileIndex
     open_blocks: list[_OpenBlock] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    index: BlockIndex
-    records: Sequence[Record]
+@dataclass(slots=True)
+class _OpenFile:
+    """What was read of a segment that is being written."""
+
+    end: int = 0
+    """Of the frames that were read. What is before it does not change any more."""
+    blocks: list[_OpenBlock] = field(default_factory=list)
+
+
+class Kept:
+    """What a reader keeps from one scan to the next. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self.indexes: dict[tuple[int, FileName], FileIndex] = {}
+        """By the number of the disk and the name of the closed file."""
+        self.open: dict[tuple[int, FileName], _OpenFile] = {}
+        self._names: dict[tuple[int, FileName], Names | None] = {}
+        self._names_bytes = 0
+
+    def names(self, place: tuple[int, FileName], read: Callable[[], Names | None]) -> Names | None:
+        if place not in self._names:
+            found = self._names[place] = read()
+            self._names_bytes += 0 if found is None else found.size
+            while self._names_bytes > NAMES_BYTES_MAX and len(self._names) > 1:
+                gone = self._names.pop(next(iter(self._names)))
+                self._names_bytes -= 0 if gone is None else gone.size
+            return found
+        return self._names[place]
+
+    def retain(self, disk: int, there: dict[FileName, None]) -> None:
+        """Forget what is about files of a disk that are not there any more."""
+        for gone in [each for each in self.indexes if each[0] == disk and each[1] not in there]:
+            del self.indexes[gone]
+            names = self._names.pop(gone, None)
+            self._names_bytes -= 0 if names is None else names.size
+        for gone in [each for each in self.open if each[0] == disk and each[1] not in there]:
+            del self.open[gone]
 
 
 def _all(block: BlockIndex) -> bool:
@@ -71,42 +123,72 @@ def _all(block: BlockIndex) -> bool:
 
 
 class Scan:
-    def __init__(self, disks: Sequence[Disk]) -> None:
+    def __init__(self, disks: Sequence[Disk], kept: Kept | None = None) -> None:
+        self._disks = disks
+        self._kept = kept or Kept()
         self._damages: dict[tuple[str, str], Damage] = {}
-        self._files: dict[Series, list[_File]] = {series: [] for series in Series}
-        for disk in disks:
-            names = {name: None for name in map(parsed_name, disk.names()) if name is not None}
-            for name in names:
-                if name.suffix == Suffix.CLOSED:
-                    self._files[name.series].append(self._closed(disk, name))
-                elif name.suffix == Suffix.OPEN and name._replace(suffix=Suffix.CLOSED) not in names:
-                    self._files[name.series].append(self._open(disk, name))
+        self._there: list[dict[FileName, None]] = []
+        for number, disk in enumerate(disks):
+            there = {name: None for name in map(parsed_name, disk.names()) if name is not None}
+            self._kept.retain(number, there)
+            self._there.append(there)
+        self._files: dict[Series, list[_File]] = {}
+        self._data: dict[tuple[int, FileName], bytes] = {}
 
     @property
     def damages(self) -> tuple[Damage, ...]:
+        for series in Series:
+            self._files_of(series)
         return tuple(self._damages.values())
 
     def damages_of(self, series: Series) -> tuple[Damage, ...]:
+        self._files_of(series)
         return tuple(damage for damage in self._damages.values() if damage.file.startswith(series))
 
     @property
     def recorded(self) -> tuple[Interval, ...]:
         """The revisions whose changes the journal says it has."""
-        return merged(cover for file in self._files[Series.HISTORY] for cover in file.index.covers)
+        return merged(cover for file in self._files_of(Series.HISTORY) for cover in file.index.covers)
 
     @property
     def missed(self) -> tuple[Interval, ...]:
-        return tuple(interval for file in self._files[Series.HISTORY] for interval in file.index.missed)
+        return tuple(interval for file in self._files_of(Series.HISTORY) for interval in file.index.missed)
 
     def times(self, series: Series) -> Interval:
         """The earliest and the latest time in a series; zeros if it has none."""
-        blocks = [block for file in self._files[series] for block in file.index.blocks if block.count]
+        blocks = [block for file in self._files_of(series) for block in file.index.blocks if block.count]
         return min((each.first_at for each in blocks), default=0), max((each.last_at for each in blocks), default=0)
 
     @property
     def snapshots(self) -> list[int]:
         """The revisions of which there is a snapshot, in order."""
-        return sorted(file.name.number for file in self._files[Series.SNAPSHOT])
+        wanted = (Series.SNAPSHOT, Suffix.CLOSED)
+        return sorted(name.number for there in self._there for name in there if (name.series, name.suffix) == wanted)
+
+    def time_of(self, revision: int) -> int:
+        """About when a revision was recorded, and no later; 0 if that is not known."""
+        found = [
+            block.first_at
+            for file in self._files_of(Series.HISTORY)
+            for block in file.index.blocks
+            if any(after < revision <= until for after, until in block.covers)
+        ]
+        return min(found, default=0)
+
+    def absent(self, times: Interval) -> tuple[tuple[LostRecord, ...], tuple[SampledRecord, ...]]:
+        """What is told of decisions between two times that are not there: lost, and left out by rules."""
+        lost: dict[LostRecord, None] = {}
+        sampled: dict[tuple[str, str], SampledRecord] = {}
+        for file in self._files_of(Series.DECISIONS):
+            for block in file.index.blocks:
+                for each in block.lost:
+                    if each.until >= times[0] and each.since < times[1]:
+                        lost[each] = None
+                for told in block.sampled:
+                    if told.until >= times[0] and told.since < times[1]:
+                        before = sampled.get((told.rule, told.component))
+                        sampled[told.rule, told.component] = told if before is None else before.with_more(told)
+        return tuple(lost), tuple(sampled.values())
 
     def blocks(
         self,
@@ -114,52 +196,100 @@ class Scan:
         wanted: Callable[[BlockIndex], bool] = _all,
         *,
         named: str = "",
+        containing: Sequence[bytes] = (),
         number: int | None = None,
         newest_first: bool = False,
     ) -> Iterator[Block]:
-        """The blocks of a series that are wanted, and can be read; with `named`, of files that may have the name."""
-        files = self._files[series]
-        for file in reversed(files) if newest_first else files:
-            if number is not None and file.name.number != number:
-                continue
-            for block in file.open_blocks:
-                if wanted(block.index):
-                    yield Block(block.index, block.records)
-            if file.open_blocks or not any(map(wanted, file.index.blocks)) or not self._may_have(file, named):
-                continue
-            yield from self._read(file, wanted)
+        """The blocks of a series that are wanted and can be read; with `named`, those that may have the name.
 
-    def _read(self, file: _File, wanted: Callable[[BlockIndex], bool]) -> Iterator[Block]:
-        data = file.disk.read(str(file.name))
-        for block in file.index.blocks:
-            if not wanted(block):
+        With `containing`, of their records at least those that have each of these bytes. With `newest_first` in the
+        order of the latest time in them, else in that in which they were written.
+        """
+        found = [
+            (file, place, block)
+            for file in self._files_of(series)
+            if number is None or file.name.number == number
+            for place, block in enumerate(file.index.blocks)
+            if wanted(block)
+        ]
+        if newest_first:
+            found.sort(key=lambda each: each[2].last_at, reverse=True)
+        wanted_hash = hashed(named)
+        for file, place, block in found:
+            if file.open_blocks:
+                open_block = file.open_blocks[place]
+                if not named or wanted_hash in open_block.hashes:
+                    yield Block(block, decode(open_block.data, containing).records)
                 continue
+            if named:
+                names = self._names(file)
+                if names is not None and not names.may_have(place, wanted_hash):
+                    continue
             try:
-                yield Block(block, read_block(data, block))
+                yield Block(block, read_block(self._content(file), block, containing))
             except Broken as error:
                 self._note(file.name, str(error), block.covers)
 
-    def _may_have(self, file: _File, named: str) -> bool:
-        if not named:
-            return True
-        try:
-            return may_have(file.disk.read(str(file.name._replace(suffix=Suffix.NAMES))), named)
-        except (Broken, FileNotFoundError):
-            return True  # Only a help: without it, look.
+    def _files_of(self, series: Series) -> list[_File]:
+        files = self._files.get(series)
+        if files is None:
+            files = self._files[series] = []
+            for number, (disk, there) in enumerate(zip(self._disks, self._there, strict=True)):
+                for name in there:
+                    if name.series != series:
+                        continue
+                    if name.suffix == Suffix.CLOSED:
+                        files.append(self._closed(number, disk, name))
+                    elif name.suffix == Suffix.OPEN and name._replace(suffix=Suffix.CLOSED) not in there:
+                        files.append(self._open(number, disk, name))
+        return files
 
-    def _closed(self, disk: Disk, name: FileName) -> _File:
-        index, _ = index_of(disk, name)
+    def _content(self, file: _File) -> bytes:
+        place = file.number, file.name
+        if place not in self._data:
+            if len(self._data) >= _DATA_MAX:
+                self._data.pop(next(iter(self._data)))
+            self._data[place] = file.disk.read(str(file.name))
+        return self._data[place]
+
+    def _names(self, file: _File) -> Names | None:
+        """None: it is not there, or damaged. It is only a help: without it, look."""
+
+        def read() -> Names | None:
+            try:
+                return read_names(file.disk.read(str(file.name._replace(suffix=Suffix.NAMES))))
+            except (Broken, FileNotFoundError):
+                return None
+
+        return self._kept.names((file.number, file.name), read)
+
+    def _closed(self, number: int, disk: Disk, name: FileName) -> _File:
+        index = self._kept.indexes.get((number, name))
+        if index is None:
+            index, is_good = index_of(disk, name)
+            if is_good:  # Otherwise somebody may put a better file there.
+                self._kept.indexes[number, name] = index
         for damage in index.damages:
             self._note(name, damage, ())
-        return _File(disk, name, index)
+        return _File(number, disk, name, index)
 
-    def _open(self, disk: Disk, name: FileName) -> _File:
-        contents, damages = read_frames(disk.read(str(name)))
+    def _open(self, number: int, disk: Disk, name: FileName) -> _File:
+        data = disk.read(str(name))
+        read = self._kept.open.setdefault((number, name), _OpenFile())
+        if read.end > len(data):
+            read.end, read.blocks = 0, []
+        contents, damages, end = read_frames(data, read.end)
         for damage in damages:
             self._note(name, damage, ())
-        blocks = [_OpenBlock(described(content.records, 0), content.records) for content in contents]
+        blocks = [*read.blocks, *map(_block_of, contents)]
+        if not damages:
+            read.blocks, read.end = blocks, end
         index = FileIndex(1, name.series, name.number, 0, 0, tuple(block.index for block in blocks))
-        return _File(disk, name, index, blocks)
+        return _File(number, disk, name, index, blocks)
 
     def _note(self, name: FileName, what: str, lost: tuple[Interval, ...]) -> None:
         self._damages[str(name), what] = Damage(str(name), what, lost)
+
+
+def _block_of(content: Content) -> _OpenBlock:
+    return _OpenBlock(described(content.glances, 0), content.data, hashes_of(content.glances))

@@ -8,6 +8,9 @@ After a start, or a write that failed, nothing is appended to an old file: nobod
 segment is begun, and the old one is closed with what is whole in it. A record whose append failed may therefore be
 there all the same, and twice if it is appended again.
 
+With a `ClosingHelper` a large segment is closed in the background: its open form stays until a later call finds that
+the closed one has been computed. At most `UNCLOSED_MAX` wait for that.
+
 The calls block; run them on a `tasks.Worker`. What to forget is decided in retention.py.
 """
 
@@ -19,13 +22,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+import msgspec
+
 from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
+from mainstay.env.helper import Answer
+from mainstay.journal.closing import HELPED_FROM_BYTES, Closed, ClosingHelper, closed, result_of
 from mainstay.journal.errors import InUse
 from mainstay.journal.files import (
     MAGIC,
     Broken,
-    Builder,
     Content,
     FileIndex,
     FileName,
@@ -33,15 +39,18 @@ from mainstay.journal.files import (
     Suffix,
     index_file,
     index_in,
+    names_file,
     parsed_name,
     read_frames,
     read_index,
     rebuilt_index,
-    sidecar,
 )
 from mainstay.journal.record import joined
 
 _log = logging.getLogger(__name__)
+
+UNCLOSED_MAX: Final = 8
+"""If more segments than this wait for the helper, it is too slow, and they are closed here."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -57,9 +66,9 @@ class Limits:
     keep: timedelta = timedelta(days=7)
     keep_bytes: int = 2 * 1024 * 1024 * 1024
     """On disk, of one series and its snapshots."""
-    snapshot_changes: int = 10_000
-    """After so many changes a snapshot is taken, or after twice as many as there are objects, if that is more. It is
-    what rebuilding a view has to go through."""
+    snapshot_changes: int = 20_000
+    """After so many changes a snapshot is taken, or after four times as many as there are objects, if that is more: it
+    is what rebuilding a view has to go through."""
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -68,7 +77,12 @@ DEFAULT_LIMITS: Final = Limits()
 class Segments:
     """One series, for the one process that writes it. Call `open` first."""
 
-    def __init__(self, disk: Disk, series: Series, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, disk: Disk, series: Series, limits: Limits = DEFAULT_LIMITS, helper: ClosingHelper | None = None
+    ) -> None:
+        self._helper = helper
+        self._helped: tuple[int, Answer] | None = None
+        """The segment that the helper is at work on."""
         self._disk = disk
         self._series = series
         self._limits = limits
@@ -111,7 +125,7 @@ class Segments:
         """What is whole in the segments that are not closed."""
         current = [self._number] if self._size else []
         for number in (*self._unclosed, *current):
-            yield from read_frames(self._disk.read(self._name(number, Suffix.OPEN)))[0]
+            yield from read_frames(self._disk.read(self._name(number, Suffix.OPEN))).contents
 
     def append(self, records: Sequence[bytes], at: int) -> None:
         """Write records as one frame: all of them or none. Raises `DiskFull` (none) and `OSError` (nobody knows)."""
@@ -135,14 +149,23 @@ class Segments:
             self.roll()
 
     def roll_if_old(self, at: int) -> None:
+        """Close the open segment if it is old, and whatever else can be closed by now."""
+        if self._helped is not None and self._helped[1].is_there:
+            self._close_finished()
         if self._size and (at - self._begun_at) * _MICROSECOND >= self._limits.segment_age:
             self.roll()
 
     def roll(self) -> None:
-        """Close the open segment. On a full disk it stays as it is, which readers understand too."""
+        """Close the open segment, now or in the background. On a full disk it stays as it is, which readers understand
+        too."""
         if self._size:
             self._abandon()
         self._close_finished()
+
+    def close(self) -> None:
+        """Close the open segment and all that were waiting for it. For the end: nothing is appended after this."""
+        self._helper = None
+        self.roll()
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Remove closed segments."""
@@ -172,26 +195,45 @@ class Segments:
         while self._unclosed:
             number = self._unclosed[0]
             try:
-                self._close(number)
+                if not self._close(number):
+                    return
             except (DiskFull, OSError) as error:
                 _log.warning("a segment of the journal stays uncompressed for now: %s", error)
                 return
             self._unclosed.pop(0)
 
-    def _close(self, number: int) -> None:
+    def _close(self, number: int) -> bool:
+        """False: the helper is at work on it."""
         open_name = self._name(number, Suffix.OPEN)
         if open_name not in self._disk.names():
-            return  # Its first write failed before there was a file.
-        contents, damages = read_frames(self._disk.read(open_name))
-        for damage in damages:
-            _log.warning("%s: %s; what can be read is kept", open_name, damage)
-        if contents or damages:
-            builder = Builder(self._series, number, tuple(damages))
-            data = b"".join([builder.add(content) for content in contents])
-            rest, index, names = builder.finish()
-            write_closed(self._disk, FileName(self._series, number, Suffix.CLOSED), data + rest, index, names)
-            self.closed[number] = index
+            return True  # Its first write failed before there was a file.
+        helper = self._helper if len(self._unclosed) <= UNCLOSED_MAX else None
+        if helper is not None and self._helped is None:
+            content = self._disk.read(open_name)
+            if len(content) >= HELPED_FROM_BYTES:
+                self._helped = number, helper.start(self._series, number, content)
+        if helper is not None and self._helped is not None and not self._helped[1].is_there:
+            return False
+        form = self._form_of(number, open_name)
+        if form is not None:
+            for damage in form.file_index.damages:
+                _log.warning("%s: %s; what can be read is kept", open_name, damage)
+            write_closed(
+                self._disk, FileName(self._series, number, Suffix.CLOSED), form.data, form.file_index, form.names
+            )
+            self.closed[number] = form.file_index
         self._disk.remove(open_name)
+        self._helped = None
+        return True
+
+    def _form_of(self, number: int, open_name: str) -> Closed | None:
+        if self._helped is not None and self._helped[0] == number and self._helped[1].is_there:
+            try:
+                return result_of(self._helped[1])
+            except (OSError, msgspec.MsgspecError) as error:
+                self._helped = None
+                _log.warning("a segment of the journal is closed without help: %s", error)
+        return closed(self._series, number, self._disk.read(open_name))
 
     def _read_index(self, number: int) -> FileIndex:
         index, is_good = index_of(self._disk, FileName(self._series, number, Suffix.CLOSED))
@@ -206,7 +248,7 @@ def write_closed(disk: Disk, name: FileName, data: bytes, index: FileIndex, name
     write_anew(disk, str(name), data)
     # Nothing depends on these two, so that a disk which is full just now does not matter.
     with contextlib.suppress(DiskFull, OSError):
-        write_anew(disk, str(name._replace(suffix=Suffix.NAMES)), sidecar(names))
+        write_anew(disk, str(name._replace(suffix=Suffix.NAMES)), names_file(names))
         write_anew(disk, str(name._replace(suffix=Suffix.INDEX)), index_file(index))
 
 

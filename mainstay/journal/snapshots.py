@@ -16,9 +16,10 @@ from mainstay.journal.files import (
     Series,
     Suffix,
     index_file,
+    names_file,
     parsed_name,
-    sidecar,
 )
+from mainstay.journal.glance import EntryGlance
 from mainstay.journal.record import EntryRecord, encode, joined
 from mainstay.journal.segments import index_of, remove_all, write_anew
 
@@ -59,7 +60,8 @@ class Snapshots:
         """The next entries, in the order of their keys. Raises `DiskFull`, `OSError`."""
         if self._builder is None:
             raise ValueError("no snapshot was begun")
-        data = self._builder.add(Content(joined([encode(entry) for entry in entries]), entries))
+        glances = [EntryGlance(entry.key) for entry in entries]
+        data = self._builder.add(Content(joined([encode(entry) for entry in entries]), glances))
         if data:
             self._disk.append(self._new, data)
 
@@ -75,7 +77,7 @@ class Snapshots:
         self._builder = None
         self.files[revision] = index
         with contextlib.suppress(DiskFull, OSError):
-            write_anew(self._disk, str(name._replace(suffix=Suffix.NAMES)), sidecar(names))
+            write_anew(self._disk, str(name._replace(suffix=Suffix.NAMES)), names_file(names))
             write_anew(self._disk, str(name._replace(suffix=Suffix.INDEX)), index_file(index))
 
     def give_up(self) -> None:

@@ -14,7 +14,9 @@ searches. It goes in steps, so that a long history does not hold up the loop.
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import islice
 from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -22,6 +24,9 @@ from mainstay.store.errors import Compacted, Corrupt, FutureRevision
 from mainstay.store.interface import FIRST_REVISION, Change, Entry, Page
 from mainstay.store.keys import SortedKeys
 from mainstay.store.log import Gone, Row
+
+LATER_MAX: Final = 10_000
+"""Of an older state, pages are made from the present one as long as not more than this has happened since."""
 
 _by_revision = attrgetter("revision")
 
@@ -87,11 +92,34 @@ class Index:
             live = self.live
             return Page([live[key] for key in keys], self.revision, remaining)
         self.require_readable(at)
+        if limit is not None:
+            later = self.transactions_after(at, LATER_MAX)
+            if len(later) < LATER_MAX:
+                return self._page(prefix, at, limit, after, later)
         living, _ = self._live_keys.under(prefix, after=after)
         dead, _ = self._dead_keys.under(prefix, after=after)
         versions = (self._version(key, at) for key in (sorted(living + dead) if dead else living))
         entries = [entry for entry in versions if entry is not None]
         return Page(entries[:limit], at, max(len(entries) - limit, 0) if limit is not None else 0)
+
+    def _page(self, prefix: str, at: int, limit: int, after: str | None, later: list[Transaction]) -> Page:
+        """What has not been written since is as it is now: only what has been is looked for in the past. So a page of
+        many costs as much as it holds, and not as much as there is."""
+        written = {change.key: None for transaction in later for change in transaction.changes}
+        unborn = sum(
+            1
+            for key in written
+            if key in self.live
+            and key.startswith(prefix)
+            and (after is None or key > after)
+            and self._version(key, at) is None
+        )
+        dead = [key for key in self._dead_keys.under(prefix, after=after)[0] if self._version(key, at) is not None]
+        # However many of these were not there then, they are enough for a page.
+        living, more = self._live_keys.under(prefix, after=after, limit=limit + unborn)
+        versions = (self._version(key, at) for key in (sorted(living + dead) if dead else living))
+        entries = list(islice((entry for entry in versions if entry is not None), limit))
+        return Page(entries, at, len(living) + more - unborn + len(dead) - len(entries))
 
     def require_readable(self, revision: int) -> None:
         """Raise unless the state as of this revision can be told."""

@@ -139,4 +139,6 @@ class Watches:
 
 
 def _under(prefix: str, transactions: Sequence[Transaction]) -> list[Change]:
+    if not prefix:
+        return [change for each in transactions for change in each.changes]
     return [change for each in transactions for change in each.changes if change.key.startswith(prefix)]

@@ -4,16 +4,17 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.env import tasks
-from mainstay.journal.decisions import MEMORY_EVERY, DecisionRecorder
+from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import MEMORY_BYTES_MAX, DecisionRecord, LookedAt, LostRecord, WhyNot, micros
 from mainstay.journal.segments import Limits
+from mainstay.journal.waiting import MEMORY_BYTES_EVERY, MEMORY_EVERY
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import a_decision
 
 
-async def a_log(sim: Simulation, disk: SimDisk, **how: int) -> DecisionRecorder:
+async def a_log(sim: Simulation, disk: SimDisk, **how: Any) -> DecisionRecorder:
     log = DecisionRecorder(disk, sim.clock_of("journal"), Limits(segment_bytes=5_000), **how)
     await log.start()
     return log
@@ -128,7 +129,8 @@ async def test_old_decisions_are_forgotten(sim):
 async def test_a_small_memory_is_in_the_record_and_a_large_one_is_kept_now_and_then(sim):
     disk = sim.disk_of("journal")
     log = await a_log(sim, disk)
-    small, large = b"s" * MEMORY_BYTES_MAX, b"l" * (MEMORY_BYTES_MAX + 1)
+    # The first large one is kept whatever its size, and then what there is room for.
+    small, large = b"s" * MEMORY_BYTES_MAX, b"l" * (MEMORY_BYTES_EVERY - 100)
     memories = [b"", small, large, large + b"2"]
     records = []
     for number, memory in enumerate(memories):
