@@ -105,6 +105,8 @@ class Kind:
     """How this version shows an object that is kept in the form of another one. None: as it is kept."""
     to_stored: Callable[[Object], Object] | None = None
     """The way back."""
+    is_kept: bool = True
+    """Whether the store has its objects. Others the server makes when somebody asks for them."""
     is_custom: bool = False
     """Defined by a CustomResourceDefinition: items of its lists carry kind and apiVersion, and so on."""
 

@@ -70,8 +70,9 @@ class Limit(_Part, frozen=True):
 
 class Action(_Part, frozen=True):
     action: str
-    object: str
     outcome: Outcome
+    object: str = ""
+    """Its name, if it has one: what could not be made has none. The server leaves out what is empty."""
     at: str = ""
 
 

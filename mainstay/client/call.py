@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from mainstay.journal.tracing import traceparent
+
 ACCEPT_JSON: Final = b"Accept: application/json\r\n"
 ACCEPT_ANYTHING: Final = b"Accept: */*\r\n"
 JSON: Final = "application/json"
@@ -78,6 +80,7 @@ class WriteOptions:
             ("Mainstay-Decision", self.decision),
             ("Mainstay-Cause", self.cause),
             ("Mainstay-Term", self.term),
+            ("traceparent", traceparent(self.decision) if self.decision else ""),
         )
         return b"".join([header_line(name, value) for name, value in named if value])
 

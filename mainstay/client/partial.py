@@ -13,6 +13,7 @@ validated here beyond being JSON.
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -30,7 +31,12 @@ _Tree = dict[str, "_Tree | None"]
 
 
 def reader(paths: Sequence[Path]) -> Reader:
-    """Make what reads the values at these paths. Takes a millisecond, so make it once."""
+    """Make what reads the values at these paths. Takes a millisecond, the first time."""
+    return _reader(tuple(paths))
+
+
+@lru_cache(maxsize=256)
+def _reader(paths: tuple[Path, ...]) -> Reader:
     if not paths:
         raise ValueError("there is nothing to read")
     if () in paths or len(paths) == 1:  # A getter of one name gives no tuple, and nobody needs a quick one of those.

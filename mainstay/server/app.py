@@ -6,7 +6,7 @@ This module only leads the way; each step is a module of its own. Errors are rai
 answers in the HTTP layer.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds import BUILTIN, REVIEWS
 from mainstay.api.kinds import metrics as usage_kinds
+from mainstay.api.kinds.decisions import DECISION
 from mainstay.api.kinds.reviews import BINDINGS
 from mainstay.env import Env
 from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
@@ -31,21 +32,16 @@ from mainstay.server.agent_writes import require_own
 from mainstay.server.agents import Connector
 from mainstay.server.batch_binding import bind_all
 from mainstay.server.binding import OBSERVED, wish_of
+from mainstay.server.decision_reads import DecisionReads, SeenDecisions, decision_selection
 from mainstay.server.definitions import Definitions
-from mainstay.server.discovery import (
-    AGGREGATED_TYPE,
-    OPEN_API_V2,
-    OPEN_API_V2_ASKED,
-    OPEN_API_V2_TYPE,
-    Discovery,
-)
+from mainstay.server.discovery import VERSION, Discovery
 from mainstay.server.escort import Escort, escort_of
 from mainstay.server.eviction import evict
 from mainstay.server.feed import Feed
 from mainstay.server.forms import Form, form_of
 from mainstay.server.identity import Authenticator
+from mainstay.server.journaling import ServerJournal
 from mainstay.server.keyspace import key_of
-from mainstay.server.observing import Seen
 from mainstay.server.operations import REPEATED, Sweeper
 from mainstay.server.options import DeleteOptions, WriteOptions
 from mainstay.server.patching import Patch, application_of, is_apply, patch_of
@@ -56,11 +52,14 @@ from mainstay.server.reads import Reads
 from mainstay.server.recounting import quotas_recounted, recounted
 from mainstay.server.registry import Registry
 from mainstay.server.requests import NoSuchPath, Options, Target, Verb, target_of
-from mainstay.server.selection import selection_of
+from mainstay.server.sampling_rules import SamplingRules
+from mainstay.server.seen import Seen
+from mainstay.server.selection import Selection, selection_of
 from mainstay.server.stored import read
 from mainstay.server.usage import UsageReads
 from mainstay.server.watching import Watching
 from mainstay.server.websocket_watch import over_websocket
+from mainstay.server.write_notes import Asked
 from mainstay.server.writes import Writes
 from mainstay.server.written import Written
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
@@ -68,19 +67,6 @@ from mainstay.store.interface import Entry, Store
 
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
-# What clients take for the version of Kubernetes whose API this is.
-_VERSION: Final = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0",
-    "gitCommit": "mainstay",
-    "gitTreeState": "clean",
-    "buildDate": "2026-11-15T00:00:00Z",
-    "goVersion": "none",
-    "compiler": "CPython",
-    "platform": "linux/amd64",
-}
-
 _OWNERS: Final = "managedFields"
 _SHOWN_HERE: Final = ("", "status", "scale", "ghosts", "resize", "ephemeralcontainers")
 _WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
@@ -97,9 +83,16 @@ class Api:
     """Make one with `await Api.start(store, env, authenticator)`. Agents are asked through the connector."""
 
     def __init__(
-        self, store: Store, env: Env, authenticator: Authenticator, feed: Feed, known: Known, connector: Connector
+        self,
+        store: Store,
+        env: Env,
+        authenticator: Authenticator,
+        feed: Feed,
+        known: Known,
+        connector: Connector,
+        journal: ServerJournal | None,
     ) -> None:
-        self.registry = Registry((*BUILTIN, *REVIEWS, *usage_kinds.KINDS))
+        self.registry = Registry((*BUILTIN, *REVIEWS, *usage_kinds.KINDS, DECISION))
         self.feed = feed
         self._store = store
         self._look: Look | None = getattr(store, "look", None)
@@ -109,26 +102,36 @@ class Api:
         self._reads = Reads(store, feed)
         self._usage = UsageReads(store, env.clock, connector)
         self._streams = PodStreams(store, self._kind("", "v1", "nodes"), connector)
-        self._placing = placing = Placing(store, self._kind("", "v1", "pods"))
+        self._placing = placing = Placing(store, self._kind("", "v1", "pods"), env.clock)
         self._writes = Writes(store, env, admission_of(known), placing.points, placing.shared)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"))
         self.registry.on_removal(self._watching.end_all)
         self._priorities = Priorities(store, feed, known)
         self._definitions = Definitions(store, feed, self.registry, env.clock)
+        self._decisions = DecisionReads(journal, env.clock, env.chance.stream("decision watch timeout"))
+        self._notes = None if journal is None else journal.notes
+        self._sampling = None if journal is None else SamplingRules(store, feed, journal.collector.sampler)
         self._sweeper: Sweeper | None = None
 
     @classmethod
     async def start(
-        cls, store: Store, env: Env, authenticator: Authenticator, connector: Connector | None = None
+        cls,
+        store: Store,
+        env: Env,
+        authenticator: Authenticator,
+        connector: Connector | None = None,
+        journal: ServerJournal | None = None,
     ) -> "Api":
         known = Known()
         feed = await Feed.start(store)
-        api = cls(store, env, authenticator, feed, known, connector or Connector())
+        api = cls(store, env, authenticator, feed, known, connector or Connector(), journal)
         await api._priorities.start()
+        if api._sampling is not None:
+            await api._sampling.start()
         await api._make_namespaces()
         await api._definitions.start()
         api._sweeper = Sweeper(store, env.clock)
-        api._placing.start(env.clock)
+        api._placing.start()
         return api
 
     async def stop(self) -> None:
@@ -136,7 +139,10 @@ class Api:
             await self._sweeper.stop()
         await self._placing.stop()
         await self._definitions.stop()
+        if self._sampling is not None:
+            await self._sampling.stop()
         await self._priorities.stop()
+        await self._decisions.stop()
         await self._watching.stop()
         await self.feed.stop()
 
@@ -164,33 +170,14 @@ class Api:
         if path in _HEALTH:
             return _text(200, "[+]ping ok\nhealthz check passed\n" if "verbose" in request.query else "ok")
         if path.rstrip("/") == "/version":
-            return _json(200, _VERSION)
+            return _json(200, VERSION)
         user = seen.user = self._authenticator.user_of(request)
         if path.startswith(("/api/", "/apis/")) and path.count("/") > (2 if path.startswith("/api/") else 3):
             return self._resource(request, user, seen)
         if access.AUTHENTICATED not in user.groups and not user.is_master:
             text = f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
             raise ApiError(403, Reason.FORBIDDEN, text, {})
-        return self._describe(request)
-
-    def _describe(self, request: Request) -> Response:
-        """Discovery and the like."""
-        path = request.path.rstrip("/") or "/"
-        accept = request.headers.get("accept") or ""
-        if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in accept:
-            found = self._discovery.aggregated(path)
-            if found is not None:
-                body, tag = found
-                headers = (("Cache-Control", "public"), ("ETag", tag), ("Vary", "Accept"))
-                if request.headers.get("if-none-match") == tag:
-                    return Response(304, b"", AGGREGATED_TYPE, headers)
-                return Response(200, body, AGGREGATED_TYPE, headers)
-        if path == "/openapi/v2" and OPEN_API_V2_ASKED in accept:
-            return Response(200, OPEN_API_V2, OPEN_API_V2_TYPE, (_NO_CACHE,))
-        answer = self._discovery.answer(path)
-        if answer is None:
-            return _no_page()
-        return Response(200, answer, headers=(_NO_CACHE,))
+        return self._discovery.page(request) or _no_page()
 
     def _resource(self, request: Request, user: access.User, seen: Seen) -> Answer | Awaitable[Answer]:
         options = Options(request.query)
@@ -201,9 +188,9 @@ class Api:
         access.require(user, target)
         seen.is_allowed = True
         is_plain = target.verb is Verb.GET and not target.subresource and "resourceVersion" not in options
-        if is_plain and self._look is not None and target.kind.group != usage_kinds.GROUP:
+        if is_plain and self._look is not None and target.kind.is_kept:
             return self._get_now(self._look, request, target, options)
-        return self._answered(request, user, target, options)
+        return self._answered(request, seen, target, options)
 
     def _get_now(self, look: Look, request: Request, target: Target, options: Options) -> Answer:
         """One object, without a task: that would cost as much as all the rest."""
@@ -219,9 +206,9 @@ class Api:
         body = forms.one(form, kind, entry.value, entry.revision, self._clock.wall(), include)
         return self._answer(200, body, form, options)
 
-    async def _answered(self, request: Request, user: access.User, target: Target, options: Options) -> Answer:
+    async def _answered(self, request: Request, seen: Seen, target: Target, options: Options) -> Answer:
         try:
-            return await self._carry_out(request, user, target, options)
+            return await self._carry_out(request, seen, target, options)
         except OutcomeUnknown as error:
             text = f"the outcome is unknown, it may or may not have happened: {error}"
             raise ApiError(504, Reason.TIMEOUT, text) from error
@@ -230,7 +217,7 @@ class Api:
         except StoreError as error:
             raise ApiError(503, Reason.SERVICE_UNAVAILABLE, str(error), retry_after_s=1) from error
 
-    async def _carry_out(self, request: Request, user: access.User, target: Target, options: Options) -> Answer:
+    async def _carry_out(self, request: Request, seen: Seen, target: Target, options: Options) -> Answer:
         form = form_of(request.headers.get("accept"))
         # By identity: to compare two kinds is to compare all their fields.
         if target.kind.group in _REVIEW_GROUPS and any(target.kind is each for each in REVIEWS):
@@ -238,28 +225,34 @@ class Api:
             now = times.format_time(self._clock.wall())
             if target.kind.kind == "TokenReview":
                 await self._authenticator.learn((review.get("spec") or {}).get("token") or "")
-            return _json(201, reviews.answer(target.kind, review, user, self._authenticator, now))
+            return _json(201, reviews.answer(target.kind, review, seen.user, self._authenticator, now))
         match target.verb:
             case Verb.GET:
-                return await self._get(request, target, options, form)
+                return await self._get(request, seen, target, options, form)
             case Verb.LIST:
-                listed = await self._reads_of(target.kind).list(selection_of(target, options), options)
+                listed = await self._reads_of(target.kind, seen).list(_selection(target, options), options)
                 include = options.get("includeObject", "Metadata")
                 pieces = forms.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), include)
-                return self._answer_long(pieces, form, options)
+                return self._answer_long(pieces, form, options, listed.warnings)
             case Verb.WATCH:
-                run = self._watching.open(selection_of(target, options), form, options)
+                selection = _selection(target, options)
+                if target.kind is DECISION:
+                    run = self._decisions.watch(seen.user, selection, form, options)
+                else:
+                    run = self._watching.open(selection, form, options)
                 if (request.headers.get("upgrade") or "").lower() == "websocket":
                     offered = (request.headers.get("sec-websocket-protocol") or "").split(",")[0].strip()
                     return UpgradeResponse(over_websocket(run), offered or None)
                 return StreamResponse(200, run, headers=(_NO_CACHE,))
             case _:
-                return await self._write(request, user, target, options, form)
+                return await self._write(request, seen, target, options, form)
 
-    async def _write(self, request: Request, user: access.User, target: Target, options: Options, form: Form) -> Answer:
+    async def _write(self, request: Request, seen: Seen, target: Target, options: Options, form: Form) -> Answer:
+        user = seen.user
         if node := access.agent_in(user):
             await require_own(self._store, node, request, target)
-        escort = escort_of(request, user, self._clock)
+        asked = Asked(self._notes, request, seen, target, options.get("fieldManager"))
+        escort = escort_of(request, user, self._clock, asked)
         if target.kind is BINDINGS:
             is_dry = WriteOptions.of(options, "CreateOptions", "").dry_run
             results = await bind_all(self._placing.binder, request, user, escort, self._clock, dry_run=is_dry)
@@ -281,13 +274,15 @@ class Api:
             case other:
                 raise AssertionError(f"{other} writes nothing")
 
-    def _reads_of(self, kind: Kind) -> Reads | UsageReads:
-        return self._usage if kind.group == usage_kinds.GROUP else self._reads
+    def _reads_of(self, kind: Kind, seen: Seen) -> Reads | UsageReads | SeenDecisions:
+        if kind.is_kept:
+            return self._reads
+        return self._decisions.seen_by(seen.user) if kind is DECISION else self._usage
 
-    async def _get(self, request: Request, target: Target, options: Options, form: Form) -> Answer:
+    async def _get(self, request: Request, seen: Seen, target: Target, options: Options, form: Form) -> Answer:
         if target.subresource not in _SHOWN_HERE:
             return await self._streams.answer(request, target, options)
-        entry = await self._reads_of(target.kind).get(target.kind, target.namespace, target.name, options)
+        entry = await self._reads_of(target.kind, seen).get(target.kind, target.namespace, target.name, options)
         if target.subresource == "scale":
             return self._answer(
                 200,
@@ -547,19 +542,19 @@ class Api:
             body = forms.one(form, target.kind, written.value, written.revision, self._clock.wall())
         return _marked(self._answer(status, body, form, options, warnings), written)
 
-    def _answer_long(self, pieces: Iterator[bytes], form: Form, options: Options) -> Answer:
+    def _answer_long(
+        self, pieces: Iterator[bytes], form: Form, options: Options, warnings: Sequence[str] = ()
+    ) -> Answer:
         """Most lists are one piece, and answered like anything else."""
         first = next(pieces)
         second = next(pieces, None)
-        if second is None or form.is_yaml or options.flag("pretty"):
-            return self._answer(200, b"".join((first, second or b"", *pieces)), form, options)
+        if second is None or form.is_yaml or options.flag("pretty") or warnings:
+            return self._answer(200, b"".join((first, second or b"", *pieces)), form, options, warnings)
         return LongResponse(200, chain((first, second), pieces), headers=(_NO_CACHE,))
 
-    def _answer(
-        self, status: int, body: bytes, form: Form, options: Options, warnings: list[str] | None = None
-    ) -> Response:
+    def _answer(self, status: int, body: bytes, form: Form, options: Options, warnings: Sequence[str] = ()) -> Response:
         headers: tuple[tuple[str, str], ...] = (_NO_CACHE,)
-        for warning in warnings or ():
+        for warning in warnings:
             escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
             headers = (*headers, ("Warning", f'299 - "{escaped}"'))
         if form.is_yaml:
@@ -574,6 +569,10 @@ _DELETE_OPTIONS: Final = Kind(
     group="", version="v1", kind="DeleteOptions", plural="", singular="", namespaced=False,
     message="k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions",
 )  # fmt: skip
+
+
+def _selection(target: Target, options: Options) -> Selection:
+    return decision_selection(target, options) if target.kind is DECISION else selection_of(target, options)
 
 
 def _marked(response: Response, written: Written) -> Response:

@@ -5,7 +5,8 @@ the disk is slower than the requests, what waits is bounded, and what is beyond 
 stops answering because of its log would be worse than a gap in it that is known. The same goes for a full disk. Lines
 are with the operating system within about `WRITE_EVERY`, and synced only when the log is closed.
 
-A request that was made as somebody else is shown with both users.
+A request that was made as somebody else is shown with both users. One that wrote something names the object as it is
+now, and has annotations by which it is found in the journal: the revision, the decision that asked for it, the trace.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from mainstay.http.messages import Request
 from mainstay.server.access import User
 from mainstay.server.identity import Authenticator
 from mainstay.server.requests import Target
+from mainstay.server.seen import Seen
+from mainstay.server.stored import uid_in
 
 RECEIVED: Final = "RequestReceived"
 STARTED: Final = "ResponseStarted"
@@ -33,6 +36,8 @@ WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 BATCH_MAX: Final = 5_000
 
 _EVENT_BYTES: Final = 1_000  # About what one takes, besides the texts that the client chose.
+
+_TRACE: Final = slice(3, 35)  # Where a `traceparent` has it.
 
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode_lines
@@ -54,6 +59,8 @@ class _Object(msgspec.Struct, omit_defaults=True, gc=False, rename="camel"):
     api_group: str = ""
     api_version: str = ""
     subresource: str = ""
+    uid: str = ""
+    resource_version: str = ""
 
 
 class _Event(msgspec.Struct, omit_defaults=True, gc=False, tag_field="kind", tag="Event", rename="camel"):
@@ -118,8 +125,9 @@ class Audit:
         stage: str = COMPLETE,
         error: ApiError | None = None,
         is_allowed: bool = True,
+        seen: Seen | None = None,
     ) -> None:
-        """Put down a request. `user` is whom it was taken for. Never waits and never fails."""
+        """Put down a request: `user` is whom it was taken for, `seen` what it led to. Never waits and never fails."""
         headers = request.headers
         uri = request.target
         agent = headers.get("user-agent") or ""
@@ -145,9 +153,9 @@ class Audit:
                 _time(at),
                 None if acts_as is None else _User(acts_as.name, acts_as.uid, acts_as.groups),
                 agent,
-                None if target is None else _object(target),
+                None if target is None else _object(target, seen),
                 None if stage == RECEIVED else _status(code, error),
-                None if code == 401 else _ALLOWED if is_allowed else _FORBIDDEN,
+                None if code == 401 else _annotations(_ALLOWED if is_allowed else _FORBIDDEN, request, seen),
             )
         )
         self._news.set()
@@ -221,9 +229,32 @@ class Audit:
         self._is_torn = False
 
 
-def _object(target: Target) -> _Object:
+def _object(target: Target, seen: Seen | None) -> _Object:
     kind = target.kind
-    return _Object(kind.plural, target.namespace, target.name, kind.group, kind.version, target.subresource)
+    if seen is None or seen.writes != 1:  # Of many, none is what the request is about.
+        return _Object(kind.plural, target.namespace, target.name, kind.group, kind.version, target.subresource)
+    name = target.name or seen.key.rpartition("/")[2]
+    revision = str(seen.revision)
+    return _Object(
+        kind.plural, target.namespace, name, kind.group, kind.version, target.subresource, uid_in(seen.value), revision
+    )
+
+
+def _annotations(given: dict[str, str], request: Request, seen: Seen | None) -> dict[str, str]:
+    headers = request.headers
+    decision = headers.get("mainstay-decision") or (seen.decision if seen is not None and seen.writes == 1 else "")
+    trace = headers.get("traceparent")
+    revision = 0 if seen is None else seen.revision
+    if not decision and not trace and not revision:
+        return given
+    found = dict(given)
+    if decision:
+        found["mainstay.dev/decision"] = decision
+    if trace:
+        found["mainstay.dev/trace"] = trace[_TRACE]
+    if revision:
+        found["mainstay.dev/revision"] = str(revision)
+    return found
 
 
 def _status(code: int, error: ApiError | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.times import format_time
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
+from mainstay.journal.record import Subject
 from mainstay.server.access import User
 from mainstay.server.binding import RESERVATION, Binder, Wish
 from mainstay.server.escort import Escort
@@ -97,6 +98,10 @@ async def bind_all(
             results[number] = _Result("Bound", written.revision)
         except ApiError as error:
             results[number] = _refused(error)
+            if escort.asked is not None and not dry_run:
+                metadata = item.metadata
+                subject = Subject("pods", metadata.namespace, metadata.name, metadata.uid)
+                escort.asked.refused(error, subject, item.decision or escort.decision)
         except StoreError as error:
             results[number] = _failed(error)
 
@@ -142,7 +147,14 @@ def _escort_of(item: _Item, whole: Escort, request: Request, user: User, clock: 
         about = (request.method, request.target)
         said: dict[str, Any] = msgspec.to_builtins(item)
         operation = operation_named(item.operation, about, _encode(said), user, clock)
-    return Escort(item.decision or whole.decision, item.cause or whole.cause, whole.term, operation, whole.agent_of)
+    return Escort(
+        item.decision or whole.decision,
+        item.cause or whole.cause,
+        whole.term,
+        operation,
+        whole.agent_of,
+        whole.asked,
+    )
 
 
 def _refused(error: ApiError) -> _Result:

@@ -108,6 +108,7 @@ class Binder:
                 checks += escort.checks
             answer = await self._shared.commit(checks, writes, beside.shared)
             if isinstance(answer, Committed):
+                escort.committed(key, answer.revision, value)
                 return Written(value, answer.revision)
             escort.require_term(answer.found)
             before = await self._repeated(escort)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Kind
+from mainstay.http.messages import Request, Response
 from mainstay.server.registry import Registry
 
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -20,6 +21,21 @@ AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 OPEN_API_V2_ASKED: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 OPEN_API_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 OPEN_API_V2: Final = b"\x0a\x032.0" + b"\x12\x0e\x0a\x08Mainstay\x12\x02v1" + b"\x42\x00"
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0",
+    "gitCommit": "mainstay",
+    "gitTreeState": "clean",
+    "buildDate": "2026-11-15T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "CPython",
+    "platform": "linux/amd64",
+}
+"""What clients take for the version of Kubernetes whose API this is."""
+
+_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,6 +47,23 @@ class Discovery:
         self._registry = registry
         self._made_from = -1
         self._answers: dict[str, bytes] = {}
+
+    def page(self, request: Request) -> Response | None:
+        """The answer to a request, or None if nothing is there."""
+        path = request.path.rstrip("/") or "/"
+        accept = request.headers.get("accept") or ""
+        if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in accept:
+            found = self.aggregated(path)
+            if found is not None:
+                body, tag = found
+                headers = (("Cache-Control", "public"), ("ETag", tag), ("Vary", "Accept"))
+                if request.headers.get("if-none-match") == tag:
+                    return Response(304, b"", AGGREGATED_TYPE, headers)
+                return Response(200, body, AGGREGATED_TYPE, headers)
+        if path == "/openapi/v2" and OPEN_API_V2_ASKED in accept:
+            return Response(200, OPEN_API_V2, OPEN_API_V2_TYPE, (_NO_CACHE,))
+        answer = self.answer(path)
+        return None if answer is None else Response(200, answer, headers=(_NO_CACHE,))
 
     def answer(self, path: str) -> bytes | None:
         """The body for a path such as `/apis/apps/v1`, or None if nothing is there."""

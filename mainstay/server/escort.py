@@ -14,6 +14,7 @@ from mainstay.server.keyspace import ASIDE
 from mainstay.server.operations import Operation, operation_of
 from mainstay.server.terms import HEADER as TERM
 from mainstay.server.terms import fenced, term_of
+from mainstay.server.write_notes import Asked
 from mainstay.server.written import Written
 from mainstay.store.interface import Check, Entry, Put, Write
 
@@ -32,6 +33,8 @@ class Escort:
     operation: Operation | None = None
     agent_of: str = ""
     """The node whose own agent writes this, if it is one: only that knows what has ended there."""
+    asked: Asked | None = None
+    """Who asks for it, to be noted with the revision. None: the server itself."""
 
     @property
     def checks(self) -> list[Check]:
@@ -50,6 +53,11 @@ class Escort:
             writes.append(self.operation.put(outcome))
         return writes
 
+    def committed(self, key: str, revision: int, value: bytes) -> None:
+        """What this goes with was committed: the object at this key, as it is stored, or was."""
+        if self.asked is not None:
+            self.asked.committed(key, revision, value, self.decision)
+
     def require_term(self, found: Mapping[str, Entry | None]) -> None:
         """Raise `ApiError` (409) if it is the term that a commit was refused for."""
         if self.term is not None and self.term.key in found:
@@ -59,12 +67,12 @@ class Escort:
 ALONE: Final = Escort()
 
 
-def escort_of(request: Request, user: User, clock: Clock) -> Escort:
+def escort_of(request: Request, user: User, clock: Clock, asked: Asked | None = None) -> Escort:
     """Raises `ApiError` (400) for headers that make no sense."""
     headers = request.headers
     decision, cause = headers.get("mainstay-decision"), headers.get("mainstay-cause")
     term, operation = term_of(headers.get(TERM)), operation_of(request, user, clock)
     agent_of = agent_in(user)
-    if decision or cause or term or operation or agent_of:
-        return Escort(decision or "", cause or "", term, operation, agent_of)
+    if decision or cause or term or operation or agent_of or asked is not None:
+        return Escort(decision or "", cause or "", term, operation, agent_of, asked)
     return ALONE

@@ -6,17 +6,20 @@ the budget covers others now, it is decided again. That somebody else has used t
 payment is worked out from what is left at the commit (shared_writes.py).
 
 As in Kubernetes a pod that is not ready may go without being paid for, as long as its budget has enough that are.
+
+While somebody holds evictions (holds.py) none is committed, whatever the budgets say.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from mainstay.api import labels
+from mainstay.api import labels, times
 from mainstay.api.errors import ApiError, Reason, forbidden, not_found
 from mainstay.api.kind import Kind, Object
-from mainstay.server.commit_points import NOTHING, Beside
+from mainstay.server.commit_points import NOTHING, Beside, joined
 from mainstay.server.escort import Escort
+from mainstay.server.holds import unless_frozen
 from mainstay.server.keyspace import key_of, prefix_of
 from mainstay.server.options import DeleteOptions
 from mainstay.server.shared_writes import SharedWrite
@@ -45,7 +48,8 @@ async def evict(
     now: str,
     escort: Escort,
 ) -> None:
-    """Delete a pod if its budget allows. Raises `ApiError`: 404, 429 if it does not, 500 for several budgets."""
+    """Delete a pod if its budget allows and nobody holds evictions. Raises `ApiError`: 404, 429 if that is not so, 500
+    for several budgets."""
     if await writes.repeated(escort) is not None:
         return
     for _ in range(ATTEMPTS_MAX):
@@ -53,7 +57,8 @@ async def evict(
         if entry is None:
             raise not_found(pods.plural, pods.group, name)
         pod = read(pods, entry)
-        also = await _payment(store, budgets, pod, now)
+        paid = await _payment(store, budgets, pod, now)
+        also = joined((Beside(shared=[unless_frozen(namespace, times.parse_time(now))]), paid))
         if options.dry_run:
             for each in also.shared:
                 each.change(await store.get(each.key))

@@ -20,12 +20,13 @@ from mainstay.store.interface import Change, Hold, Store
 PAGE_ENTRIES: Final = 500
 
 
-class _Lineage(msgspec.Struct):
+class _Lineage(msgspec.Struct, frozen=True, gc=False):
     key: str
     decision: str = ""
     cause: str = ""
 
 
+_NO_LINEAGE: Final = _Lineage("")
 _lineage = msgspec.json.Decoder(_Lineage).decode
 
 
@@ -97,17 +98,22 @@ class StoreHistory:
 
 
 def joined(changes: Sequence[Change]) -> list[Written]:
-    """The objects among the changes, each with the lineage that was written at the same revision."""
+    """The objects among the changes, each with the lineage that was written at the same revision.
+
+    With every write of the server: it must cost little.
+    """
     lineage: dict[tuple[int, str], _Lineage] = {}
+    objects: list[Change] = []
     for change in changes:
-        if change.key.startswith(LINEAGE) and change.entry is not None:
+        key = change.key
+        if not key.startswith(ASIDE):
+            objects.append(change)
+        elif change.entry is not None and key.startswith(LINEAGE):
             told = _lineage(change.entry.value)
             lineage[change.revision, told.key] = told
-    result = []
-    for change in changes:
-        if not change.key.startswith(ASIDE):
-            value = None if change.entry is None else change.entry.value
-            found = lineage.get((change.revision, change.key))
-            decision, cause = ("", "") if found is None else (found.decision, found.cause)
-            result.append(Written(change.revision, change.key, value, decision, cause))
+    result: list[Written] = []
+    for change in objects:
+        key, revision, entry = change.key, change.revision, change.entry
+        found = lineage.get((revision, key), _NO_LINEAGE)
+        result.append(Written(revision, key, None if entry is None else entry.value, found.decision, found.cause))
     return result

@@ -19,5 +19,11 @@ def key_of(kind: Kind, namespace: str, name: str) -> str:
     return prefix_of(kind, namespace) + name
 
 
+def prefix_behind(resource: tuple[str, str], namespace: str) -> str:
+    """The beginning of the keys of a kind in one namespace, where only its group and plural are known."""
+    group, plural = resource
+    return f"{group or CORE}/{plural}/{namespace}/"
+
+
 def namespace_key(name: str) -> str:
     return f"{CORE}/namespaces/{name}"

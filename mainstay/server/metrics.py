@@ -67,6 +67,7 @@ class Metrics(Collector):
         self._long: dict[_Labels, int] = {}
         self._watched: Mapping[tuple[str, str, str], Tally] = {}
         self._readings: list[tuple[type[CounterMetricFamily] | type[GaugeMetricFamily], str, str, _Reading]] = []
+        self._more: list[Callable[[], Iterator[Metric]]] = []
 
     def begun(self, method: str) -> None:
         """A request is being answered. Each `begun` needs one `answered`, or `stream_begun`, with the same method."""
@@ -107,6 +108,10 @@ class Metrics(Collector):
         """The same for one that only grows. Its name ends with `_total`."""
         self._readings.append((CounterMetricFamily, name, meaning, read))
 
+    def more(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        """Show what somebody else counts."""
+        self._more.append(collect)
+
     def render(self) -> bytes:
         """All of them, as `CONTENT_TYPE`."""
         return generate_latest(self._registry)
@@ -143,6 +148,8 @@ class Metrics(Collector):
         yield events
         for family, name, meaning, read in self._readings:
             yield family(name, meaning, value=read())
+        for collect in self._more:
+            yield from collect()
         if not self._has_process:
             started = "When the process started, in seconds since 1970."
             yield GaugeMetricFamily("process_start_time_seconds", started, value=self._started_at)

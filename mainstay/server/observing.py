@@ -1,4 +1,5 @@
-"""What is told of each request besides its answer: an id in a header, numbers for the metrics, a line of the audit log.
+"""What is told of each request besides its answer: an id in a header, numbers for the metrics, a line of the audit log,
+and a decision in the journal if it was refused (refusals.py).
 
 The observer stands between the HTTP layer and the API. It knows when a request came and how it ended; the API tells it
 in `Seen` who asked and for what, as soon as it knows. It also serves `/metrics`, to those who may see them.
@@ -22,28 +23,16 @@ from mainstay.http.messages import (
     UpgradeResponse,
 )
 from mainstay.server import audit as audits
-from mainstay.server.access import ANONYMOUS, User
 from mainstay.server.audit import Audit
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import CONTENT_TYPE, Metrics
-from mainstay.server.requests import Target
+from mainstay.server.refusals import Refusals
+from mainstay.server.seen import Seen
 
 AUDIT_ID: Final = "Audit-Id"
 MONITORING: Final = "system:monitoring"
 
 CLIENT_GONE: Final = 499  # No client sees it; it is what others write down when a client did not wait.
-
-
-class Seen:
-    """What the API finds out about a request on the way."""
-
-    __slots__ = ("is_allowed", "target", "user")
-
-    def __init__(self) -> None:
-        self.user: User = ANONYMOUS
-        self.target: Target | None = None
-        self.is_allowed = False
-        """Set when the user was found to be allowed this. Of interest if the answer is 403 all the same."""
 
 
 Handle = Callable[[Request, Seen], Answer | Awaitable[Answer]]
@@ -53,7 +42,13 @@ class Observer:
     """Between the HTTP layer and the API. `answer` is the handler to give to the former."""
 
     def __init__(
-        self, handle: Handle, env: Env, authenticator: Authenticator, metrics: Metrics, audit: Audit | None
+        self,
+        handle: Handle,
+        env: Env,
+        authenticator: Authenticator,
+        metrics: Metrics,
+        audit: Audit | None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._handle = handle
         self._clock = env.clock
@@ -62,6 +57,7 @@ class Observer:
         self._authenticator = authenticator
         self._metrics = metrics
         self._audit = audit
+        self._refusals = refusals
 
     def answer(self, request: Request) -> Answer | Awaitable[Answer]:
         observed = _Observed(self, request)
@@ -127,7 +123,7 @@ class _Observed:
         self._id = _as_uuid(observer._ids.getrandbits(128))
         self._since_ns = observer._clock.monotonic_ns()
         self._received: datetime = observer._clock.wall()
-        self.seen = Seen()
+        self.seen = Seen(self._id)
         observer._metrics.begun(request.method)
 
     async def when_answered(self, answer: Awaitable[Answer]) -> Answer:
@@ -161,6 +157,8 @@ class _Observed:
     def failed(self, error: BaseException) -> None:
         if isinstance(error, ApiError):
             error.headers.setdefault(AUDIT_ID, self._id)
+            if self._observer._refusals is not None:
+                self._observer._refusals.note(self._request, self.seen, error)
             self._ended(error.code, error)
         else:
             self._ended(CLIENT_GONE if isinstance(error, asyncio.CancelledError) else 500)
@@ -185,4 +183,5 @@ class _Observed:
                 stage=stage,
                 error=error,
                 is_allowed=seen.is_allowed or code != 403,
+                seen=seen,
             )

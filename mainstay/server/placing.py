@@ -19,17 +19,18 @@ from mainstay.store.interface import Store
 class Placing:
     """`start` begins what goes on in the background: reservations expire, and the statuses of quotas follow."""
 
-    def __init__(self, store: Store, pods: Kind) -> None:
+    def __init__(self, store: Store, pods: Kind, clock: Clock) -> None:
         self.shared = SharedWrites(store)
         charging = Charging(self.shared, (ZoneTally(store),))
-        self.points = commit_points_of(store, self.shared, charging)
+        self.points = commit_points_of(store, self.shared, charging, clock)
         self.binder = Binder(store, pods, self.shared, charging, Claims(store))
         self.ghosts = Ghosts(store, self.shared)
         self._store = store
+        self._clock = clock
         self._background: list[Expiry | QuotaStatuses] = []
 
-    def start(self, clock: Clock) -> None:
-        self._background = [Expiry(self._store, self.shared, clock), QuotaStatuses(self._store)]
+    def start(self) -> None:
+        self._background = [Expiry(self._store, self.shared, self._clock), QuotaStatuses(self._store)]
 
     async def stop(self) -> None:
         for each in self._background:

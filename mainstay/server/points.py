@@ -1,8 +1,10 @@
 """Which commit points there are: the one table of what happens together with a write, besides the write."""
 
+from mainstay.env import Clock
 from mainstay.server.addresses import Addresses, released
 from mainstay.server.charging import Charging
 from mainstay.server.commit_points import Beside, CommitPoints, Intended
+from mainstay.server.holds import HoldPoint
 from mainstay.server.node_point import NodePoint
 from mainstay.server.pod_point import PodPoint
 from mainstay.server.quotas import Quotas
@@ -13,7 +15,7 @@ from mainstay.server.zone_quota import ZoneQuotaPoint
 from mainstay.store.interface import Store
 
 
-def commit_points_of(store: Store, shared: SharedWrites, charging: Charging) -> CommitPoints:
+def commit_points_of(store: Store, shared: SharedWrites, charging: Charging, clock: Clock) -> CommitPoints:
     return CommitPoints(
         {
             ("", "Service"): (ServicePoint(Addresses(store)),),
@@ -22,6 +24,7 @@ def commit_points_of(store: Store, shared: SharedWrites, charging: Charging) -> 
             ("", "Node"): (NodePoint(),),
             ("mainstay.dev", "Reservation"): (ReservationPoint(store, shared),),
             ("mainstay.dev", "ZoneQuota"): (ZoneQuotaPoint(store, shared),),
+            ("mainstay.dev", "Hold"): (HoldPoint(clock),),
         },
         everywhere=(Quotas(store, shared),),
     )

@@ -22,16 +22,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mainstay.env import Env, SystemDisk, machine, tasks
+from mainstay.env.build import build
 from mainstay.env.disk import Disk, DiskFull, Locked, read_text
 from mainstay.env.signals import StopSignals
 from mainstay.http.messages import Handler
 from mainstay.http.outgoing import client_tls
 from mainstay.http.server import HttpServer
 from mainstay.journal.errors import JournalError
-from mainstay.journal.history import HistoryRecorder
 from mainstay.server import kubeconfig
 from mainstay.server.access import MASTERS, User
 from mainstay.server.agents import Connector
@@ -49,11 +50,13 @@ from mainstay.server.certificates import (
     write_whole,
 )
 from mainstay.server.compacting import compact_regularly
-from mainstay.server.history_source import StoreHistory
 from mainstay.server.identity import Authenticator
+from mainstay.server.journal_pages import JournalPages
+from mainstay.server.journaling import JournalLimits, ServerJournal, open_journal
 from mainstay.server.kubeconfig import ByCertificate, ByToken
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Observer
+from mainstay.server.otlp import NotInstalled, SpanSender
 from mainstay.server.signing import SigningKey
 from mainstay.server.tokens import KEY_FILE, AccountTokens
 from mainstay.store import open_memory, open_sqlite
@@ -127,8 +130,10 @@ class ServerOptions:
     tls: Tls = OwnTls()
     tokens: Mapping[str, User] = field(default_factory=dict)
     audit_log: Path | None = None
-    journal: bool = True
-    """Whether the history of revisions is recorded, in `journal` in the data directory."""
+    journal: JournalLimits | None = field(default_factory=JournalLimits)
+    """How much is kept of what happens and is decided, in `journal` in the data directory. None: nothing."""
+    traces: str = ""
+    """Where decisions and writes are sent as spans; empty: nowhere."""
 
 
 async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerProcess"], None]) -> None:
@@ -216,14 +221,19 @@ class ServerProcess:
         if audit is not None:
             metrics.counter("apiserver_audit_event_total", "Lines written to the audit log.", audit.count_written)
             metrics.counter("apiserver_audit_error_total", "Lines that could not be.", audit.count_dropped)
-        await self._record_history(store, metrics)
+        journal = await self._open_journal(store, metrics)
         compacting = tasks.spawn(compact_regularly(store, env.clock), name="compact the store")
         closing.push_async_callback(tasks.stop, compacting)
         connector = Connector(_shown_to_agents(certificates), is_plain_allowed=tls is None)
-        api = await Api.start(store, env, authenticator, connector)
+        api = await Api.start(store, env, authenticator, connector, journal)
         closing.push_async_callback(api.stop)
         metrics.watched(api.feed.tallies)
-        observer = Observer(api.handle, env, authenticator, metrics, audit)
+        if options.traces:
+            await self._send_spans(store, journal, metrics)
+        pages = JournalPages(api.handle, authenticator, journal)
+        closing.callback(pages.close)
+        refusals = None if journal is None else journal.refusals
+        observer = Observer(pages.handle, env, authenticator, metrics, audit, refusals)
         await self._listen(observer.answer, tls)
         await self._worker.run(self._write_kubeconfig, certificates)
         renewing = tasks.spawn(self._renew(tls, connector), name="renew certificates")
@@ -255,24 +265,34 @@ class ServerProcess:
         self._closing.push_async_callback(audit.close)
         return audit
 
-    async def _record_history(self, store: Store, metrics: Metrics) -> None:
+    async def _open_journal(self, store: Store, metrics: Metrics) -> ServerJournal | None:
         # A store that is forgotten with the process has no history that another one could go on with.
-        if not self._options.journal or isinstance(self._options.store, MemoryChoice):
-            return
+        limits = self._options.journal
+        if limits is None or isinstance(self._options.store, MemoryChoice):
+            return None
         directory = self._options.data_dir / "journal"
         try:
             disk = SystemDisk(directory)
-            source = StoreHistory(store)
-            recorder = HistoryRecorder(disk, source, self._env.clock)
-            await recorder.start()
+            self._closing.callback(disk.close)
+            return await open_journal(disk, store, self._env.clock, limits, self._closing, metrics, build())
         except (JournalError, OSError) as error:
-            raise CannotStart(f"cannot record history in {directory}: {error}") from None
-        self._closing.callback(disk.close)
-        self._closing.callback(source.close)
-        self._closing.push_async_callback(recorder.close)
-        metrics.counter("mainstay_journal_changes_total", "Changes recorded.", lambda: recorder.changes)
-        metrics.counter("mainstay_journal_failures_total", "Failed writes of the journal.", lambda: recorder.failures)
-        metrics.gauge("mainstay_journal_frontier", "Recorded durably up to this revision.", lambda: recorder.frontier)
+            raise CannotStart(f"cannot keep a journal in {directory}: {error}") from None
+
+    async def _send_spans(self, store: Store, journal: ServerJournal | None, metrics: Metrics) -> None:
+        if journal is None:
+            raise CannotStart("traces are made from the journal: leave out --no-journal, or --otlp-endpoint")
+        # By this namespace clusters are told apart, as everywhere in Kubernetes.
+        found = await store.get("core/namespaces/kube-system")
+        cluster = "" if found is None else str(msgspec.json.decode(found.value)["metadata"]["uid"])
+        try:
+            sender = SpanSender(self._options.traces, cluster)
+        except NotInstalled as error:
+            raise CannotStart(str(error)) from None
+        sender.start()
+        self._closing.push_async_callback(sender.close)
+        journal.collector.offer = sender.offer
+        metrics.counter("mainstay_spans_sent_total", "Spans that a collector took.", lambda: sender.sent)
+        metrics.counter("mainstay_spans_dropped_total", "Spans that none took.", lambda: sender.dropped)
 
     async def _listen(self, handler: Handler, tls: ssl.SSLContext | None) -> None:
         host, port = self._options.host, self._options.port

@@ -22,10 +22,10 @@ from msgspec.structs import replace
 from mainstay.api.kind import Object
 from mainstay.api.kinds.mainstay import ZONE_QUOTA
 from mainstay.api.quantity import parse
+from mainstay.api.quota_usage import QUOTAS
 from mainstay.server import quota_tally, zone_quota
-from mainstay.server.keyspace import prefix_of
+from mainstay.server.keyspace import prefix_behind, prefix_of
 from mainstay.server.quota_tally import Limit, finished, given_up, limit_of, tally_in, tally_key, without
-from mainstay.server.quota_usage import QUOTAS, prefix_behind
 from mainstay.server.quotas import begin_to_count, count, counted_by_now
 from mainstay.server.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.stored import stored

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity, parse
+from mainstay.api.quota_usage import PODS, Amounts, Resource, Term, is_about, terms_of, unsaid, usage_of
 from mainstay.server.keyspace import ASIDE
-from mainstay.server.quota_usage import PODS, Amounts, Resource, Term, is_about, terms_of, unsaid, usage_of
 from mainstay.store.interface import Delete, Entry, Put, Write
 
 TALLIES: Final = f"{ASIDE}quota/"

@@ -22,8 +22,19 @@ import msgspec
 from mainstay.api.errors import ApiError, Reason, forbidden
 from mainstay.api.kind import Kind, Object
 from mainstay.api.quantity import ZERO, parse
+from mainstay.api.quota_usage import (
+    QUOTAS,
+    Amounts,
+    Resource,
+    is_about,
+    is_counted,
+    may_take_other,
+    needs_reading,
+    resources_behind,
+    usage_of,
+)
 from mainstay.server.commit_points import Beside, Intended
-from mainstay.server.keyspace import CORE
+from mainstay.server.keyspace import CORE, prefix_behind
 from mainstay.server.newest import newest
 from mainstay.server.quota_tally import (
     Limit,
@@ -40,18 +51,6 @@ from mainstay.server.quota_tally import (
     tally_key,
     without,
     write_of,
-)
-from mainstay.server.quota_usage import (
-    QUOTAS,
-    Amounts,
-    Resource,
-    is_about,
-    is_counted,
-    may_take_other,
-    needs_reading,
-    prefix_behind,
-    resources_behind,
-    usage_of,
 )
 from mainstay.server.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.stored import stored

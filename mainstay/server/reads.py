@@ -28,6 +28,7 @@ class Listed:
 
     entries: list[Entry]
     metadata: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
 
 class Reads:

@@ -34,20 +34,25 @@ class Selection:
     field_text: str
     matches: Callable[[Entry], bool] | None
     """None if everything under the prefix is meant."""
+    shown: Callable[[Entry], Entry | None] | None = None
+    """What is shown of an object to whoever asks; None: nothing at all. Without this, all of it is."""
+    reader: str = ""
+    """Who asks, if not everybody is shown the same."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        return (self.prefix, self.label_text, self.field_text)
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.prefix, self.label_text, self.field_text, self.reader)
 
     def covers(self, entry: Entry | None) -> bool:
         """Whether an object is there and is meant."""
         return entry is not None and entry.key.startswith(self.prefix) and (self.matches is None or self.matches(entry))
 
 
-def selection_of(target: Target, options: Options) -> Selection:
-    """Raises `ApiError` for selectors that cannot be understood."""
+def selection_of(target: Target, options: Options, *, field_text: str | None = None) -> Selection:
+    """`field_text` is in place of what the options say. Raises `ApiError` for selectors that cannot be understood."""
     kind = target.kind
-    label_text, field_text = options.get("labelSelector"), options.get("fieldSelector")
+    label_text = options.get("labelSelector")
+    field_text = options.get("fieldSelector") if field_text is None else field_text
     by_label = labels.parse(label_text) if label_text.strip() else None
     by_field = fields.parse(field_text) if field_text.strip() else None
     if by_field is not None:

@@ -73,6 +73,12 @@ def read_pod_for_status(kind: Kind, entry: Entry) -> Object:
     return {**pod, "kind": kind.kind, "apiVersion": kind.group_version}
 
 
+def uid_in(value: bytes) -> str:
+    """The uid of a stored object."""
+    at = value.find(_UID)
+    return value[at + len(_UID) : at + _UID_BYTES - 1].decode() if at >= 0 else ""
+
+
 def versioned(value: bytes, revision: int) -> bytes:
     """The stored bytes with the resource version in their place."""
     at = value.index(_UID) + _UID_BYTES

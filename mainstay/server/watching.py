@@ -17,14 +17,14 @@ from mainstay.api.errors import ApiError, Reason
 from mainstay.api.kind import Kind
 from mainstay.env import Clock, tasks
 from mainstay.server import forms
-from mainstay.server.feed import Feed
+from mainstay.server.feed import Tally, Window
 from mainstay.server.forms import Form, Shape
 from mainstay.server.keyspace import prefix_of
 from mainstay.server.reads import require_list_options
 from mainstay.server.requests import Options
 from mainstay.server.selection import Selection
 from mainstay.server.stored import PIECE_BYTES
-from mainstay.store.interface import Change, Entry, Store
+from mainstay.store.interface import Change, Entry, Page
 
 BOOKMARK_EVERY: Final = timedelta(seconds=1)
 HEARTBEAT_TICKS: Final = 10  # Without a bookmark. Then one is sent even if it says nothing new: we are still here.
@@ -48,10 +48,30 @@ class Outgoing(Protocol):
     async def wait_closed(self) -> None: ...
 
 
+class Stored(Protocol):
+    """What there is to begin with: the store, or what stands in for it."""
+
+    async def range(self, prefix: str) -> Page: ...
+
+    async def revision(self) -> int: ...
+
+
+class Followed(Protocol):
+    """What is told of afterwards: the feed, or what stands in for it (decision_feed.py)."""
+
+    revision: int
+
+    def window(self, prefix: str) -> Window: ...
+
+    def tally(self, kind: Kind) -> Tally: ...
+
+    async def reach(self, revision: int) -> None: ...
+
+
 class Watching:
     """Serves watches. One for the whole server; it tells those who want to know how far the feed has got."""
 
-    def __init__(self, store: Store, feed: Feed, clock: Clock, jitter: Random) -> None:
+    def __init__(self, store: Stored, feed: Followed, clock: Clock, jitter: Random) -> None:
         self._store = store
         self._feed = feed
         self._clock = clock
@@ -103,7 +123,7 @@ class _Session:
     """One watch. Implements `Listener` (feed.py)."""
 
     def __init__(
-        self, store: Store, feed: Feed, clock: Clock, selection: Selection, form: Form, options: Options
+        self, store: Stored, feed: Followed, clock: Clock, selection: Selection, form: Form, options: Options
     ) -> None:
         self._store = store
         self._feed = feed
@@ -231,6 +251,11 @@ class _Session:
         return b""
 
     def _event(self, kind: str, entry: Entry, revision: int) -> bytes:
+        if self._selection.shown is not None:
+            shown = self._selection.shown(entry)
+            if shown is None:
+                return b""
+            entry = shown
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._object(entry, revision))
 
     def _object(self, entry: Entry, revision: int) -> bytes:

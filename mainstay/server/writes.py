@@ -291,11 +291,13 @@ class Writes:
 
         The first check is that of the object. Raises `ApiError` (409) if the writer's term is over.
         """
+        key = checks[0].key
         if escort is not ALONE:
-            writes += escort.writes(checks[0].key, outcome)
+            writes += escort.writes(key, outcome)
             checks += escort.checks
         answer = await self._shared.commit(checks, writes, shared)
         if isinstance(answer, Committed):
+            escort.committed(key, answer.revision, outcome.value)
             return outcome if outcome.revision else Written(outcome.value, answer.revision)
         escort.require_term(answer.found)
         return await self.repeated(escort) or answer

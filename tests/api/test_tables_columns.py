@@ -99,6 +99,8 @@ def test_our_own_kinds_have_tables_too():
         "PlacementPolicy": ["Name", "Version", "Active", "Age"],
         "PolicyRollout": ["Name", "Policy", "Stage", "Age"],
         "AdmissionPolicy": ["Name", "Active", "Age"],
+        "Hold": ["Name", "What", "Target", "Owner", "Left", "Reason", "Age"],
+        "SamplingPolicy": ["Name", "Rules", "Dry Run", "Incident Until", "Age"],
         "ComponentState": ["Name", "Term", "Build", "Age"],
     }
 

@@ -108,5 +108,6 @@ def test_what_a_write_says_besides():
 
     assert write.headers() == (
         b"Mainstay-Operation: o\r\nMainstay-Decision: d\r\nMainstay-Cause: c\r\nMainstay-Term: ns/lease=5\r\n"
+        b"traceparent: 00-18ac3e7343f016890c510e93f9352611-69d9e3f565436429-01\r\n"  # It follows from the decision.
     )
     assert WriteOptions().headers() == b""

@@ -16,8 +16,9 @@ from mainstay.server.audit import Audit
 from mainstay.server.feed import Tally
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Handle, Observer, Seen
+from mainstay.server.observing import Handle, Observer
 from mainstay.server.requests import Target, Verb
+from mainstay.server.seen import Seen
 from mainstay.sim.simulation import Simulation
 
 PODS = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Pod"))

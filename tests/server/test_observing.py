@@ -6,7 +6,8 @@ import warnings
 from mainstay.http.messages import Headers, Peer, Request, Response
 from mainstay.server.identity import Authenticator
 from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Observer, Seen
+from mainstay.server.observing import Observer
+from mainstay.server.seen import Seen
 
 
 def a_request() -> Request:

@@ -15,6 +15,7 @@ from mainstay.api.kinds import (
     coordination,
     core,
     events,
+    holds,
     mainstay,
     networking,
     nodes,
@@ -23,6 +24,7 @@ from mainstay.api.kinds import (
     quotas,
     rbac,
     resource,
+    sampling,
     scheduling,
     services,
     storage,
@@ -58,6 +60,8 @@ _DECLARED = (
     *resource.KINDS,
     *apiextensions.KINDS,
     *mainstay.KINDS,
+    *holds.KINDS,
+    *sampling.KINDS,
 )
 
 BUILTIN: tuple[Kind, ...] = tuple(_shown(kind) for kind in _DECLARED)

@@ -34,11 +34,11 @@ def _pod_cells(metrics: Object, now: datetime) -> list[Any]:
 
 NODE_METRICS = Kind(
     group=GROUP, version="v1beta1", kind="NodeMetrics", plural="nodes", singular="", namespaced=False, verbs=_READ,
-    has_generation=False, columns=_COLUMNS, cells=_node_cells,
+    has_generation=False, is_kept=False, columns=_COLUMNS, cells=_node_cells,
 )  # fmt: skip
 POD_METRICS = Kind(
     group=GROUP, version="v1beta1", kind="PodMetrics", plural="pods", singular="", namespaced=True, verbs=_READ,
-    has_generation=False, columns=_COLUMNS, cells=_pod_cells,
+    has_generation=False, is_kept=False, columns=_COLUMNS, cells=_pod_cells,
 )  # fmt: skip
 
 KINDS = (NODE_METRICS, POD_METRICS)

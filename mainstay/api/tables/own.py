@@ -7,9 +7,10 @@ status is newer and is read first.
 from datetime import datetime
 from typing import Any
 
+from mainstay.api.holds import Phase, held_of
 from mainstay.api.kind import Object
 from mainstay.api.tables.fields import at, flag, mapping, moment, text
-from mainstay.api.tables.table import AGE, NAME, Cell, Filled, filled, of, table
+from mainstay.api.tables.table import AGE, NAME, Cell, Filled, count_at, filled, flag_at, of, table, text_at
 from mainstay.api.tables.texts import NONE, plain, quantity
 from mainstay.api.times import human_duration
 
@@ -45,12 +46,42 @@ def _expires(reservation: Object, now: datetime) -> str:
     return "expired" if ends <= now else human_duration(ends - now)
 
 
+def _held(hold: Object, now: datetime) -> str:
+    """What is held: `deployment`, `every namespace`, `shop/web`."""
+    held = held_of(hold)
+    return NONE if held is None else held.target_text
+
+
+def _held_for(hold: Object, now: datetime) -> str:
+    """How long it still holds, by the clock: nothing has to be written when it ends."""
+    held = held_of(hold)
+    if held is None:
+        return NONE
+    return human_duration(held.expires_at - now) if held.is_in_force(now) else str(Phase.EXPIRED)
+
+
 def _amounts(path: str) -> Cell:
     def write(quota: Object) -> str:
         amounts = mapping(quota, path)
         return ",".join(f"{name}={quantity(amounts[name])}" for name in sorted(amounts)) or NONE
 
     return of(write)
+
+
+def _decided_on(decision: Object, now: datetime) -> str:
+    """What a decision is about: `Pod/web-1`."""
+    kind, name = text(decision, "subject.kind"), text(decision, "subject.name")
+    return f"{kind}/{name}" if name else kind or NONE
+
+
+def _wrote(decision: Object, now: datetime) -> str:
+    """What it wrote, or how much: `pods/web-1@918812`, or `none` if all its writes failed."""
+    writes = [each for each in at(decision, "writes") or [] if isinstance(each, dict)]
+    done = [each for each in writes if each.get("revision")]
+    if not done:
+        return f"{len(writes)} failed" if writes else NONE
+    first = f"{plain(done[0].get('kind'))}/{plain(done[0].get('name'))}@{plain(done[0].get('revision'))}"
+    return first if len(done) == 1 else f"{first} and {len(done) - 1} more"
 
 
 _ACTIVE: Filled = filled("Active", _is_active, "Whether it is in force.", holds="boolean")
@@ -81,6 +112,22 @@ TABLES = {
         AGE,
     ),
     (_GROUP, "AdmissionPolicy"): table(NAME, _ACTIVE, AGE),
+    (_GROUP, "Hold"): table(
+        NAME,
+        filled("What", _told("what"), "What is held."),
+        filled("Target", _held, "Which of them."),
+        filled("Owner", _told("owner"), "Who answers for it."),
+        filled("Left", _held_for, "How long it still holds."),
+        filled("Reason", _told("reason"), "Why."),
+        AGE,
+    ),
+    (_GROUP, "SamplingPolicy"): table(
+        NAME,
+        filled("Rules", count_at("spec.rules"), "How many rules it has.", holds="integer"),
+        filled("Dry Run", flag_at("spec.dryRun"), "Whether everything is kept all the same.", holds="boolean"),
+        filled("Incident Until", text_at("spec.incident.until", NONE), "Until when an incident was declared."),
+        AGE,
+    ),
     (_GROUP, "ComponentState"): table(
         NAME,
         filled("Term", _told("term"), "The lease that it leads under, and since which revision."),
@@ -88,3 +135,15 @@ TABLES = {
         AGE,
     ),
 }
+
+DECISION_TABLE = table(
+    AGE,
+    filled("Component", text_at("component"), "Who decided."),
+    filled("Object", _decided_on, "What it is about."),
+    filled("Outcome", text_at("outcome"), "How it ended."),
+    filled("Reason", text_at("reason", NONE), "Why it ended like that."),
+    filled("Wrote", _wrote, "The objects that it wrote, and their revisions."),
+    NAME,
+    filled("Message", text_at("message"), "What is said to people.", wide=True),
+    filled("Kept", text_at("kept", NONE), "By which rule of sampling the record was kept.", wide=True),
+)

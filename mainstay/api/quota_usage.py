@@ -6,6 +6,8 @@ and load balancers; a claim its storage. A quota with scopes is about some pods 
 
 Amounts are sums over the spec, and nothing else: an object takes the same as long as its spec and, for a pod, whether
 it has ended stay the same. A pod that is being resized takes what its spec asks for.
+
+The server refuses by these functions, and `plan` counts by them before anything is sent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +19,6 @@ from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.pods import qos_class
 from mainstay.api.pod_resources import is_over
 from mainstay.api.quantity import ZERO, Quantity, parse
-from mainstay.server.keyspace import CORE
 
 Resource = tuple[str, str]
 """Of what kind an object is: group and plural."""
@@ -120,12 +121,6 @@ def resources_behind(names: Iterable[str]) -> list[Resource]:
         else:
             found[PODS] = None
     return sorted(each for each in found if each not in _NOT_COUNTED)
-
-
-def prefix_behind(resource: Resource, namespace: str) -> str:
-    """Where the objects of a kind are in the store."""
-    group, plural = resource
-    return f"{group or CORE}/{plural}/{namespace}/"
 
 
 def needs_reading(resource: Resource) -> bool:
