@@ -12,6 +12,7 @@ import asyncio
 
 from mainstay.agent.node import Node
 from mainstay.agent.pods import Pods
+from mainstay.agent.recording import Recorder
 from mainstay.agent.runner import Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.agent.status_report import PODS, Turns
@@ -37,14 +38,16 @@ class Agent:
         machine: Machine | None = None,
         *,
         turns: Turns | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """`machine`: what the node has, if it is not this machine. One that only pretends has what the settings say.
-        `turns`: those of all agents that share the client."""
+        `turns`: those of all agents that share the client. `recorder`: where decisions about pods are recorded."""
         self.runner = runner
         self.settings = settings
         self._client = client
         self._env = env
         self._turns = turns or Turns()
+        self._recorder = recorder
         has = None if settings.is_pretend else machine or SystemMachine()
         self._node = Node(client, env, runner, settings, has)
         self._pods: Pods | None = None
@@ -85,5 +88,7 @@ class Agent:
     async def _run_pods(self, cache: Cache) -> None:
         await self._node.is_registered.wait()
         await cache.wait_until(0)
-        self._pods = Pods(self._client, self._turns, self._env, self.runner, self._node, self.settings, cache)
+        self._pods = Pods(
+            self._client, self._turns, self._env, self.runner, self._node, self.settings, cache, self._recorder
+        )
         await self._pods.run()

@@ -12,6 +12,7 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from mainstay.agent.agent import Agent
+from mainstay.agent.recording import Recorder
 from mainstay.agent.runners.pretend import Delays, PretendRunner
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
 from mainstay.agent.status_report import PODS, Turns
@@ -63,7 +64,13 @@ def settings_of(name: str, number: int, given: PretendSettings) -> AgentSettings
 
 
 async def run_pretend_nodes(
-    names: Sequence[str], client: Client, env: Env, settings: PretendSettings, *, first_subnet: int = 0
+    names: Sequence[str],
+    client: Client,
+    env: Env,
+    settings: PretendSettings,
+    *,
+    first_subnet: int = 0,
+    recorder: Recorder | None = None,
 ) -> None:
     """Be these nodes until cancelled."""
     agents: dict[str, Agent] = {}
@@ -71,7 +78,7 @@ async def run_pretend_nodes(
     for number, name in enumerate(names):
         runner = PretendRunner(env, settings.delays, settings.failure_rate, label=name)
         told = settings_of(name, first_subnet + number, settings)
-        agents[name] = Agent(client, env, runner, told, turns=turns)
+        agents[name] = Agent(client, env, runner, told, turns=turns, recorder=recorder)
     informers = Informers(client, env)
     # One node asks for its own pods only; many ask for all of them once.
     only = f"spec.nodeName={names[0]}" if len(names) == 1 else ""

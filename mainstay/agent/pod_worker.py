@@ -32,6 +32,7 @@ from mainstay.agent.pod_facts import HookRunning, HookState, PodFacts, ProbeVerd
 from mainstay.agent.pod_plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
 from mainstay.agent.preparing import TRY_AGAIN_AFTER, Preparing
 from mainstay.agent.probing import Probing, has_probes
+from mainstay.agent.recording import AgentRecording, Told, gone, told_of, write_for
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
 from mainstay.agent.settings import AgentSettings
 from mainstay.agent.status_report import PODS, RETRY, StatusReport, Turns
@@ -69,6 +70,7 @@ class Home:
     addresses: Addresses
     preparing: Preparing
     events: Events
+    recording: AgentRecording
 
 
 class PodWorker:
@@ -92,6 +94,9 @@ class PodWorker:
         """The epoch of the Lease at which the server last showed that the pod is there."""
         self._is_starting = False
         self._failures = 0
+        self._told: Told | None = None
+        self._decision = ""
+        """The last decision that changed something."""
         self._steps = 0
         """How many the last plan had."""
         self._address = ""
@@ -256,7 +261,10 @@ class PodWorker:
         if not home.settings.is_pretend:
             self._say_what_is_new(plan)
         self._steps = len(plan.steps)
-        again_at_ns = self._report.want(self._pod, plan.status, home.node.epoch)
+        if home.recording.is_on:
+            self._record(told_of(plan, self.refused), now)
+        write = write_for(self._decision, self._pod)
+        again_at_ns = self._report.want(self._pod, plan.status, home.node.epoch, write)
         waits = [] if again_at_ns is None else [timedelta(microseconds=(again_at_ns - now_ns) // 1000 + 1)]
         for step in plan.steps:
             wait = await self._do(step)
@@ -413,7 +421,14 @@ class PodWorker:
         if self._report.is_under_way:
             return timedelta.max
         try:
-            left = await self._home.client.delete(PODS, self.key.name, self.key.namespace, uid=self.uid, grace_s=0)
+            left = await self._home.client.delete(
+                PODS,
+                self.key.name,
+                self.key.namespace,
+                uid=self.uid,
+                grace_s=0,
+                write=write_for(self._decision, self._pod),
+            )
         except ApiError as error:
             if error.status in (404, 409):
                 return await self._confirm()
@@ -431,6 +446,8 @@ class PodWorker:
             probing.stop()
         asked: dict[ContainerId, None] = {}
         grace = _grace_of(self._pod)
+        if home.recording.is_on and self._living():
+            self._record(gone(), home.clock.wall())
         while living := self._living():
             self._wake.clear()
             for id_ in living:
@@ -440,6 +457,12 @@ class PodWorker:
             if not self._wake.is_set():
                 await self._wake.wait()
         await home.runner.forget(self.uid)
+
+    def _record(self, told: Told | None, now: datetime) -> None:
+        """Put a decision down, if it changes anything."""
+        if told is not None and told != self._told:
+            self._told = told
+            self._decision = self._home.recording.record(self._pod, told, self._home.cache.revision, now)
 
     # Beside it.
 

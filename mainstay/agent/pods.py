@@ -23,6 +23,7 @@ from mainstay.agent.events import Events
 from mainstay.agent.node import Node
 from mainstay.agent.pod_worker import Home, PodWorker
 from mainstay.agent.preparing import Preparing
+from mainstay.agent.recording import AgentRecording, Recorder
 from mainstay.agent.runner import Exited, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.agent.status_report import PODS, RETRY, Turns
@@ -58,6 +59,7 @@ class Pods:
         node: Node,
         settings: AgentSettings,
         cache: Cache,
+        recorder: Recorder | None = None,
     ) -> None:
         """The cache has an index `NODE`, and may have pods of other nodes too."""
         self._client = client
@@ -89,6 +91,7 @@ class Pods:
             self._addresses,
             Preparing(client, env.clock, runner, node, settings),
             self._events,
+            AgentRecording(recorder, env.chance, settings.name, settings.build),
         )
 
     async def run(self) -> None:

@@ -54,5 +54,7 @@ class AgentSettings:
     pods_max: int = PODS_MAX
     is_pretend: bool = False
     """Nothing is really run: pods need no command, nothing is read for them, and no Events are written."""
+    build: str = ""
+    """Of the agent, for the records of its decisions."""
     limits_note: str = ""
     """What the runner cannot enforce here. Shown on the Node."""

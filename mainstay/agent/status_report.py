@@ -20,7 +20,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
-from mainstay.client.call import PatchType
+from mainstay.client.call import NOTHING_SAID, PatchType, WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound, Throttled
 from mainstay.env import Clock, tasks
@@ -71,8 +71,8 @@ class StatusReport:
         self._refused = refused
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
-        self._next: tuple[Object, Object, int] | None = None
-        """What is to be written when it is our turn: the change, the whole status, and the mark."""
+        self._next: tuple[Object, Object, int, WriteOptions] | None = None
+        """What is to be written when it is our turn: the change, the whole status, the mark, what else it says."""
         self._is_sending = False
         self._failures = 0
         self._not_before_ns = 0
@@ -83,13 +83,13 @@ class StatusReport:
     def is_under_way(self) -> bool:
         return self._task is not None
 
-    def want(self, pod: Object, status: Object, mark: int) -> int | None:
+    def want(self, pod: Object, status: Object, mark: int, write: WriteOptions = NOTHING_SAID) -> int | None:
         """Write this status, unless the pod has it. Returns when to ask again, on the monotonic clock, if at all."""
         stored = pod.get("status") or {}
         # As it was said, so it was stored, if not in the same words: to say it again would not change it.
         is_said = status == stored or (status == self._said and stored == self._shown)
         patch = None if is_said else status_patch(stored, status)
-        wanted = None if patch is None else (patch, status, mark)
+        wanted = None if patch is None else (patch, status, mark, write)
         if self._task is not None:
             if not self._is_sending:
                 self._next = wanted  # It was not our turn yet, and now we know better.
@@ -116,12 +116,18 @@ class StatusReport:
         self._task = None
         self._failed()  # There is nothing left to say, and whoever waits for an answer must ask for themselves.
 
-    async def _write(self, patch: Object, status: Object, mark: int) -> None:
+    async def _write(self, patch: Object, status: Object, mark: int, write: WriteOptions) -> None:
         # With the uid, another pod of this name is not taken for this one.
         body = {"metadata": {"uid": self._uid}, "status": patch}
         try:
             written = await self._client.patch(
-                PODS, self._key.name, self._key.namespace, body, type=PatchType.STRATEGIC, subresource="status"
+                PODS,
+                self._key.name,
+                self._key.namespace,
+                body,
+                type=PatchType.STRATEGIC,
+                subresource="status",
+                write=write,
             )
         except (NotFound, Conflict):
             self._later(None)

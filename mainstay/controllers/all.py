@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from mainstay.api.holds import SCHEDULER
 from mainstay.controllers.deployment import Deployments
 from mainstay.controllers.disruption_budget import DisruptionBudgets
 from mainstay.controllers.endpoint_slice import EndpointSlices
 from mainstay.controllers.endpoints import Endpoints
+from mainstay.controllers.holds import Holds
 from mainstay.controllers.job import Jobs
 from mainstay.controllers.namespace import NamespaceDeletion
 from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
@@ -19,7 +21,7 @@ from mainstay.controllers.service_account import ServiceAccounts, root_authoriti
 from mainstay.controllers.serving import Serving
 from mainstay.runtime.controller import Controller
 
-CONTROLLERS: Final[tuple[Controller, ...]] = (
+_WORKING: Final[tuple[Controller, ...]] = (
     Deployments(),
     ReplicaSets(),
     Jobs(),
@@ -41,3 +43,10 @@ OWN_LOOPS: Final[tuple[OwnLoop, ...]] = (
     OwnLoop("root-ca", root_authorities),
     OwnLoop("pod-garbage", PodGarbage),
 )
+
+CAN_BE_HELD: Final = frozenset(
+    {*(each.name for each in _WORKING), *(each.name for each in OWN_LOOPS), Holds.name, SCHEDULER}
+)
+"""What a Hold of a controller may name, of ours."""
+
+CONTROLLERS: Final[tuple[Controller, ...]] = (*_WORKING, Holds(CAN_BE_HELD))

@@ -3,12 +3,17 @@
 Each can be left out by its name. Loops that are no controllers of one kind (own_loop.py) run under the same term.
 """
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from mainstay.client.client import Client
+from mainstay.client.informer import Informer
+from mainstay.client.pump import Collection
 from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
+from mainstay.controllers.kinds import PODS
 from mainstay.controllers.own_loop import Around, OwnLoop
+from mainstay.controllers.stage_durations import StageDurations
 from mainstay.env import Env
 from mainstay.runtime.component import Component, ComponentSettings
 from mainstay.runtime.controller import Controller
@@ -57,7 +62,27 @@ class Controllers(Component):
             name, controllers, client, env, instance=instance, elected=elected, settings=settings, recorder=recorder
         )
         self._own_loops = own_loops
+        self.stages = StageDurations(env.clock)
 
     def _beside(self, term: Term | None) -> Sequence[Coroutine[Any, Any, None]]:
-        around = Around(self.client, self.informers, self._env, term, self._recorder, self.settings.build, self.events)
-        return [each.make(around).run() for each in self._own_loops]
+        around = Around(
+            self.client,
+            self.informers,
+            self._env,
+            term,
+            self._recorder,
+            self.settings.build,
+            self.events,
+            self.holding,
+        )
+        works = [each.make(around).run() for each in self._own_loops]
+        # Only if they are in a cache anyway.
+        pods = [informer for informer in self.informers.all() if informer.collection == Collection(PODS)]
+        return [*works, *[self._measure(informer) for informer in pods]]
+
+    async def _measure(self, pods: Informer) -> None:
+        pods.subscribe(self.stages.changed)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            pods.unsubscribe(self.stages.changed)

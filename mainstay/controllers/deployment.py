@@ -9,6 +9,9 @@ An old set is made smaller only in the very version that was looked at: if it ha
 wrong. A rollout that has passed its deadline stops where it is, while its new pods do not work: it neither grows nor
 takes more of what is old. It is never undone by itself.
 
+While somebody holds the rollout (api/holds.py) the sets stay as they are between the templates. Another number of
+replicas is shared out among them, and the sets replace pods that end.
+
 Not handled here: pods, and which of them go (replicaset.py, surplus.py).
 """
 
@@ -16,11 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mainstay.api.holds import Held
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
-from mainstay.controllers import pod_state, revisions, rolling, rollout_status, surplus
+from mainstay.controllers import pod_state, revisions, rolling, rollout_holds, rollout_status, surplus
 from mainstay.controllers.claiming import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.domains import zones_of
 from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
@@ -28,7 +32,7 @@ from mainstay.controllers.revisions import REVISION
 from mainstay.controllers.rolling import Bounds, SetSize
 from mainstay.runtime.conditions import Condition, Truth
 from mainstay.runtime.controller import Controller, Reads, owner
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Patch, Tell, WakeAt
+from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
 from mainstay.runtime.view import View
 
 COLLISIONS_MAX: Final = 1000
@@ -80,6 +84,7 @@ class Deployments(Controller):
         ),
         Reads(PODS, indexes=(OWNER,)),
         Reads(NODES),
+        rollout_holds.READS,
     )
     writes = (REPLICASETS,)
     conditions_have_generation = False
@@ -92,14 +97,15 @@ class Deployments(Controller):
         new = revisions.new_set(deployment, claimed.mine)
         old = tuple([each for each in revisions.by_age(claimed.mine) if each is not new])
         rollout = Rollout(deployment, new, old, rolling.bounds_of(deployment))
+        held = rollout_holds.hold_on(view, key)
         collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
         if claimed.patches or pod_state.is_leaving(deployment):
             said = rollout_status.said(
-                deployment, new, old, rollout.bounds, view.now, collisions=collisions, is_rolling=False
+                deployment, new, old, rollout.bounds, view.now, collisions=collisions, is_rolling=False, held=held
             )
             return Decision(claimed.patches, status=said.status)
 
-        step = next_step(rollout, view)
+        step = next_step(rollout, view) if held is None else held_step(rollout, held)
         actions: list[Action] = []
         created = ""
         if step.creates is not None:
@@ -116,18 +122,22 @@ class Deployments(Controller):
             collisions=collisions,
             is_rolling=step.is_rolling,
             created=created,
+            held=held,
         )
         actions += _sized(rollout, step.sizes)
         if new is not None or created:
             actions += _numbered(rollout, key)
         if step.tidies and (said.is_complete or deployment["spec"].get("paused")):
             actions += [_forget(each) for each in revisions.forgotten(deployment, old)]
+        result: Result = DONE if said.wake_at is None else WakeAt(said.wake_at, "the progress deadline")
+        if held is not None:
+            result = WakeAt(held.expires_at, rollout_status.HELD)
         return Decision(
             tuple(actions),
-            DONE if said.wake_at is None else WakeAt(said.wake_at, "the progress deadline"),
+            result,
             said.status,
             reasons=(step.why,) if step.why else (),
-            events=tuple(_told(rollout, actions)),
+            events=(*rollout_holds.told_of_hold(deployment, held), *_told(rollout, actions)),
         )
 
     def after_failure(self, decision: Decision, action: Action, error: ApiError) -> Decision:
@@ -146,6 +156,20 @@ class Deployments(Controller):
 
 
 # Which step.
+
+
+def held_step(rollout: Rollout, held: Held) -> Step:
+    """Nothing, but what another number of replicas takes: who scales does not mean the template."""
+    why = f"held by Hold {held.name}: {held.words}"
+    active = [each for each in rollout.sets if size_of(each).wanted]
+    # All of them may be empty because they were scaled to nothing, or because the rollout has just come that far.
+    counting = active or rollout.sets[-1:]
+    wanted = rollout.bounds.replicas
+    is_rescaled = any(
+        revisions.DESIRED in revisions.annotations_of(each) and revisions.number_in(each, revisions.DESIRED) != wanted
+        for each in counting
+    )
+    return Step(rescaled(rollout) if is_rescaled else {}, is_rolling=False, why=why)
 
 
 def next_step(rollout: Rollout, view: View) -> Step:

@@ -42,6 +42,7 @@ ADDRESSES_MAX: Final = 1000
 class Endpoints(Controller):
     name = "endpoints"
     kind = SERVICES
+    says_stalled = False
     indexes = (SELECTING,)
     reads = (
         Reads(PODS, wakes_among=selecting_pods(), indexes=(LABELLED,)),

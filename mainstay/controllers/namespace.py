@@ -13,8 +13,8 @@ empty. A kind that is defined, and that the server asked does not know yet, coun
 can do nothing to a namespace that has got the same name since.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -26,12 +26,13 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.controllers.kinds import NAMESPACES
-from mainstay.controllers.live_loop import LiveLoop
+from mainstay.controllers.live_loop import LiveLoop, WentBy
 from mainstay.controllers.metadata_source import MetadataSource
-from mainstay.controllers.namespace_content import Found, Left, conditions_of, decide
+from mainstay.controllers.namespace_content import Found, Known, Left, decide, in_order, said_after
 from mainstay.controllers.own_loop import Around
 from mainstay.controllers.served_kinds import all_kinds
 from mainstay.env import tasks
+from mainstay.journal.record import Seen
 from mainstay.runtime.conditions import Condition, with_conditions
 from mainstay.runtime.queue_items import GONE, Item, Outcome, WakeAfter
 
@@ -77,15 +78,13 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
         if not is_ours(namespace):
             self._rounds.pop(key, None)
             return GONE
-        found = await self._find(key.name)
-        plan = decide(found)
+        found, view = await self._find(key.name)
+        plan, known = decide(found), Known(dict(found.unlisted), dict(found.undiscovered))
         if plan.is_over:
-            await self._let_go(namespace)
+            await self._let_go(namespace, WentBy(known, view))
             return WakeAfter(FIRST_DELAY)  # If it is gone by then, nothing is left to do.
-        conditions = plan.conditions
-        if failed := await self._delete(namespace, plan.deletes):
-            conditions = conditions_of(replace(found, unlisted={**found.unlisted, **failed}))
-        await self._say(namespace, conditions)
+        known = replace(known, failed=await self._delete(namespace, plan.deletes, WentBy(known, view)))
+        await self._say(namespace, said_after(found, known), WentBy(known, view))
         before, delay = self._rounds.get(key, (None, FIRST_DELAY))
         delay = FIRST_DELAY if before != found else min(delay * 2, DELAY_MAX)
         self._rounds[key] = (found, delay)
@@ -93,45 +92,58 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
 
     # Observing.
 
-    async def _find(self, name: str) -> Found:
+    async def _find(self, name: str) -> tuple[Found, tuple[Seen, ...]]:
+        """What is left, and the name of what was read for it."""
         served = await all_kinds(self._client)
         kinds = [each.name for each in served.kinds if each.name.namespaced and {"list", "delete"} <= each.verbs]
-        left: dict[str, Left] = {}
-        unlisted: dict[str, str] = {}
+        lists: dict[KindName, _Listed | str] = {}
         for first in range(0, len(kinds), AT_ONCE):
             some = kinds[first : first + AT_ONCE]
-            await tasks.together([self._list(each, name, left, unlisted) for each in some], name=f"{NAME} lists")
+            await tasks.together([self._list(each, name, lists) for each in some], name=f"{NAME} lists")
         # By uid: some kinds are served twice, and their objects are there once.
-        in_order = sorted(left.values(), key=lambda each: (each.kind.text, each.name))
-        return Found(tuple(in_order), unlisted, served.problems)
+        left: dict[str, Left] = {}
+        unlisted: dict[str, str] = {}
+        view: list[Seen] = []
+        for kind in kinds:
+            listed = lists[kind]
+            if isinstance(listed, str):
+                unlisted[kind.text] = listed
+                continue
+            view.append(Seen(kind.text, listed.revision, name))
+            for item in listed.left:
+                left.setdefault(item.uid, item)
+        return Found(in_order(left.values()), unlisted, served.problems), tuple(view)
 
-    async def _list(self, kind: KindName, namespace: str, left: dict[str, Left], unlisted: dict[str, str]) -> None:
+    async def _list(self, kind: KindName, namespace: str, lists: "dict[KindName, _Listed | str]") -> None:
+        """Note what is left of a kind, or why nobody can say."""
+        left: list[Left] = []
         continue_ = ""
         try:
             while True:
                 page = await self._source.list_raw(kind, namespace, limit=PAGE, continue_=continue_)
-                for raw in page.items:
-                    item = _left(kind, raw)
-                    left.setdefault(item.uid, item)
+                left += [_left(kind, raw) for raw in page.items]
                 continue_ = page.continue_
                 if not continue_:
+                    lists[kind] = _Listed(int(page.revision), left)
                     return
         except (Fenced, Throttled):
             raise
         except ApiError as error:
-            unlisted[kind.text] = str(error)
+            lists[kind] = str(error)
 
     # Acting.
 
-    async def _delete(self, namespace: Object, deletes: Sequence[Left]) -> dict[str, str]:
+    async def _delete(self, namespace: Object, deletes: Sequence[Left], went_by: WentBy) -> dict[str, str]:
         """Tell these to go. Returns the kinds of which one could not be told, and why."""
         failed: dict[str, str] = {}
         for first in range(0, len(deletes), AT_ONCE):
             some = deletes[first : first + AT_ONCE]
-            await tasks.together([self._delete_one(namespace, each, failed) for each in some], name=f"{NAME} deletes")
+            await tasks.together(
+                [self._delete_one(namespace, each, failed, went_by) for each in some], name=f"{NAME} deletes"
+            )
         return failed
 
-    async def _delete_one(self, namespace: Object, each: Left, failed: dict[str, str]) -> None:
+    async def _delete_one(self, namespace: Object, each: Left, failed: dict[str, str], went_by: WentBy) -> None:
         place = ObjectKey(namespace["metadata"]["name"], each.name)
         try:
             await self.write(
@@ -148,6 +160,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
                 ),
                 "its namespace is being deleted",
                 about=(NAMESPACES, namespace),
+                went_by=went_by,
             )
         except (Fenced, Throttled, Unavailable):
             raise
@@ -156,7 +169,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
         except ApiError as error:
             failed[each.kind.text] = str(error)
 
-    async def _say(self, namespace: Object, conditions: Iterable[Condition]) -> None:
+    async def _say(self, namespace: Object, conditions: tuple[Condition, ...], went_by: WentBy) -> None:
         before = namespace.get("status") or {}
         status = with_conditions(before, conditions, None, self._clock.wall())
         if status == before:
@@ -176,6 +189,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
                 ),
                 "what holds it open is said",
                 about=(NAMESPACES, namespace),
+                went_by=replace(went_by, body=conditions),
                 subresource="status",
             )
         except Fenced:
@@ -183,7 +197,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
         except Conflict:
             pass  # Somebody changed it. The next round says it again.
 
-    async def _let_go(self, namespace: Object) -> None:
+    async def _let_go(self, namespace: Object, went_by: WentBy) -> None:
         metadata = namespace["metadata"]
         kept = {name: metadata[name] for name in ("name", "uid", "resourceVersion")}
         rest = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
@@ -195,6 +209,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
             lambda write: self._client.replace(NAMESPACES, body, subresource="finalize", write=write),
             "nothing is left in it",
             about=(NAMESPACES, namespace),
+            went_by=went_by,
             subresource="finalize",
         )
 
@@ -203,6 +218,14 @@ def is_ours(namespace: Object) -> bool:
     """Whether a namespace is being deleted, and waits for us."""
     metadata: dict[str, Any] = namespace.get("metadata") or {}
     return "deletionTimestamp" in metadata and FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What a list had, and as of when."""
+
+    revision: int
+    left: list[Left]
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

@@ -4,10 +4,11 @@ The types and reasons of the conditions are those that Kubernetes has.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.controllers.kinds import PODS
 from mainstay.runtime.conditions import Condition, Truth
@@ -38,6 +39,38 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What was found out about a namespace besides the lists of what is left in it."""
+
+    unlisted: dict[str, str] = field(default_factory=dict)
+    undiscovered: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Kinds of which something could not be told to go, when it was tried."""
+
+
+def found_again(known: Known, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> Found:
+    """What was found, from what each list had: in the order in which kinds are listed, each object once. Some kinds are
+    served twice, and their objects are there once."""
+    left: dict[str, Left] = {}
+    for kind, objects in lists:
+        for each in objects:
+            metadata = each["metadata"]
+            item = Left(
+                kind,
+                metadata["name"],
+                metadata["uid"],
+                metadata.get("deletionTimestamp") is not None,
+                tuple(metadata.get("finalizers") or ()),
+            )
+            left.setdefault(item.uid, item)
+    return Found(in_order(left.values()), known.unlisted, known.undiscovered)
+
+
+def in_order(left: Iterable[Left]) -> tuple[Left, ...]:
+    return tuple(sorted(left, key=lambda each: (each.kind.text, each.name)))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     deletes: tuple[Left, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -54,6 +87,11 @@ def decide(found: Found) -> Plan:
     if has_pods:
         staying = [each for each in staying if each.kind == PODS]
     return Plan(tuple(staying), conditions_of(found))
+
+
+def said_after(found: Found, known: Known) -> tuple[Condition, ...]:
+    """What is said of a namespace when what could be told to go was told."""
+    return conditions_of(replace(found, unlisted={**found.unlisted, **known.failed}))
 
 
 def conditions_of(found: Found) -> tuple[Condition, ...]:

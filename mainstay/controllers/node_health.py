@@ -16,6 +16,9 @@ what they have, until their node says that they have ended; or until there is pr
 (repair.py), an operator says that the machine is off (the taint `out-of-service`), or, for at-most-one pods, the lease
 by which their agent runs them has passed to us (runtime/fencing.py; acting is in node_actions.py).
 
+While somebody holds evictions (api/holds.py) no node is released and nobody is removed; what is done about traffic and
+new placements goes on. Afterwards all goes on from where it is.
+
 `decide` is a plain function of a `Sight` and what it remembers. node_loop.py looks and acts.
 """
 
@@ -23,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mainstay.api.holds import Held, HoldReason, freezing
 from mainstay.api.taints import NO_EXECUTE, Taint
 from mainstay.controllers import zones
 from mainstay.controllers.hearing import Heard, Listening, is_heard, listening, silent_for
@@ -103,7 +107,13 @@ def decide(sight: Sight, memory: Memory) -> Plan:
     verdicts, buckets = _released(sight, verdicts, buckets, bool(deaf), heard_so_far.since_ns)
     tainted = taints_since(sight, memory)
     memory = replace(
-        memory, listening=heard_so_far, buckets=buckets, taints_since=tainted, deaf=deaf, marked=memory.marked
+        memory,
+        listening=heard_so_far,
+        buckets=buckets,
+        taints_since=tainted,
+        deaf=deaf,
+        marked=memory.marked,
+        frozen="; ".join([_frozen_by(held) for held in sight.frozen]),
     )
     marked_now = marks(sight, verdicts, memory, bool(deaf))
     marked = {uid: at for uid, at in memory.marked.items() if now_ns - at < _HOUR_NS}
@@ -120,11 +130,22 @@ def decide(sight: Sight, memory: Memory) -> Plan:
 
 def saying(before: Memory, after: Memory) -> list[Say]:
     """What people should be told after a decision."""
-    if bool(before.deaf) == bool(after.deaf):
-        return []
-    if after.deaf:
-        return [Say("EvictionStopped", f"no pods are removed from silent nodes: {after.deaf}")]
-    return [Say("EvictionResumed", "nodes are heard again; silent ones are released when they have been so for long")]
+    found = []
+    if after.deaf and not before.deaf:
+        found.append(Say("EvictionStopped", f"no pods are removed from silent nodes: {after.deaf}"))
+    elif before.deaf and not after.deaf:
+        text = "nodes are heard again; silent ones are released when they have been so for long"
+        found.append(Say("EvictionResumed", text))
+    if after.frozen and after.frozen != before.frozen:
+        found.append(Say(HoldReason.EVICTIONS_FROZEN, f"no pods are removed: {after.frozen}"))
+    elif before.frozen and not after.frozen:
+        found.append(Say(HoldReason.EVICTIONS_THAWED, "nobody holds evictions any more; pods are removed again"))
+    return found
+
+
+def _frozen_by(held: Held) -> str:
+    where = f" of {held.namespace}" if held.namespace else ""
+    return f"evictions{where} are frozen by Hold {held.name}: {held.words}"
 
 
 # Judging.
@@ -182,12 +203,16 @@ def _released(
 ) -> tuple[dict[str, Verdict], dict[str, Bucket]]:
     """Those that are released, longest silent first, as far as permits go."""
     found = dict(verdicts)
+    frozen = freezing(sight.frozen, "")
     silent = [name for name, verdict in verdicts.items() if verdict.hearing is Hearing.SILENT]
     for name in sorted(silent, key=lambda name: (-silent_for(sight.heard[name], since_ns, sight.now_ns), name)):
         verdict, facts = verdicts[name], sight.nodes[name]
         if Response.EVICT_FROM_NODE not in verdict.allowed:
             refusals = [each.why for each in verdict.allowed.refused if each.response is Response.EVICT_FROM_NODE]
             found[name] = replace(verdict, held=refusals[0] if refusals else "")
+        elif frozen is not None:
+            state = State.RELEASED if RELEASED in facts.taints else verdict.state
+            found[name] = replace(verdict, state=state, held=_frozen_by(frozen))
         elif RELEASED in facts.taints:
             found[name] = replace(verdict, state=State.RELEASED)
         elif (

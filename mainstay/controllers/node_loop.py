@@ -7,9 +7,11 @@ have failed, servers that do not answer, our own writes that do not come back, a
 
 import logging
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import count
 from typing import Final
 
+from mainstay.api.holds import HOLDS, Held, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
@@ -21,14 +23,14 @@ from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informer
 from mainstay.controllers.hearing import LEASE_DURATION, Heard, first_heard, with_lease, with_status
 from mainstay.controllers.kinds import LEASES, NODES, PODS
+from mainstay.controllers.looking import Look, Steps, seen_by
 from mainstay.controllers.node_actions import LEASE_NAMESPACE, Actions, Writes, Wrote
 from mainstay.controllers.node_evidence import NodeFacts, State, facts_of
-from mainstay.controllers.node_health import decide, doubtful, saying
+from mainstay.controllers.node_health import doubtful
 from mainstay.controllers.node_plan import (
     Evict,
     MarkPod,
     Memory,
-    Plan,
     Remove,
     Replace,
     Say,
@@ -36,16 +38,17 @@ from mainstay.controllers.node_plan import (
     Step,
     WriteNode,
 )
+from mainstay.controllers.node_sight import NAME, frozen_by, known_of, said_of, steps_of
 from mainstay.controllers.own_loop import Around, OwnLoop
 from mainstay.controllers.telling import tell
 from mainstay.env import tasks
-from mainstay.journal.record import DecisionRecord, Ending, Outcome, Seen, Subject, WhyNot, bounded, micros
+from mainstay.journal.record import WriteResult
 from mainstay.runtime.component_state import COMPONENT_STATES
 from mainstay.runtime.events import About
 from mainstay.runtime.evidence import Evidence, Scope, Signal, Strength
+from mainstay.runtime.holding import gate_of, known
 from mainstay.runtime.terms import Deposed
 
-NAME: Final = "node-health"
 LOOK_EVERY: Final = timedelta(seconds=1)
 STOOD_STILL: Final = timedelta(seconds=3)
 """A second that took so much longer was one in which we were not there."""
@@ -115,10 +118,13 @@ class NodeHealth:
         self._term = around.term
         self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
         self._pods = around.informers.get(PODS, indexes=(NODE,))
+        self._holds = around.informers.get(HOLDS)
+        self._gate = gate_of(around.holding, NAME, around.term)
         self._ears = Ears(around)
         self._actions = Actions(around.client, around.env.clock)
+        self._steps = Steps(NAME, around)
         self._informers: dict[KindName, Informer] = {
-            each.cache.kind: each for each in (*self._ears.informers, self._pods)
+            each.cache.kind: each for each in (*self._ears.informers, self._pods, self._holds)
         }
         self._wrote: dict[KindName, int] = {}
         self._wrote_ns = 0
@@ -130,17 +136,23 @@ class NodeHealth:
             await informer.synced()
             if self._term is not None:
                 await informer.cache.wait_until(self._term.revision)
+        await known(self._around.holding, self._term)
         self._ears.open()
         try:
-            while True:
-                before_ns = self._clock.monotonic_ns()
-                await tasks.sleep(LOOK_EVERY)
-                if self._clock.monotonic_ns() - before_ns > _ns(LOOK_EVERY + STOOD_STILL):
-                    # What was said meanwhile may not have reached us yet.
-                    self.memory = replace(self.memory, listening=None)
-                await self.look()
+            with self._gate:
+                await self._look_on()
         finally:
             self._ears.close()
+
+    async def _look_on(self) -> None:
+        while True:
+            before_ns = self._clock.monotonic_ns()
+            await tasks.sleep(LOOK_EVERY)
+            if self._clock.monotonic_ns() - before_ns > _ns(LOOK_EVERY + STOOD_STILL):
+                # What was said meanwhile may not have reached us yet.
+                self.memory = replace(self.memory, listening=None)
+            if self._gate.held is None:  # Else we go on listening, and do nothing.
+                await self.look()
 
     async def look(self) -> None:
         if self._term is not None:
@@ -148,23 +160,25 @@ class NodeHealth:
         own = self._doubts()
         if not own and not self._sees_own_writes():
             return
-        sight = self._sight(own)
-        before = self.memory
-        plan = decide(sight, before)
-        self.memory = plan.memory
+        now, before = self._clock.wall(), self.memory
+        sight = self._sight(own, now)
+        steps, self.memory = steps_of(sight, before)
         self._looks += 1
-        steps: list[Step] = [*plan.steps, *saying(before, plan.memory)]
         if steps:
-            await self._act(plan, steps, f"{NAME}-{self._chance.uid('look', self._looks)}")
+            name = f"{NAME}-{self._chance.uid('look', self._looks)}"
+            await self._act(steps, Look(name, seen_by(self._informers.values()), now, known_of(sight, before)))
 
     # Looking.
 
-    def _sight(self, own: tuple[Evidence, ...]) -> Sight:
+    def _sight(self, own: tuple[Evidence, ...], now: datetime) -> Sight:
         now_ns = self._clock.monotonic_ns()
         nodes = {name: self._ears.facts[name] for name in sorted(self._ears.facts)}
         heard = {name: self._ears.of(name) for name in nodes}
         pods = {name: self._pods_on(name) for name in doubtful(nodes, heard, self.memory, now_ns)}
-        return Sight(now_ns, nodes, heard, pods, own)
+        return Sight(now_ns, nodes, heard, pods, own, self._frozen(now))
+
+    def _frozen(self, now: datetime) -> tuple[Held, ...]:
+        return frozen_by([entry.object() for entry in self._holds.cache.entries()], now)
 
     def _pods_on(self, node: str) -> tuple[Object, ...]:
         cache = self._pods.cache
@@ -199,29 +213,23 @@ class NodeHealth:
 
     # Acting.
 
-    async def _act(self, plan: Plan, steps: list[Step], name: str) -> None:
-        number = 0
-
-        def write() -> WriteOptions:
-            nonlocal number
-            number += 1
-            term = self._term.text if self._term is not None else ""
-            return WriteOptions(operation=f"{name}.{number}", decision=name, term=term, field_manager=NAME)
-
+    async def _act(self, steps: list[Step], look: Look) -> None:
         until_ns = self._clock.monotonic_ns() + _ns(ACT_WITHIN)
-        for step in steps:
+        for number, step in enumerate(steps):
             if self._term is not None:
                 self._term.require()
             left_ns = until_ns - self._clock.monotonic_ns()
-            if left_ns <= 0:
+            if left_ns <= 0 or self._gate.held is not None:
                 return
+            if self._is_frozen(step):
+                continue
             was = self._state_before(step)
             try:
                 async with tasks.timeout(timedelta(microseconds=left_ns // 1000)):
-                    wrote = await self._carry_out(step, write)
+                    wrote = await self._carry_out(step, self._writes(look.step(number)))
             except TimeoutError as error:
                 self._failures += 1
-                self._record(step, name, Unavailable(f"no answer within {ACT_WITHIN}: {error}"))
+                self._steps.record(look, number, said_of(step), Unavailable(f"no answer within {ACT_WITHIN}: {error}"))
                 return
             except Fenced as error:
                 if self._term is not None:
@@ -230,18 +238,30 @@ class NodeHealth:
             except (Unavailable, Throttled) as error:
                 self._failures += 1
                 _logger.warning("%s: %s cannot be done now: %s", NAME, type(step).__name__, error)
-                self._record(step, name, error)
+                self._steps.record(look, number, said_of(step), error)
                 return  # The next look begins with whether we can hear at all.
             except ApiError as error:
                 _logger.warning("%s: %s was refused: %s", NAME, step, error)
-                self._record(step, name, error)
+                self._steps.record(look, number, said_of(step), error)
                 continue
             self._failures = 0
-            self._record(step, name, None)
-            self._tell(step, was)
+            self._record(look, number, step, wrote)
+            self._tell(step, was, look.step(number))
             for each in wrote:
                 self._wrote[each.kind] = max(self._wrote.get(each.kind, 0), each.revision)
                 self._wrote_ns = self._clock.monotonic_ns()
+
+    def _is_frozen(self, step: Step) -> bool:
+        """Whether somebody holds evictions since this was decided."""
+        match step:
+            case Evict(key=key) | Remove(key=key):
+                keys = [key]
+            case Replace(pods=pods):
+                keys = [pod.key for pod in pods]
+            case _:
+                return False
+        frozen = self._frozen(self._clock.wall())
+        return any(freezing(frozen, key.namespace) is not None for key in keys)
 
     async def _carry_out(self, step: Step, write: Writes) -> list[Wrote]:
         match step:
@@ -277,7 +297,7 @@ class NodeHealth:
         facts = self._ears.facts.get(step.name) if isinstance(step, WriteNode) else None
         return "" if facts is None else facts.record.state
 
-    def _tell(self, step: Step, was: str) -> None:
+    def _tell(self, step: Step, was: str, decision: str) -> None:
         """Of what was done. The words are upstream's, where it has any."""
         events = self._around.events
         if events is None:
@@ -285,39 +305,31 @@ class NodeHealth:
         match step:
             case WriteNode(name=node, uid=uid, state=state) if state != was:
                 reason, message = _NEWS[state]
-                is_bad = state is not State.HEALTHY
-                events.tell(About(NODES, node, uid=uid), reason, f"Node {node}: {message}", is_warning=is_bad)
+                about, is_bad = About(NODES, node, uid=uid), state is not State.HEALTHY
+                events.tell(about, reason, f"Node {node}: {message}", is_warning=is_bad, decision=decision)
             case MarkPod(key=key, uid=uid):
                 about = About(PODS, key.name, key.namespace, uid)
-                events.tell(about, "NodeNotReady", "Node is not ready", is_warning=True)
+                events.tell(about, "NodeNotReady", "Node is not ready", is_warning=True, decision=decision)
             case Evict(key=key, uid=uid):
                 message = f"Marking for deletion Pod {key}: it {step.message}"
-                events.tell(About(PODS, key.name, key.namespace, uid), "TaintManagerEviction", message)
+                about = About(PODS, key.name, key.namespace, uid)
+                events.tell(about, "TaintManagerEviction", message, decision=decision)
             case _:
                 pass
 
-    def _record(self, step: Step, name: str, error: ApiError | None) -> None:
-        recorder = self._around.recorder
-        if recorder is None or isinstance(step, Say):
-            return
-        now = micros(self._clock.wall())
-        outcome = Outcome(Ending.DONE) if error is None else Outcome(Ending.RETRY, type(error).__name__, str(error))
-        recorder(
-            bounded(
-                DecisionRecord(
-                    id=name,
-                    at=now,
-                    component=NAME,
-                    build=self._around.build,
-                    subject=_subject(step),
-                    outcome=outcome,
-                    term=self._term.text if self._term is not None else "",
-                    view=tuple([Seen(kind.text, each.cache.revision) for kind, each in self._informers.items()]),
-                    now=now,
-                    reasons=_reasons(step),
-                    why_not=(WhyNot.MEMORY_NOT_KEPT,),
-                )
-            )
+    def _writes(self, decision: str) -> Writes:
+        """What the writes of one step say."""
+        numbers = count(1)
+        term = self._term.text if self._term is not None else ""
+        return lambda: WriteOptions(
+            operation=f"{decision}.{next(numbers)}", decision=decision, term=term, field_manager=NAME
+        )
+
+    def _record(self, look: Look, number: int, step: Step, wrote: list[Wrote]) -> None:
+        said = said_of(step)
+        at = said.subject.namespace, said.subject.name
+        self._steps.record(
+            look, number, said, writes=[WriteResult(each.kind.text, *at, each.revision) for each in wrote]
         )
 
 
@@ -327,30 +339,6 @@ _NEWS: Final = {
     State.UNKNOWN: ("NodeNotReady", "nothing is heard of it; its pods get no traffic, and keep what they have"),
     State.RELEASED: ("NodeReleased", "it has been silent for so long that its pods may be replaced"),
 }
-
-
-def _subject(step: Step) -> Subject:
-    match step:
-        case WriteNode():
-            return Subject(NODES.text, "", step.name, step.uid)
-        case Replace():
-            return Subject(LEASES.text, LEASE_NAMESPACE, step.node)
-        case Say():
-            return Subject(COMPONENT_STATES.text, "", NAME)
-        case _:
-            return Subject(PODS.text, step.key.namespace, step.key.name, step.uid)
-
-
-def _reasons(step: Step) -> tuple[str, ...]:
-    match step:
-        case WriteNode(record=record, state=state):
-            return (str(state), *(() if record is None else (*record.evidence, *filter(None, (record.held,)))))
-        case MarkPod(message=message) | Evict(message=message):
-            return (message,)
-        case Replace(node=node):
-            return (f"the lease of {node} has run out",)
-        case _:
-            return ()
 
 
 def _ns(duration: timedelta) -> int:

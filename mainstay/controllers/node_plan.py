@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from mainstay.api.holds import Held
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import Taint
@@ -29,6 +30,8 @@ class Sight:
     """Those of nodes that are in doubt (`doubtful`)."""
     own: tuple[Evidence, ...] = ()
     """Why we might not hear: evidence about ourselves."""
+    frozen: tuple[Held, ...] = ()
+    """Why pods may not be removed now: Holds of evictions in force, the longest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Memory:
     marked: Mapping[str, int] = field(default_factory=dict)
     """When pods were last said to be not ready, by uid. Their agent may disagree: no quarrel about it."""
     deaf: str = ""
+    frozen: str = ""
+    """Who holds evictions, in words; empty if nobody does."""
 
 
 @dataclass(frozen=True, slots=True)

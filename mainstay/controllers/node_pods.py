@@ -1,12 +1,14 @@
 """What becomes of the pods of nodes that are in doubt: no traffic, then an end in order, and removal only with proof.
 
-Each of these says what should be done now, whoever has begun it. See node_health.py for the whole of it.
+Each of these says what should be done now, whoever has begun it. While evictions are held nobody is removed; a Lease
+that was taken for that is given back. See node_health.py for the whole of it.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.holds import freezing
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_annotations import is_at_most_one
@@ -76,7 +78,7 @@ def evictions(sight: Sight, verdicts: Mapping[str, Verdict], since: Mapping[tupl
             and (taint not in _RELEASING or (verdict.state is State.RELEASED and verdict.hearing is Hearing.SILENT))
         ]
         for pod in pods:
-            if is_leaving(pod) or is_over(pod):
+            if is_leaving(pod) or is_over(pod) or _is_frozen(pod, sight):
                 continue
             if _is_due(pod, facts, counting, since, sight.now_ns):
                 shown = ", ".join(str(taint) for taint in counting)
@@ -103,7 +105,7 @@ def removals(sight: Sight) -> list[Remove]:
         for name, pods in sight.pods.items()
         if sight.nodes[name].is_out_of_service and not sight.nodes[name].is_ready
         for pod in pods
-        if is_leaving(pod)
+        if is_leaving(pod) and not _is_frozen(pod, sight)
     ]
 
 
@@ -113,7 +115,9 @@ def replacements(sight: Sight, verdicts: Mapping[str, Verdict]) -> list[Replace]
     for name, pods in sight.pods.items():
         heard, verdict = sight.heard[name], verdicts[name]
         leaving = tuple(
-            Remove(_key(pod), pod["metadata"]["uid"]) for pod in pods if is_leaving(pod) and is_at_most_one(pod)
+            Remove(_key(pod), pod["metadata"]["uid"])
+            for pod in pods
+            if is_leaving(pod) and is_at_most_one(pod) and not _is_frozen(pod, sight)
         )
         is_ours = heard.has_lease and heard.holder == HOLDER
         may_take = fence(heard, sight.now_ns) if Response.REPLACE_AT_MOST_ONE in verdict.allowed else None
@@ -122,6 +126,10 @@ def replacements(sight: Sight, verdicts: Mapping[str, Verdict]) -> list[Replace]
         elif leaving and may_take is not None and verdict.hearing is Hearing.SILENT:
             found.append(Replace(name, may_take.revision, is_ours, leaving))
     return found
+
+
+def _is_frozen(pod: Object, sight: Sight) -> bool:
+    return bool(sight.frozen) and freezing(sight.frozen, pod["metadata"]["namespace"]) is not None
 
 
 def _key(pod: Object) -> ObjectKey:

@@ -12,6 +12,7 @@ from mainstay.client.client import Client
 from mainstay.client.informer import Informers
 from mainstay.env import Env
 from mainstay.runtime.events import Events
+from mainstay.runtime.holding import Holding
 from mainstay.runtime.loop import Recorder
 from mainstay.runtime.terms import Term
 
@@ -30,6 +31,8 @@ class Around:
     build: str = ""
     events: Events | None = None
     """None: nobody is told of anything."""
+    holding: Holding | None = None
+    """Who is held: `with gate_of(around.holding, NAME, around.term) as gate` (runtime/holding.py)."""
 
 
 class Runs(Protocol):

@@ -21,11 +21,16 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
-from mainstay.client.indexes import Index, field
+from mainstay.client.indexes import field
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import PODS
+from mainstay.controllers.looking import Look, Step, Steps, encode_sorted, seen_by
 from mainstay.controllers.own_loop import Around
+from mainstay.controllers.repair_sight import LEAVING
 from mainstay.env import tasks
+from mainstay.journal import record
+from mainstay.journal.record import Subject
+from mainstay.runtime.holding import gate_of, known
 from mainstay.runtime.terms import Deposed
 
 _logger = logging.getLogger(__name__)
@@ -36,7 +41,7 @@ EVERY: Final = timedelta(seconds=20)
 BATCH: Final = 500  # Removed at a time; the rest in the next round.
 
 PHASE: Final = field("status", "phase", name="phase")
-LEAVING: Final = Index("leaving", ("metadata", "deletionTimestamp"), lambda at: ("",) if at else ())
+INDEXES: Final = (PHASE, LEAVING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,39 +75,68 @@ def _key(pod: Object) -> ObjectKey:
     return ObjectKey(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a round goes by besides the cache."""
+
+    ended_max: int
+
+
+def garbage_in(cache: Cache, known: Known) -> list[Removal]:
+    """What is to be removed in one round."""
+    leaving = _objects(cache, cache.by(LEAVING.name, "true"))
+    keys = [key for phase in pod_state.OVER for key in cache.by(PHASE.name, phase)]
+    ended = _objects(cache, keys) if len(keys) > known.ended_max else []
+    return garbage(ended, leaving, known.ended_max)[:BATCH]
+
+
+def said_of(removal: Removal) -> Step:
+    """A removal as its record tells it."""
+    action = record.action("delete", PODS.text, *removal.key, body=encode_sorted(removal))
+    why = "no node has it, so nobody else removes it" if removal.at_once else "it has ended, and too many have"
+    return Step(Subject(PODS.text, *removal.key, uid=removal.uid), action, (why,))
+
+
 class PodGarbage:
     """`run` until cancelled."""
 
     def __init__(self, around: Around, *, ended_max: int = ENDED_MAX) -> None:
-        self._client, self._term = around.client, around.term
-        self._informer = around.informers.get(PODS, indexes=(PHASE, LEAVING))
+        self._client, self._clock, self._term = around.client, around.env.clock, around.term
+        self._steps = Steps(NAME, around)
+        self._informer = around.informers.get(PODS, indexes=INDEXES)
         self._ended_max = ended_max
         self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
         self._rounds = 0
+        self._holding = around.holding
+        self._gate = gate_of(around.holding, NAME, around.term)
 
     async def run(self) -> None:
         """Raises `Deposed` when the term is over, `Stopped` when the cache is not fed any more."""
         await self._informer.synced()
         if self._term is not None:
             await self._informer.cache.wait_until(self._term.revision)
-        while True:
-            await self._round()
-            await tasks.sleep(EVERY)
+        await known(self._holding, self._term)
+        with self._gate:
+            while True:
+                if self._gate.held is None:
+                    await self._round()
+                await tasks.sleep(EVERY)
 
     async def _round(self) -> None:
         if self._term is not None:
             self._term.require()
-        cache = self._informer.cache
-        leaving = _objects(cache, cache.by(LEAVING.name, ""))
-        keys = [key for phase in pod_state.OVER for key in cache.by(PHASE.name, phase)]
-        ended = _objects(cache, keys) if len(keys) > self._ended_max else []
+        remembered = Known(self._ended_max)
+        found = garbage_in(self._informer.cache, remembered)
         self._rounds += 1
-        decision = f"{NAME}-{self._chance.uid('round', self._rounds)}"
-        for number, each in enumerate(garbage(ended, leaving, self._ended_max)[:BATCH]):
+        name = f"{NAME}-{self._chance.uid('round', self._rounds)}"
+        look = Look(name, seen_by([self._informer]), self._clock.wall(), remembered)
+        for number, each in enumerate(found):
+            if self._gate.held is not None:
+                return  # The rest waits, until it may go on.
             write = WriteOptions(
                 field_manager=NAME,
-                operation=f"{decision}.{number}",
-                decision=decision,
+                operation=look.step(number),
+                decision=look.step(number),
                 term=self._term.text if self._term is not None else "",
             )
             try:
@@ -114,15 +148,17 @@ class PodGarbage:
                     grace_s=0 if each.at_once else None,
                     write=write,
                 )
-            except (NotFound, Conflict):
-                continue  # It is gone, or another one has its name.
             except Fenced as error:
                 if self._term is not None:
                     self._term.lost()
                 raise Deposed(str(error)) from error
+            except (NotFound, Conflict):
+                continue  # It is gone, or another one has its name.
             except ApiError as error:
+                self._steps.record(look, number, said_of(each), error)
                 _logger.warning("%s: %s cannot be removed now: %s", NAME, each.key, error)
                 return  # The next round begins with it again.
+            self._steps.record(look, number, said_of(each))
 
 
 def _objects(cache: Cache, keys: Sequence[ObjectKey]) -> list[Object]:

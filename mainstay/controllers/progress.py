@@ -63,6 +63,7 @@ class _Recorder(Controller):
     """What the three have in common."""
 
     conditions_have_generation = False
+    says_stalled = False
 
     def decide(self, view: View, key: ObjectKey, memory: Looked | None) -> Decision:
         if memory is not None and memory.at <= view.now < memory.at + EVERY:
@@ -211,21 +212,21 @@ def _not_admitted(workload: Object, count: int, component: str) -> list[Holdup]:
 def _last_action(workload: Object, pods: Iterable[Object], before: Progress | None) -> Action | None:
     """The last pod that was made or told to end, or could not be made. What was drained and is gone is remembered."""
     pods = list(pods)
-    found = [Action(CREATE_POD, _name(pod), Outcome.COMPLETED, _created(pod)) for pod in pods]
+    found = [Action(CREATE_POD, Outcome.COMPLETED, _name(pod), _created(pod)) for pod in pods]
     for pod in pods:
         if pod_state.is_leaving(pod):
             # When it was told to is not kept: the time is when it must have ended, less the time it was given.
             until = pod_state.time_of(pod["metadata"]["deletionTimestamp"])
             grace = timedelta(seconds=int(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
             at = times.format_time(until - grace) if until is not None else ""
-            found.append(Action(DRAIN_POD, _name(pod), Outcome.REQUESTED, at))
+            found.append(Action(DRAIN_POD, Outcome.REQUESTED, _name(pod), at))
     failure = pod_state.condition_of(workload, rollout_status.REPLICA_FAILURE)
     if failure is not None and failure.get("status") == "True":
         action = DRAIN_POD if failure.get("reason") == "FailedDelete" else CREATE_POD
-        found.append(Action(action, "", Outcome.REFUSED, str(failure.get("lastTransitionTime") or "")))
+        found.append(Action(action, Outcome.REFUSED, at=str(failure.get("lastTransitionTime") or "")))
     if before is not None and (last := before.last_action) is not None:
         if last.action == DRAIN_POD and all(_name(pod) != last.object for pod in pods):
-            last = Action(last.action, last.object, Outcome.COMPLETED, last.at)
+            last = Action(last.action, Outcome.COMPLETED, last.object, last.at)
         if all(each.object != last.object or each.action != last.action for each in found):
             found.append(last)
     return max(found, key=_order, default=None)
@@ -314,6 +315,10 @@ def _limit_of_sets(deployment: Object, parts: Sequence[Progress], behind: int) -
         return worst.limited_by, worst.verdict
     if not behind:
         return None, Verdict.PROGRESSING
+    said = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
+    if said.get("reason") == rollout_status.HELD:
+        message = str(said.get("message") or "")[:MESSAGE_LENGTH_MAX]
+        return Limit(Stage.ADMITTED, "deployment", rollout_status.HELD, behind, message), Verdict.WAITING
     if deployment["spec"].get("paused"):
         return Limit(Stage.ADMITTED, "deployment", "Paused", behind), Verdict.WAITING
     return Limit(Stage.ADMITTED, "deployment", "RollingOut", behind), Verdict.PROGRESSING
@@ -330,7 +335,7 @@ def _together(parts: Iterable[Progress]) -> tuple[PendingReason, ...]:
 
 
 def _last_of_sets(sets: Iterable[Object], parts: Iterable[Progress], before: Progress | None) -> Action | None:
-    found = [Action(CREATE_SET, _name(each), Outcome.COMPLETED, _created(each)) for each in sets]
+    found = [Action(CREATE_SET, Outcome.COMPLETED, _name(each), _created(each)) for each in sets]
     found += [part.last_action for part in parts if part.last_action is not None]
     last = before.last_action if before is not None else None
     if last is not None and all(each.object != last.object or each.action != last.action for each in found):
@@ -343,7 +348,7 @@ def _deadline_of_rollout(deployment: Object, condition: Mapping[str, Any], is_co
         return Deadline(DeadlineState.PASSED)
     is_running = rollout_status.has_deadline(deployment) and not is_complete and not deployment["spec"].get("paused")
     since = pod_state.time_of(condition.get("lastUpdateTime"))
-    if not is_running or since is None or condition.get("reason") == rollout_status.COMPLETE:
+    if not is_running or since is None or condition.get("reason") in (rollout_status.COMPLETE, rollout_status.HELD):
         return _NO_DEADLINE
     at = since + timedelta(seconds=deployment["spec"]["progressDeadlineSeconds"])
     return Deadline(DeadlineState.RUNNING, times.format_time(at))

@@ -20,6 +20,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from mainstay.api.holds import Held, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
@@ -91,6 +92,8 @@ class Sight:
     """Nodes whose ledger could not be put right."""
     miscounted: Sequence[str] = ()
     """Namespaces whose quotas could not be put right."""
+    frozen: tuple[Held, ...] = ()
+    """Holds of evictions in force: pods stay where they are, also those whose node is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +160,13 @@ def decide(sight: Sight, memory: Memory) -> Plan:
 
     late = [each for each in stuck if lasts(each, STUCK_AFTER)]
     steps: list[Step] = [step for each, step in orphaned if lasts(each, GONE_FOR)]
-    steps += [RemoveStranded(name, pod) for each, (name, pod) in stranded if lasts(each, GONE_FOR) and pod is not None]
-    steps += _fenced(sight, [each for each, (_, pod) in stranded if pod is None and lasts(each, GONE_FOR)])
+    due = [
+        (each, name, pod)
+        for each, (name, pod) in stranded
+        if lasts(each, GONE_FOR) and freezing(sight.frozen, each.key.namespace) is None
+    ]
+    steps += [RemoveStranded(name, pod) for _, name, pod in due if pod is not None]
+    steps += _fenced(sight, [each for each, _, pod in due if pod is None])
     untold = [each for each in late if each.id not in memory.told]
     told = frozenset(each.id for each in late)
     findings = [each for each in found if each.fault is not Fault.STUCK_FINALIZERS] + late
@@ -214,6 +222,8 @@ def _stranded(sight: Sight) -> list[tuple[Finding, tuple[str, Remove | None]]]:
             key = ObjectKey(metadata["namespace"], metadata["name"])
             owner = next((each["uid"] for each in metadata.get("ownerReferences") or () if each.get("controller")), "")
             message = f"its node {name} is not there"
+            if (held := freezing(sight.frozen, key.namespace)) is not None:
+                message += f", and evictions are frozen by Hold {held.name}: {held.words}"
             finding = Finding(Fault.VANISHED_NODE, PODS, key, metadata["uid"], message, owner)
             found.append((finding, (name, None if is_at_most_one(pod) else Remove(key, metadata["uid"]))))
     return found

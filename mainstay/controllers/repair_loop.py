@@ -6,6 +6,7 @@ namespaces, of which each reads what it counts.
 
 import logging
 from datetime import timedelta
+from itertools import count
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -15,10 +16,11 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
-from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound
-from mainstay.client.indexes import NODE, Index
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS, RESERVATIONS
-from mainstay.controllers.node_actions import Actions
+from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound, Unavailable
+from mainstay.client.indexes import NODE
+from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS, RESERVATIONS
+from mainstay.controllers.looking import Look, Steps, seen_by
+from mainstay.controllers.node_actions import Actions, Writes
 from mainstay.controllers.node_loop import Ears
 from mainstay.controllers.own_loop import Around, OwnLoop
 from mainstay.controllers.repair import (
@@ -28,30 +30,24 @@ from mainstay.controllers.repair import (
     ReleaseReservation,
     RemoveStranded,
     ReplaceStranded,
-    Sight,
     Step,
     Tell,
     condition_of,
     decide,
-    owners_of,
     said_of_workloads,
 )
+from mainstay.controllers.repair_sight import LOOKED_AT, NAME, Known, known_of, said_of, sight_of, vanished
 from mainstay.controllers.telling import tell
 from mainstay.env import tasks
 from mainstay.runtime.component_state import COMPONENT_STATES
 from mainstay.runtime.conditions import with_conditions
+from mainstay.runtime.holding import gate_of, known
 from mainstay.runtime.terms import Deposed
 
-NAME: Final = "repair"
 LOOK_EVERY: Final = timedelta(seconds=10)
 STEP_WITHIN: Final = timedelta(seconds=10)
 MISCOUNTED_MAX: Final = 3
 """Namespaces that were wrong and are counted once more, in one look."""
-
-LEAVING: Final = Index("leaving", ("metadata", "deletionTimestamp"), lambda at: ("true",) if at else ())
-"""Objects that are to go."""
-_WATCHED: Final = (PODS, NAMESPACES, NODES, DEPLOYMENTS, REPLICASETS, JOBS)
-"""Those whose finalizers are looked at: what the other controllers have in their caches anyway."""
 
 _logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder().decode
@@ -67,10 +63,9 @@ class Repair:
         self._clock = around.env.clock
         self._term = around.term
         self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
-        self._caches = {
-            kind: around.informers.get(kind, indexes=(LEAVING, NODE) if kind == PODS else (LEAVING,))
-            for kind in (*_WATCHED, RESERVATIONS)
-        }
+        self._caches = {kind: around.informers.get(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()}
+        self._held = {kind: informer.cache for kind, informer in self._caches.items()}
+        self._gate = gate_of(around.holding, NAME, around.term)
         self._ears = Ears(around)
         self._actions = Actions(around.client, around.env.clock)
         self._memory = Memory()
@@ -81,6 +76,8 @@ class Repair:
         self._counted_quotas_of = ""
         """The namespace that was counted last."""
         self._said: Any = None
+        self._steps = Steps(NAME, around)
+        self._looks = 0
         self._writes = 0
 
     async def run(self) -> None:
@@ -88,111 +85,106 @@ class Repair:
             await informer.synced()
             if self._term is not None:
                 await informer.cache.wait_until(self._term.revision)
+        await known(self._around.holding, self._term)
         self._ears.open()
         try:
-            while True:
-                try:
-                    await self.look()
-                except Fenced as error:
-                    if self._term is not None:
-                        self._term.lost()
-                    raise Deposed(str(error)) from error
-                except ApiError as error:
-                    _logger.warning("%s: not everything could be done: %s", NAME, error)
-                await tasks.sleep(LOOK_EVERY)
+            with self._gate:
+                await self._look_on()
         finally:
             self._ears.close()
+
+    async def _look_on(self) -> None:
+        while True:
+            try:
+                if self._gate.held is None:
+                    await self.look()
+            except Fenced as error:
+                if self._term is not None:
+                    self._term.lost()
+                raise Deposed(str(error)) from error
+            except ApiError as error:
+                _logger.warning("%s: not everything could be done: %s", NAME, error)
+            await tasks.sleep(LOOK_EVERY)
 
     async def look(self) -> None:
         """Raises `ApiError`: what is left will be found again."""
         if self._term is not None:
             self._term.require()
-        plan = decide(self._sight(), self._memory)
+        now, remembered = self._clock.wall(), self._known()
+        plan = decide(sight_of(remembered, self._held, now), remembered.memory)
+        self._looks += 1
+        name = f"{NAME}-{self._chance.uid('look', self._looks)}"
+        look = Look(name, seen_by(self._caches.values()), now, remembered)
         self._memory, self.findings = plan.memory, plan.findings
         said = said_of_workloads(self._all(DEPLOYMENTS), self._all(REPLICASETS), plan.findings)
-        for step in plan.steps:
+        for number, step in enumerate(plan.steps):
             if self._term is not None:
                 self._term.require()
+            if self._gate.held is not None:
+                return
             try:
                 async with tasks.timeout(STEP_WITHIN):
-                    await self._carry_out(step)
+                    if await self._carry_out(step, self._step_writes(look.step(number))):
+                        self._steps.record(look, number, said_of(step))
             except TimeoutError:
                 _logger.warning("%s: %s took too long", NAME, type(step).__name__)
+                self._steps.record(look, number, said_of(step), Unavailable(f"no answer within {STEP_WITHIN}"))
+            except ApiError as error:
+                self._steps.record(look, number, said_of(step), error)
+                raise
         await self._recount_next()
         await self._recount_next_quotas()
         await self._publish(said)
 
     # Looking.
 
-    def _sight(self) -> Sight:
-        reservations = [each for each in self._all(RESERVATIONS) if isinstance(each.get("spec"), dict)]
-        owners = {}
-        for reservation in reservations:
-            for kind, key, _ in owners_of(reservation):
-                entry = self._caches[OWNERS[kind]].cache.entry(key)
-                if entry is not None:
-                    owners[(kind, key)] = entry.uid
-        pods, nodes = self._caches[PODS].cache, self._caches[NODES].cache
-        vanished = [name for name in pods.values(NODE.name) if ObjectKey("", name) not in nodes]
-        stranded = {
-            name: tuple(pod for key in pods.by(NODE.name, name) if (pod := pods.get(key)) is not None)
-            for name in vanished
-        }
-        return Sight(
+    def _known(self) -> Known:
+        return known_of(
             self._clock.monotonic_ns(),
-            reservations,
-            owners,
-            stranded=stranded,
-            heard={name: self._ears.of(name) for name in vanished},
-            leaving=tuple(self._leaving()),
-            drifted=tuple(sorted(self._drifted)),
-            miscounted=tuple(sorted(self._miscounted)),
+            self._memory,
+            {name: self._ears.of(name) for name in vanished(self._held)},
+            tuple(sorted(self._drifted)),
+            tuple(sorted(self._miscounted)),
         )
-
-    def _leaving(self) -> list[tuple[KindName, Object]]:
-        found = []
-        for kind in _WATCHED:
-            cache = self._caches[kind].cache
-            for key in cache.by(LEAVING.name, "true"):
-                obj = cache.get(key)
-                if obj is not None and (obj["metadata"].get("finalizers") or (obj.get("spec") or {}).get("finalizers")):
-                    found.append((kind, obj))
-        return found
 
     def _all(self, kind: KindName) -> list[Object]:
         return [entry.object() for entry in self._caches[kind].cache.entries()]
 
     # Acting.
 
-    async def _carry_out(self, step: Step) -> None:
+    async def _carry_out(self, step: Step, write: Writes) -> bool:
+        """False: by a fresh look nothing has to be done."""
         match step:
             case ReleaseReservation():
-                await self._release(step)
+                return await self._release(step, write)
             case RemoveStranded(node=node, pod=pod):
-                if await self._is_gone(NODES, ObjectKey("", node), ""):
-                    await self._actions.remove(pod, self._write)
+                if not await self._is_gone(NODES, ObjectKey("", node), ""):
+                    return False
+                await self._actions.remove(pod, write)
             case ReplaceStranded(step=replacing):
-                if await self._is_gone(NODES, ObjectKey("", replacing.node), ""):
-                    await self._actions.replace(replacing, self._write)
+                if not await self._is_gone(NODES, ObjectKey("", replacing.node), ""):
+                    return False
+                await self._actions.replace(replacing, write)
             case Tell(finding=finding):
                 _logger.warning("%s: %s %s: %s", NAME, finding.kind, finding.key, finding.message)
                 about = {"metadata": {"name": finding.key.name, "namespace": finding.key.namespace, "uid": finding.uid}}
-                client, clock = self._client, self._clock
-                reason, write = str(finding.fault), self._write()
-                await tell(client, clock, finding.kind, about, reason, finding.message, who=NAME, write=write)
+                client, clock, reason = self._client, self._clock, str(finding.fault)
+                await tell(client, clock, finding.kind, about, reason, finding.message, who=NAME, write=write())
+        return True
 
-    async def _release(self, step: ReleaseReservation) -> None:
+    async def _release(self, step: ReleaseReservation, write: Writes) -> bool:
         kind, key, uid = step.owner
         if not await self._is_gone(OWNERS[kind], key, uid):
-            return
+            return False
         body = {"metadata": {"uid": step.uid, "resourceVersion": step.version}, "status": {"phase": "Released"}}
         try:
             await self._client.patch(
-                RESERVATIONS, step.key.name, step.key.namespace, body, subresource="status", write=self._write()
+                RESERVATIONS, step.key.name, step.key.namespace, body, subresource="status", write=write()
             )
         except (Conflict, NotFound) as error:
             if isinstance(error, Fenced):
                 raise
+        return True
 
     async def _is_gone(self, kind: KindName, key: ObjectKey, uid: str) -> bool:
         """By a fresh look at the store. With a uid: that very one."""
@@ -230,6 +222,14 @@ class Repair:
         wrong.pop(name, None)
         if not answer.get("isRight"):
             wrong[name] = None  # Behind the others: of many, each has its turn.
+
+    def _step_writes(self, decision: str) -> Writes:
+        """What the writes of one step say."""
+        numbers = count(1)
+        term = self._term.text if self._term is not None else ""
+        return lambda: WriteOptions(
+            operation=f"{decision}.{next(numbers)}", decision=decision, term=term, field_manager=NAME
+        )
 
     def _write(self) -> WriteOptions:
         self._writes += 1

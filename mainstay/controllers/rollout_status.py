@@ -2,7 +2,7 @@
 
 `Progressing` also is the memory of the progress deadline. Its `lastUpdateTime` is when something last moved; when
 nothing has for `progressDeadlineSeconds`, it becomes False with `ProgressDeadlineExceeded`, and stays so until
-something moves again. A rollout that is complete has no deadline any more, and neither has one that is paused.
+something moves again. A rollout that is complete has no deadline any more, and neither has one that is paused or held.
 
 The condition names the ReplicaSet that it is about. When that is not the new one, because the template was changed
 or taken back meanwhile, the deadline begins anew: a rollback is not late because what it undoes was.
@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api import times
+from mainstay.api.holds import Held, HoldReason
 from mainstay.api.kind import Object
 from mainstay.controllers import pod_state
 from mainstay.controllers.rolling import Bounds
@@ -31,7 +32,10 @@ UPDATED: Final = "ReplicaSetUpdated"
 COMPLETE: Final = "NewReplicaSetAvailable"
 TIMED_OUT: Final = "ProgressDeadlineExceeded"
 CREATE_FAILED: Final = "ReplicaSetCreateError"
+HELD: Final = HoldReason.ROLLOUT_HELD
+HELD_NO_LONGER: Final = HoldReason.ROLLOUT_RESUMED
 
+_WITHOUT_DEADLINE: Final = (COMPLETE, TIMED_OUT, PAUSED, HELD)
 NO_DEADLINE: Final = 2**31 - 1
 _A_LITTLE_LATER: Final = timedelta(seconds=1)  # Times in conditions are whole seconds.
 
@@ -102,17 +106,21 @@ def said(
     collisions: int = 0,
     is_rolling: bool = True,
     created: str = "",
+    held: Held | None = None,
 ) -> Said:
-    """The status of a Deployment. `created`: a new set of this name is being made. Not `is_rolling`: it is paused, or
-    only its size changes."""
+    """The status of a Deployment. `created`: a new set of this name is being made. Not `is_rolling`: it is paused or
+    held, or only its size changes."""
     counts = _counts(deployment, new, old)
     is_complete = _is_complete(deployment, counts)
     conditions = Conditions(deployment, now)
     _say_available(conditions, counts, bounds)
-    _say_paused(conditions, deployment)
-    if not has_deadline(deployment):
+    if held is not None:
+        _say_held(conditions, held)
+    else:
+        _say_paused(conditions, deployment)
+    if not has_deadline(deployment) and held is None:
         conditions.remove(PROGRESSING)
-    elif is_rolling:
+    elif is_rolling and held is None:
         _say_progress(conditions, deployment, new, counts, is_complete, created, now)
     _say_failures(conditions, new, old)
     written: dict[str, Any] = {name: count or None for name, count in counts.items()}
@@ -150,6 +158,15 @@ def _say_available(conditions: Conditions, counts: dict[str, int], bounds: Bound
         conditions.put(AVAILABLE, Truth.FALSE, "MinimumReplicasUnavailable", text)
 
 
+def _say_held(conditions: Conditions, held: Held) -> None:
+    """Also without a deadline: nobody else would say why nothing moves."""
+    before = conditions.get(PROGRESSING)
+    if before is not None and before.get("reason") == TIMED_OUT:
+        return  # That it was late is worth more.
+    text = f"Rollout is held by Hold {held.name}: {held.words}"
+    conditions.put(PROGRESSING, Truth.UNKNOWN, HELD, text, is_news=before is not None and before.get("message") != text)
+
+
 def _say_paused(conditions: Conditions, deployment: Object) -> None:
     if not has_deadline(deployment):
         return
@@ -161,6 +178,8 @@ def _say_paused(conditions: Conditions, deployment: Object) -> None:
         conditions.put(PROGRESSING, Truth.UNKNOWN, PAUSED, "Deployment is paused")
     elif reason == PAUSED:
         conditions.put(PROGRESSING, Truth.UNKNOWN, RESUMED, "Deployment is resumed")
+    elif reason == HELD:
+        conditions.put(PROGRESSING, Truth.UNKNOWN, HELD_NO_LONGER, "Rollout is not held any longer")
 
 
 def _say_progress(
@@ -209,7 +228,7 @@ def _has_moved(deployment: Object, counts: dict[str, int]) -> bool:
 def _deadline(conditions: Conditions, deployment: Object) -> datetime | None:
     """When the rollout is late if nothing moves until then; None if it cannot be late, or is."""
     condition = conditions.get(PROGRESSING)
-    if condition is None or not has_deadline(deployment) or condition.get("reason") in (COMPLETE, TIMED_OUT, PAUSED):
+    if condition is None or not has_deadline(deployment) or condition.get("reason") in _WITHOUT_DEADLINE:
         return None
     since = pod_state.time_of(condition.get("lastUpdateTime")) or pod_state.time_of(condition.get("lastTransitionTime"))
     if since is None:

@@ -23,6 +23,7 @@ from mainstay.runtime.view import View
 ACCOUNT: Final = "default"
 AUTHORITIES: Final = "kube-root-ca.crt"
 FILE: Final = "ca.crt"
+ROOT_AUTHORITIES: Final = "root-ca"
 
 
 def namespace_of(change: Change) -> Iterable[ObjectKey]:
@@ -54,12 +55,14 @@ class ServiceAccounts(Controller):
 class RootAuthorities(Controller):
     """Made with the authorities to hand out, as PEM."""
 
-    name = "root-ca"
+    name = ROOT_AUTHORITIES
     kind = NAMESPACES
+    says_stalled = False
     reads = (Reads(CONFIG_MAPS, wakes=namespace_of, fields=f"metadata.name={AUTHORITIES}"),)
     writes = (CONFIG_MAPS,)
 
     def __init__(self, authorities: str) -> None:
+        self.settings = authorities
         self._data = {FILE: authorities}
 
     def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
@@ -91,4 +94,5 @@ def root_authorities(around: Around) -> Loop:
         term=around.term,
         recorder=around.recorder,
         build=around.build,
+        holding=around.holding,
     )

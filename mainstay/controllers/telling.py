@@ -30,7 +30,8 @@ async def tell(
 ) -> None:
     now = clock.wall()
     at = times.format_time(now)
-    said = Said(About.of(kind, about), reason, message, now, is_warning, identity=f"{message} at {at}")
+    same = f"{message} at {at}"
+    said = Said(About.of(kind, about), reason, message, now, is_warning, identity=same, decision=write.decision)
     try:
         await client.create(EVENTS, event_of(said, who, "", at), said.namespace, write=write)
     except AlreadyExists:

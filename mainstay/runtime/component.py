@@ -14,6 +14,7 @@ from mainstay.env import Env, tasks
 from mainstay.runtime.component_state import ComponentState, PublishSettings, publish
 from mainstay.runtime.controller import Controller
 from mainstay.runtime.events import Events
+from mainstay.runtime.holding import Holding
 from mainstay.runtime.leases import Leader, LeaseSettings
 from mainstay.runtime.loop import Loop, LoopSettings, Recorder
 from mainstay.runtime.terms import Term
@@ -64,6 +65,9 @@ class Component:
         self._is_elected = elected
         self._recorder = recorder
         self.events = Events(client, env.clock, name, self.instance) if self.settings.has_events else None
+        self.holding = Holding(
+            client, self.informers, env, recorder=recorder, build=self.settings.build, events=self.events
+        )
 
     async def run(self) -> None:
         """Raises what a controller's loop raises: a cache that cannot be fed any more, a bug."""
@@ -84,12 +88,14 @@ class Component:
             await tasks.stop(publishing)
             if telling is not None:
                 await tasks.stop(telling)
+            self.holding.close()
             await self.informers.stop()
 
     def state(self) -> ComponentState:
         revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
         term = self.term.text if self.term is not None else ""
-        return ComponentState(revisions, self.settings.build, self.settings.flags, term=term)
+        gates = self.holding.gates
+        return ComponentState(revisions, self.settings.build, self.settings.flags, term=term, controllers=gates)
 
     async def _lead(self, term: Term | None) -> None:
         self.term = term
@@ -116,6 +122,7 @@ class Component:
                 recorder=self._recorder,
                 build=self.settings.build,
                 events=self.events,
+                holding=self.holding,
             )
             for controller in self._controllers
         ]

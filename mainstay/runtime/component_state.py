@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api import times
+from mainstay.api.holds import Held
 from mainstay.api.kind_name import KindName
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
@@ -33,6 +34,8 @@ class ComponentState:
     """By name, the revision of each policy that its decisions go by."""
     term: str = ""
     """Of the leader it is; empty if it is none."""
+    controllers: Mapping[str, Held | None] = field(default_factory=dict)
+    """Those that work here now, by name, and who of them is held."""
 
     def status(self) -> dict[str, Any]:
         return {
@@ -41,6 +44,13 @@ class ComponentState:
             "flags": sorted(self.flags),
             "policies": dict(sorted(self.policies.items())),
             "term": self.term,
+            # Lists, because a merge patch would keep what is not in a map any more.
+            "controllers": sorted(self.controllers),
+            "held": [
+                {"controller": name, "hold": held.name, "owner": held.owner, "until": held.until}
+                for name, held in sorted(self.controllers.items())
+                if held is not None
+            ],
         }
 
 

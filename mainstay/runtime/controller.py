@@ -62,8 +62,13 @@ class Controller:
     reads: Sequence[Reads] = ()
     writes: Sequence[KindName] = ()
     """What its actions may write, besides the status of its own kind."""
+    settings: Any = None
+    """What an instance was made with, if its decisions depend on that: recorded with the memory of each. Not secret."""
     conditions_have_generation: bool = True
     """Whether conditions of this kind can say which generation they are about. Those of a few old kinds cannot."""
+    says_stalled: bool = True
+    """Whether the condition `Stalled` is this controller's to set and to take back. Of several controllers that look
+    after one kind, it is one's."""
 
     def decide(self, view: View, key: ObjectKey, memory: Any) -> Decision:
         """What should happen to this object. It may not be there any more."""

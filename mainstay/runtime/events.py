@@ -26,9 +26,14 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
 from mainstay.env import Clock, tasks
+from mainstay.journal.tracing import trace_of
 
 EVENTS: Final = KindName("", "v1", "Event", "events", True)
 COMBINED: Final = "(combined from similar events): "
+DECISION: Final = "mainstay.dev/decision"
+TRACE: Final = "mainstay.dev/trace"
+GENERATION: Final = "mainstay.dev/generation"
+"""Annotations of Events."""
 NAMESPACE: Final = "default"  # Of Events about what has none. As in Kubernetes.
 
 _MESSAGE_LENGTH_MAX: Final = 1024
@@ -62,6 +67,7 @@ class About:
     version: str = ""
     field: str = ""
     """Which part of it: `spec.containers{web}`."""
+    generation: int = 0
 
     @classmethod
     def of(cls, kind: KindName, obj: Object, field: str = "") -> "About":
@@ -73,6 +79,7 @@ class About:
             metadata.get("uid", ""),
             metadata.get("resourceVersion", ""),
             field,
+            metadata.get("generation", 0),
         )
 
     def reference(self) -> Object:
@@ -93,6 +100,8 @@ class Said:
     identity: str = ""
     """What makes it the same Event as another one about the same object with the same reason; empty: what it says."""
     count: int = 1
+    decision: str = ""
+    """What it tells of: by its id the Event is found among records, traces and audit lines."""
 
     @property
     def name(self) -> str:
@@ -111,7 +120,7 @@ def event_of(said: Said, component: str, instance: str, first: str) -> Object:
     return {
         "kind": "Event",
         "apiVersion": "v1",
-        "metadata": {"name": said.name, "namespace": said.namespace},
+        "metadata": {"name": said.name, "namespace": said.namespace, **_annotated(said)},
         "involvedObject": said.about.reference(),
         "type": "Warning" if said.is_warning else "Normal",
         "reason": said.reason,
@@ -123,6 +132,16 @@ def event_of(said: Said, component: str, instance: str, first: str) -> Object:
         "lastTimestamp": times.format_time(said.at),
         "count": said.count,
     }
+
+
+def _annotated(said: Said) -> Object:
+    """By what an Event is joined with the other signals. One that counts up names the last decision."""
+    if not said.decision:
+        return {}
+    found = {DECISION: said.decision, TRACE: trace_of(said.decision)}
+    if said.about.generation:
+        found[GENERATION] = str(said.about.generation)
+    return {"annotations": found}
 
 
 class Allowance:
@@ -163,7 +182,8 @@ class EventWriter:
     async def write(self, said: Said, *, decision: str = "", once: bool = False) -> None:
         """Raises `ApiError`. With `once`, one that somebody else has written is enough."""
         name, namespace, now = said.name, said.namespace, times.format_time(said.at)
-        write = WriteOptions(field_manager=self._component, decision=decision)
+        said = replace(said, decision=said.decision or decision)
+        write = WriteOptions(field_manager=self._component, decision=said.decision)
         before, first = self._counts.get(name, (0, now))
         said = replace(said, count=before + said.count)
         if before:
@@ -193,7 +213,9 @@ class EventWriter:
 
 
 def _again(said: Said, now: str) -> dict[str, Any]:
-    return {"count": said.count, "lastTimestamp": now, "message": said.message[:_MESSAGE_LENGTH_MAX]}
+    again = {"count": said.count, "lastTimestamp": now, "message": said.message[:_MESSAGE_LENGTH_MAX]}
+    annotated = _annotated(said)
+    return {**again, "metadata": annotated} if annotated else again
 
 
 class Events:
@@ -213,8 +235,8 @@ class Events:
         self.written = 0
         self.dropped = 0
 
-    def tell(self, about: About, reason: str, message: str, *, is_warning: bool = False) -> None:
-        said = self._combined(Said(about, reason, message, self._clock.wall(), is_warning))
+    def tell(self, about: About, reason: str, message: str, *, is_warning: bool = False, decision: str = "") -> None:
+        said = self._combined(Said(about, reason, message, self._clock.wall(), is_warning, decision=decision))
         name = said.name
         before = self._waiting.get(name)
         if before is not None:

@@ -9,6 +9,9 @@ whether it counts towards giving up (`_after_failure`). Whatever is tried too of
 status, as condition `Stalled`. A `decide` that raises is a bug: it is reported to the loop's exception handler with the
 key, counts as a failure of that key, and leaves all others alone.
 
+While somebody holds the controller (holding.py) it takes nothing: changes become keys and wait. What is being carried
+out then stops between two writes; it is decided on anew afterwards, as after any failure.
+
 Every write carries the decision it comes from, the object version that the decision is about, an operation id, and, for
 an elected leader, its term. When a term is over the loop ends with `Deposed`.
 """
@@ -39,16 +42,18 @@ from mainstay.runtime.controller import Controller, Reads
 from mainstay.runtime.decision import Action, Decision, Patch
 from mainstay.runtime.echoes import Echoes
 from mainstay.runtime.events import About, Events
+from mainstay.runtime.holding import Holding, gate_of, known
 from mainstay.runtime.own_writes import OwnWrites
 from mainstay.runtime.queue_items import Item, Outcome, Priority
 from mainstay.runtime.queue_settings import QueueSettings
-from mainstay.runtime.recording import Acted, record_of
+from mainstay.runtime.recording import Acted, failure_to_decide, record_of
 from mainstay.runtime.terms import Deposed, Term
 from mainstay.runtime.view import View
 from mainstay.runtime.work_queue import WorkQueue
 
 _logger = logging.getLogger(__name__)
 
+_HELD_BACK: Final = outcomes.Retry(counts=False)
 ASK_AGAIN: Final = timedelta(seconds=1)
 AT_ONCE_MAX: Final = 16  # Of the writes of one decision. Each takes a connection, which others want, too.
 
@@ -95,6 +100,7 @@ class Loop:
         recorder: Recorder | None = None,
         build: str = "",
         events: Events | None = None,
+        holding: Holding | None = None,
     ) -> None:
         self.controller = controller
         self.counters = Counters()
@@ -109,6 +115,8 @@ class Loop:
         self._recorder = recorder
         self._build = build
         self._events = events
+        self._holding = holding
+        self._gate = gate_of(holding, controller.name, term, self.queue.pause, self.queue.resume)
         self._memory: dict[ObjectKey, Any] = {}
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._failure: asyncio.Future[None] | None = None
@@ -132,7 +140,7 @@ class Loop:
 
     async def run(self) -> None:
         """Work until cancelled. Raises `Deposed` when the term is over, `Stopped` when a cache is not fed any more."""
-        subscribers = self._subscribers()
+        subscribed: list[tuple[Informer, Subscriber]] = []
         try:
             # Nothing is decided on half a picture: what is missing in a cache that is not filled looks deleted.
             for informer in self._informers.values():
@@ -141,15 +149,18 @@ class Loop:
                     # And not on one from before this leader's time: what the last one did would be done again. On a
                     # server that sends bookmarks only once a minute, as Kubernetes does, this may take as long.
                     await informer.cache.wait_until(self._term.revision)
-            for informer, subscriber in subscribers:
+            await known(self._holding, self._term)
+            for informer, subscriber in self._subscribers():
                 informer.subscribe(subscriber)
+                subscribed.append((informer, subscriber))
             self._failure = asyncio.get_running_loop().create_future()
             workers = [self._work() for _ in range(self.settings.workers)]
-            await tasks.together(
-                [*workers, self._hear_of_failure(self._failure)], name=f"{self.controller.name} worker"
-            )
+            with self._gate:
+                await tasks.together(
+                    [*workers, self._hear_of_failure(self._failure)], name=f"{self.controller.name} worker"
+                )
         finally:
-            for informer, subscriber in subscribers:
+            for informer, subscriber in subscribed:  # None, if it is stopped before its caches are filled.
                 informer.unsubscribe(subscriber)
             for task in list(self._waiting):
                 await tasks.stop(task)
@@ -222,6 +233,8 @@ class Loop:
 
     async def _reconcile(self, item: Item[ObjectKey]) -> Outcome:
         key = item.key
+        if self._gate.held is not None:
+            return _HELD_BACK  # It was taken before that, and has waited for its own last writes.
         if self._term is not None:
             self._term.require()
         view = View(self._caches, self._clock.wall(), self._seed)
@@ -231,7 +244,7 @@ class Loop:
             decision = self.controller.decide(view, key, memory)
         except Exception as error:  # noqa: BLE001 - reported; one object's bug must not stop the others
             self._report_bug(key, error)
-            decision = Decision(result=decisions.Retry("InternalError", f"{type(error).__name__}: {error}"))
+            decision = failure_to_decide(error)
         finally:
             view.close()
         self._remember(key, decision.memory)
@@ -275,6 +288,9 @@ class Loop:
                 raise AssertionError(f"{self.controller.name} writes {action.kind}, and does not declare it")
         done, size = 0, 1
         while done < len(decision.actions) and acted.error is None:
+            if self._gate.held is not None:
+                acted.held_back = self._gate.held.words
+                return _HELD_BACK
             batch = decision.actions[done : done + size]
             writes = [self._write(name, done + number, subject) for number in range(len(batch))]
             await self._carry_out_all(batch, key, writes, acted)
@@ -285,7 +301,7 @@ class Loop:
             decision = self.controller.after_failure(decision, acted.failed_action, acted.error)
             self._remember(key, decision.memory)
         if subject is not None and decision.events:
-            self._tell(decision, subject, acted)
+            self._tell(decision, subject, acted, name)
         outcome = self._outcome(decision, acted, subject is None)
         if subject is not None:
             # Also when an action has failed: what the decision found out is true all the same.
@@ -295,14 +311,14 @@ class Loop:
                 outcome = self._outcome(decision, acted, is_gone=False)
         return outcome
 
-    def _tell(self, decision: Decision, subject: Object, acted: Acted) -> None:
+    def _tell(self, decision: Decision, subject: Object, acted: Acted, name: str) -> None:
         if self._events is None:
             return
         done = {id(action) for action in acted.done}
         about = About.of(self.controller.kind, subject)
         for event in decision.events:
             if event.after is None or id(event.after) in done:
-                self._events.tell(about, event.reason, event.message, is_warning=event.is_warning)
+                self._events.tell(about, event.reason, event.message, is_warning=event.is_warning, decision=name)
 
     async def _carry_out_all(
         self, batch: Sequence[Action], key: ObjectKey, writes: Sequence[WriteOptions], acted: Acted
@@ -356,10 +372,15 @@ class Loop:
     ) -> Patch | None:
         """What has to change in the object's status; None if nothing has."""
         before = subject.get("status") or {}
-        conditions = decision.conditions if stalled is None else (*decision.conditions, stalled)
+        is_ours = self.controller.says_stalled
+        conditions = decision.conditions if stalled is None or not is_ours else (*decision.conditions, stalled)
         generation = subject["metadata"].get("generation", 0) if self.controller.conditions_have_generation else None
         wanted = with_conditions(
-            {**before, **decision.status}, conditions, generation, self._clock.wall(), without=(STALLED,)
+            {**before, **decision.status},
+            conditions,
+            generation,
+            self._clock.wall(),
+            without=(STALLED,) if is_ours else (),
         )
         changed = {name: value for name, value in wanted.items() if before.get(name) != value}
         if not changed:
@@ -428,8 +449,9 @@ def _after_failure(error: ApiError) -> Outcome:
             return outcomes.Retry(counts=False)
         case Invalid() | BadRequest():
             return outcomes.GiveUp()
-        case Forbidden() if "exceeded quota" in error.message:
-            # Others have used it up, and may give it back. No change of this object would tell.
+        case Forbidden() if "exceeded quota" in error.message or "failed quota" in error.message:
+            # Others have used it up, and may give it back; or it is raised, or taken away. No change of this object
+            # would tell.
             return outcomes.Retry(counts=False)
         case Conflict() if error.reason == "Conflict" and not error.causes:
             # Somebody was faster, and their change will be seen. That is no failure of the object.

@@ -9,8 +9,11 @@ from pathlib import Path
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config, from_kubeconfig_file, in_cluster
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
+from mainstay.env.build import build
+from mainstay.journal.decisions import DecisionRecorder
 from mainstay.runtime.component import Component, ComponentSettings
 from mainstay.runtime.controller import Controller
+from mainstay.runtime.shipping import Shipper
 
 
 def run(
@@ -26,7 +29,8 @@ def run(
 
     Without `kubeconfig` it is `$KUBECONFIG`, else the service account that a pod is given, else `~/.kube/config`.
     Started several times, on one machine or on many, one of them acts and the others stand by; `elected=False` makes
-    all act. What the component keeps is in `data_dir`, by default in `~/.local/state/mainstay`.
+    all act. Decisions go into the server's journal, if it keeps one and lets us; otherwise they are recorded in
+    `data_dir`, by default in `~/.local/state/mainstay`.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     config = config_of(kubeconfig)
@@ -44,10 +48,23 @@ async def _run(
     settings: ComponentSettings | None,
 ) -> None:
     stopping = signals.StopSignals()
-    async with Client(config, env, user_agent=name) as client:
-        instance = f"{name}.{machine.hostname().lower()}" if elected else name
-        settings = settings or ComponentSettings(has_events=True)
-        component = Component(name, controllers, client, env, instance=instance, elected=elected, settings=settings)
+    instance = f"{name}.{machine.hostname().lower()}" if elected else name
+    local = DecisionRecorder(env.disk, env.clock)
+    async with (
+        Client(config, env, user_agent=name) as client,
+        Shipper(client, env, source=instance, local=local) as shipper,
+    ):
+        settings = settings or ComponentSettings(has_events=True, build=build())
+        component = Component(
+            name,
+            controllers,
+            client,
+            env,
+            instance=instance,
+            elected=elected,
+            settings=settings,
+            recorder=shipper.record,
+        )
         running = tasks.spawn(component.run(), name=name)
         asked = tasks.spawn(stopping.first(), name="wait for a signal")
         try:

@@ -10,16 +10,20 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open
 from prometheus_client.registry import Collector
 
 from mainstay.client.breaker import Condition
 from mainstay.client.client import Client
 from mainstay.client.informer import Informers
+from mainstay.runtime.holding import Holding
 from mainstay.runtime.loop import Loop
 from mainstay.runtime.queue_items import Durations, Figures
+from mainstay.runtime.shipping import Shipper
 from mainstay.runtime.terms import Term
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 # Powers of two in nanoseconds that are near the bounds upstream uses, from a microsecond to a quarter of an hour.
 _BUCKET_BITS: Final = (10, 14, 17, 20, 24, 27, 30, 34, 37, 40)
@@ -39,12 +43,16 @@ class Measured(Protocol):
     def client(self) -> Client: ...
     @property
     def term(self) -> Term | None: ...
+    @property
+    def holding(self) -> Holding: ...
 
 
 class ComponentMetrics(Collector):
     """Reads one component. `render` gives all of it as `CONTENT_TYPE`."""
 
     def __init__(self, component: Measured) -> None:
+        self.shipper: Shipper | None = None
+        """If its decisions are recorded."""
         self._component = component
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -52,11 +60,17 @@ class ComponentMetrics(Collector):
     def render(self) -> bytes:
         return generate_latest(self._registry)
 
+    def render_open(self) -> bytes:
+        """As `OPEN_METRICS`, which has exemplars."""
+        shown: bytes = generate_open(self._registry)  # type: ignore[no-untyped-call]
+        return shown
+
     def collect(self) -> Iterator[Metric]:
         yield from self._queues()
         yield from self._caches()
         yield from self._loops()
         yield from self._client()
+        yield from self._decisions()
 
     def _queues(self) -> Iterator[Metric]:
         queues = [(loop.queue.name, loop.queue.figures()) for loop in self._component.loops]
@@ -99,6 +113,14 @@ class ComponentMetrics(Collector):
             reached.add_metric((kind,), informer.cache.revision)
             objects.add_metric((kind,), len(informer.cache))
         yield from (lag, reached, objects)
+        # Its watches say something at least every second, so what was said last tells how old the picture may be.
+        age = GaugeMetricFamily(
+            "controller_cache_lag_seconds", "How old a cache may be.", labels=("component", "resource")
+        )
+        for kind, informer in informers:
+            if (silence := informer.silent_for) is not None:
+                age.add_metric((self._component.name, kind), silence.total_seconds())
+        yield age
         for name, meaning in (
             ("lists", "Times that everything was asked for."),
             ("relists", "Of these, with something held already."),
@@ -123,6 +145,12 @@ class ComponentMetrics(Collector):
             for loop in self._component.loops:
                 counter.add_metric((loop.controller.name,), getattr(loop.counters, name))
             yield counter
+        held = GaugeMetricFamily(
+            "mainstay_controller_held", "Whether somebody holds it, so that it takes nothing.", labels=("controller",)
+        )
+        for name, hold in sorted(self._component.holding.gates.items()):
+            held.add_metric((name,), 0 if hold is None else 1)
+        yield held
         leads = GaugeMetricFamily("leader_election_master_status", "Whether it leads.", labels=("name",))
         leads.add_metric((self._component.name,), 1 if self._component.term is not None else 0)
         yield leads
@@ -142,6 +170,23 @@ class ComponentMetrics(Collector):
         for server in self._component.client.servers():
             breakers.add_metric((server.address,), _CONDITIONS[server.condition])
         yield breakers
+
+    def _decisions(self) -> Iterator[Metric]:
+        if (shipper := self.shipper) is None:
+            return
+        for name, meaning, value in (
+            ("recorded", "Decisions put down for the journal.", shipper.recorded),
+            ("dropped", "Of these, not kept: there was no room while they waited.", shipper.dropped),
+            ("details_dropped", "Kept without detail: there was little room.", shipper.details_dropped),
+            ("shipping_failures", "Times that they could not be sent to the server.", shipper.failures),
+        ):
+            yield CounterMetricFamily(f"mainstay_decision_records_{name}", meaning, value)
+        yield GaugeMetricFamily(
+            "mainstay_decision_records_waiting_bytes", "What is not sent to the server yet.", shipper.waiting_bytes
+        )
+        yield GaugeMetricFamily(
+            "mainstay_decision_records_local", "1: the server keeps no journal, this component does.", shipper.is_local
+        )
 
 
 def _oldest_s(figures: Figures) -> float:

@@ -1,9 +1,15 @@
-"""A decision as the journal's record of it."""
+"""A decision as the journal's record of it.
+
+What `decide` said is one part of it (`decided`), and the same whether it was just made or is made again; how it ended
+also depends on what came of its actions.
+"""
 
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import msgspec
 
+from mainstay.api.holds import HoldReason
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.errors import ApiError
@@ -12,6 +18,7 @@ from mainstay.journal.record import DecisionRecord, Ending, LookedAt, Memory, Se
 from mainstay.runtime.acting import Wrote, key_of
 from mainstay.runtime.controller import Controller
 from mainstay.runtime.decision import Action, Apply, Create, Decision, Delete, GiveUp, Patch, Retry, WakeAt
+from mainstay.runtime.marking import marks_of
 from mainstay.runtime.queue_items import Item
 from mainstay.runtime.view import View
 
@@ -30,6 +37,8 @@ class Acted:
     failed_action: Action | None = None
     """What failed then."""
     done: list[Action] = field(default_factory=list)
+    held_back: str = ""
+    """Why it was not carried out to its end, if somebody has held the controller meanwhile."""
 
     def did(self, action: Action, wrote: Wrote) -> None:
         self.done.append(action)
@@ -68,10 +77,10 @@ def record_of(
             ),
             outcome=_outcome(decision, acted),
             term=term,
-            view=tuple([Seen(kind.text, revision) for kind, revision in view.revisions.items()]),
+            view=_seen(controller, view),
             now=now,
             seed=view.seed,
-            memory=_memory(memory),
+            memory=_memory(controller.settings, memory),
             queue_wait_us=item.waited_ns // 1000,
             attempts=item.attempt,
             woken_by=item.woken_by,
@@ -85,19 +94,74 @@ def record_of(
                 ]
             ),
             looked_at_count=len(view.looks),
-            reasons=decision.reasons,
-            conditions=tuple(
-                [record.Condition(each.type, each.status, each.reason, each.message) for each in decision.conditions]
-            ),
-            actions=tuple([_action(each) for each in decision.actions]),
             writes=tuple(acted.results),
+            **decided(decision),
+            **marks_of(subject)._asdict(),
         )
     )
+
+
+class Decided(TypedDict):
+    """Those fields of a record that follow from the decision alone."""
+
+    reasons: tuple[str, ...]
+    conditions: tuple[record.Condition, ...]
+    actions: tuple[record.Action, ...]
+    rest: bytes
+
+
+def decided(decision: Decision) -> Decided:
+    return Decided(
+        reasons=decision.reasons,
+        conditions=tuple(
+            [record.Condition(each.type, each.status, each.reason, each.message) for each in decision.conditions]
+        ),
+        actions=tuple([_action(each) for each in decision.actions]),
+        rest=_rest(decision),
+    )
+
+
+def failure_to_decide(error: Exception) -> Decision:
+    """What is made of a `decide` that raised, which is a bug."""
+    return Decision(result=Retry("InternalError", f"{type(error).__name__}: {error}"))
+
+
+def _seen(controller: Controller, view: View) -> tuple[Seen, ...]:
+    """The name of a view: kinds, or what selectors leave of them, and how far each was."""
+    selected = {reads.kind: reads for reads in controller.reads if reads.namespace or reads.labels or reads.fields}
+    if not selected:
+        return tuple([Seen(kind.text, revision) for kind, revision in view.revisions.items()])
+    return tuple(
+        [
+            Seen(kind.text, revision, reads.namespace, reads.labels, reads.fields)
+            if (reads := selected.get(kind)) is not None
+            else Seen(kind.text, revision)
+            for kind, revision in view.revisions.items()
+        ]
+    )
+
+
+def _rest(decision: Decision) -> bytes:
+    if not decision.status and not decision.events and decision.memory is None:
+        return b""
+    numbers = {id(action): number for number, action in enumerate(decision.actions)}
+    events = [
+        (each.reason, each.message, each.is_warning, None if each.after is None else numbers.get(id(each.after)))
+        for each in decision.events
+    ]
+    return record.digest_of(_encode((decision.status, events, decision.memory)))[:8]
 
 
 def _outcome(decision: Decision, acted: Acted) -> record.Outcome:
     if acted.error is not None:
         return record.Outcome(Ending.RETRY, type(acted.error).__name__, str(acted.error))
+    if acted.held_back:
+        return record.Outcome(Ending.RETRY, HoldReason.HELD, acted.held_back)
+    return outcome_of(decision)
+
+
+def outcome_of(decision: Decision) -> record.Outcome:
+    """How a decision ends whose actions can all be carried out."""
     match decision.result:
         case WakeAt(at=at, reason=reason):
             return record.Outcome(Ending.WAKE_AT, reason, wake_at=micros(at))
@@ -109,13 +173,12 @@ def _outcome(decision: Decision, acted: Acted) -> record.Outcome:
             return record.Outcome(Ending.DONE)
 
 
-def _memory(memory: object) -> Memory:
+def _memory(settings: object, memory: object) -> Memory:
+    if settings is not None:
+        return record.whole(_pack((settings, memory)))
     if memory is None:
         return record.NO_MEMORY
-    content = _pack(memory)
-    if len(content) <= record.MEMORY_BYTES_MAX:
-        return Memory(len(content), inline=content)
-    return Memory(len(content), digest=record.digest_of(content))
+    return record.whole(_pack(memory))
 
 
 def _action(action: Action) -> record.Action:

@@ -49,11 +49,12 @@ class Look:
 class View:
     """Given to `decide`, and only for as long as that runs. What it returns is the caller's own."""
 
-    __slots__ = ("_caches", "_is_closed", "looks", "now", "seed")
+    __slots__ = ("_caches", "_closed_at", "looks", "now", "seed")
 
     def __init__(self, caches: Mapping[KindName, Cache], now: datetime, seed: str = "") -> None:
         self._caches = caches
-        self._is_closed = False
+        self._closed_at: dict[KindName, int] | None = None
+        """Once it is closed: how far each cache was then."""
         self.now = now
         """What this decision takes for the present."""
         self.seed = seed
@@ -79,7 +80,10 @@ class View:
 
     @property
     def revisions(self) -> dict[KindName, int]:
-        """The name of this view: what each kind was completely applied up to."""
+        """The name of this view: what each kind was completely applied up to. The caches go on; a closed view keeps its
+        name."""
+        if self._closed_at is not None:
+            return self._closed_at
         return {kind: cache.revision for kind, cache in self._caches.items()}
 
     def get(self, kind: KindName, key: ObjectKey) -> Object | None:
@@ -102,7 +106,7 @@ class View:
         return self.by(kind, "owner", uid)
 
     def close(self) -> None:
-        self._is_closed = True
+        self._closed_at = self.revisions
 
     def _list(self, kind: KindName, entries: list[Entry], index: str, value: str) -> list[Object]:
         latest = max((entry.revision for entry in entries), default=0)
@@ -110,7 +114,7 @@ class View:
         return [entry.object() for entry in entries]
 
     def _cache(self, kind: KindName) -> Cache:
-        if self._is_closed:
+        if self._closed_at is not None:
             raise Closed(f"{kind} was read after the decision was made")
         cache = self._caches.get(kind)
         if cache is None:

@@ -39,6 +39,7 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._drained: asyncio.Event | None = None
+        self._is_paused = False
 
     def add(self, key: K, *, tenant: str = "", priority: Priority = Priority.NORMAL, woken_by: int = 0) -> bool:
         """Something has changed: look at this key. `woken_by` is the revision of the change, if it has one.
@@ -61,7 +62,7 @@ class WorkQueue(Generic[K]):
     async def get(self) -> Item[K] | None:
         """The next key; waits until there is one. None: the queue is draining, and the worker should end."""
         while not self._core.is_draining:
-            item = self._core.get(self._clock.monotonic_ns())
+            item = None if self._is_paused else self._core.get(self._clock.monotonic_ns())
             if item is not None:
                 if self._waiting and self._core.ready > self._coming:
                     # Several were due at once, and whoever looks first has put them all in line.
@@ -79,6 +80,16 @@ class WorkQueue(Generic[K]):
         if self._drained is not None and not self._core.in_hand:
             self._drained.set()
         return state
+
+    def pause(self) -> None:
+        """Hand out nothing until `resume`. What comes meanwhile waits in line, and who asks for it waits, too."""
+        self._is_paused = True
+        self._set_timer(None)
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._core.wake_due(self._clock.monotonic_ns())
+        self._wake(self._core.ready)
 
     async def drain(self, timeout: timedelta | None = None) -> tuple[K, ...]:
         """Hand out nothing more, and wait until workers are done with what they have. Those who wait are sent home.
@@ -113,7 +124,7 @@ class WorkQueue(Generic[K]):
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        self._set_timer(self._core.due_ns())
+        self._set_timer(None if self._is_paused else self._core.due_ns())
         try:
             await waiter
         except asyncio.CancelledError:
@@ -129,6 +140,8 @@ class WorkQueue(Generic[K]):
 
     def _wake(self, count: int) -> None:
         """Wake a worker for each of so many keys that have become ready, and set the timer for those who still wait."""
+        if self._is_paused:
+            return
         while count > 0 and self._waiting and self._coming < self._core.ready:
             waiter = self._waiting.popleft()
             if not waiter.done():  # It may be cancelled, and not know yet.

@@ -52,6 +52,11 @@ class Assumed:
     def get(self, uid: str) -> AssumedPod | None:
         return self._pods.get(uid)
 
+    @property
+    def oldest(self) -> Bind | None:
+        """Of those that are here, the one that was sent first."""
+        return next(iter(self._pods.values())).bind if self._pods else None
+
     def send(self, bind: Bind) -> None:
         self._pods[bind.uid] = AssumedPod(bind)
 

@@ -288,6 +288,11 @@ class NodeColumns:
         """Whether any are known, anywhere. Mostly there are none."""
         return bool(self._ghosts)
 
+    @property
+    def haunted_nodes(self) -> list[str]:
+        """The nodes that are known to have ghosts."""
+        return [self._names[row] for row in self._ghosts]
+
     def ghosts_on(self, node: str) -> Mapping[str, Charge]:
         """What is known to have been removed by force there, by uid."""
         row = self.row_of(node)

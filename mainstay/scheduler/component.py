@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.holds import HOLDS, SCHEDULER
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
@@ -29,6 +30,8 @@ from mainstay.journal import record
 from mainstay.journal.record import DecisionRecord, Seen
 from mainstay.runtime.component import LEASE_NAMESPACE
 from mainstay.runtime.component_state import ComponentState, PublishSettings, publish
+from mainstay.runtime.events import Events
+from mainstay.runtime.holding import Holding, gate_of, known
 from mainstay.runtime.leases import Leader, LeaseSettings
 from mainstay.runtime.loop import Loop
 from mainstay.runtime.terms import Deposed, Term
@@ -90,6 +93,11 @@ class Scheduler:
         self.settings = settings or SchedulerSettings()
         self.identity = f"{instance}_{env.chance.uid('identity', 0)}"
         self.informers = Informers(client, env)
+        self._events = Events(client, env.clock, self.name, instance)
+        """About Holds. What is told about pods goes with their status (reporting.py)."""
+        self.holding = Holding(
+            client, self.informers, env, recorder=recorder, build=self.settings.build, events=self._events
+        )
         self.counts = Counts()
         self.term: Term | None = None
         self.loops: list[Loop] = []
@@ -109,6 +117,7 @@ class Scheduler:
             publish(self.instance, self.state, self.client, self._env, self.settings.publish),
             name=f"{self.instance} publishes its state",
         )
+        telling = tasks.spawn(self._events.run(), name=f"{self.instance} tells")
         try:
             await self._follow()
             if not self.settings.lease_name:
@@ -125,13 +134,15 @@ class Scheduler:
             await leader.run(self._lead)
         finally:
             await tasks.stop(publishing)
+            await tasks.stop(telling)
+            self.holding.close()
             await self.informers.stop()
 
     def state(self) -> ComponentState:
         revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
         policies = {named.name: named.revision for named in self.current_policy().named}
         term = self.term.text if self.term is not None else ""
-        return ComponentState(revisions, self.settings.build, (), policies, term)
+        return ComponentState(revisions, self.settings.build, (), policies, term, self.holding.gates)
 
     def current_policy(self) -> CurrentPolicy:
         """What decisions go by at this moment."""
@@ -177,8 +188,9 @@ class Scheduler:
                 await tasks.sleep(_ASK_AGAIN)
 
     def _seen(self) -> tuple[Seen, ...]:
-        """The name of the view."""
-        return tuple([Seen(each.cache.kind.text, each.cache.revision) for each in self.informers.all()])
+        """The name of the view. Who is held is not part of it: while we are, nothing is decided."""
+        seen = [each.cache for each in self.informers.all() if each.cache.kind != HOLDS]
+        return tuple([Seen(cache.kind.text, cache.revision) for cache in seen])
 
     def _objects(self, count_max: int) -> Objects | None:
         """All that decisions are made from, unless it is more than so much."""
@@ -198,6 +210,7 @@ class Scheduler:
         text = term.text if term is not None else ""
         self._cycles += 1
         pods = self.informers.get(PODS)
+        gate = gate_of(self.holding, SCHEDULER, term, opened=self._look_again, component=self.instance)
         reporter = Reporter(self.client, pods.cache, self._env, self.instance, self.settings.report, term=text)
         cycle = self.cycle = Cycle(
             self._env,
@@ -216,6 +229,7 @@ class Scheduler:
             build=self.settings.build,
             term=text,
             identity=self._env.chance.uid("cycle", self._cycles),
+            gate=gate,
         )
         try:
             if term is not None:
@@ -223,12 +237,14 @@ class Scheduler:
                 # minute, this may take as long.
                 for informer in self.informers.all():
                     await informer.cache.wait_until(term.revision)
+            await known(self.holding, term)
             self._subscribe(cycle)
             self.is_deciding = True
-            await tasks.together(
-                [cycle.run(), *[reporter.run() for _ in range(self.settings.report.writers)]],
-                name=f"{self.instance} works",
-            )
+            with gate:
+                await tasks.together(
+                    [cycle.run(), *[reporter.run() for _ in range(self.settings.report.writers)]],
+                    name=f"{self.instance} works",
+                )
         except Fenced as error:
             if term is None:
                 raise
@@ -238,6 +254,10 @@ class Scheduler:
             self.is_deciding = False
             self._unsubscribe()
             self.term = None
+
+    def _look_again(self) -> None:
+        if self.cycle is not None:
+            self.cycle.look_again()
 
     def _subscribe(self, cycle: Cycle) -> None:
         """Nodes first: what is placed on them then has its row."""

@@ -1,9 +1,10 @@
 """What a scheduler counts, for its metrics: attempts by result, how long they took, how long pods waited."""
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from mainstay.runtime.histogram import Histogram
 
 # Upper bounds in seconds, as Kubernetes has them: from a millisecond on, each twice the one before.
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**power for power in range(15))
@@ -17,30 +18,6 @@ class Result(StrEnum):
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
     ERROR = "error"
-
-
-class Histogram:
-    __slots__ = ("bounds", "buckets", "count", "total_s")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.buckets = [0] * (len(bounds) + 1)
-        self.count = 0
-        self.total_s = 0.0
-
-    def add(self, duration_ns: int) -> None:
-        seconds = duration_ns / 1e9
-        self.buckets[bisect_left(self.bounds, seconds)] += 1
-        self.count += 1
-        self.total_s += seconds
-
-    def cumulated(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: up to each bound, and in the end all."""
-        found, sum_so_far = [], 0
-        for bound, count in zip(self.bounds, self.buckets, strict=False):
-            sum_so_far += count
-            found.append((repr(bound), float(sum_so_far)))
-        return [*found, ("+Inf", float(self.count))]
 
 
 @dataclass(slots=True)
@@ -65,9 +42,9 @@ class Counts:
     disagreements: int = 0
     """Those that came out differently: bugs, too."""
 
-    def waited(self, attempts: int, duration_ns: int) -> None:
+    def waited(self, attempts: int, duration_ns: int, decision: str) -> None:
         shown = min(attempts, ATTEMPTS_SHOWN_MAX)
         histogram = self.waits.get(shown)
         if histogram is None:
             histogram = self.waits[shown] = Histogram(WAIT_BOUNDS)
-        histogram.add(duration_ns)
+        histogram.add(duration_ns, decision)

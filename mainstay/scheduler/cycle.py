@@ -8,6 +8,9 @@ Deciding never waits for binding: a pod that is decided for counts on its node a
 with that in mind. What is true is decided by the server. A refusal means that it knew more than the caches: the node is
 left out, and the pod gets a fresh candidate at once, `candidates_max` times in a row; then it backs off.
 
+While somebody holds the scheduler (runtime/holding.py) it decides for nobody, and pods wait in the queue. It still
+finds out what came of bindings that were sent before.
+
 A binding without an answer stays assumed, and is sent again as it was until there is one, or the cache shows it; see
 assumed.py. How often is a matter of time, and there is no bound to it but that: to give up would be to guess.
 
@@ -29,6 +32,7 @@ from mainstay.client.informer import Informer
 from mainstay.env import Env, tasks
 from mainstay.journal import record
 from mainstay.journal.record import DecisionRecord, Seen, micros
+from mainstay.runtime.holding import OPEN, Gate
 from mainstay.scheduler import recording
 from mainstay.scheduler.assumed import Assumed
 from mainstay.scheduler.binding import BATCH_MAX, Answer, Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
@@ -42,7 +46,7 @@ from mainstay.scheduler.messages import message_of
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
 from mainstay.scheduler.rechecking import decided_anew
-from mainstay.scheduler.recording import Deciding, Setting
+from mainstay.scheduler.recording import Deciding, Sent, Setting
 from mainstay.scheduler.reporting import Placement, Reason, Report, Reporter
 from mainstay.scheduler.scheduling_queue import QueuedPod, QueueSettings, SchedulingQueue
 from mainstay.scheduler.second_choice import decide_without
@@ -127,8 +131,11 @@ class Cycle:
         build: str = "",
         term: str = "",
         identity: str = "",
+        gate: Gate = OPEN,
     ) -> None:
-        """`seen` names the view: how far each cache is. `objects` gives all of it, or None if it is more than so many.
+        """While the gate is shut nothing is decided; tell `look_again` when it opens.
+
+        `seen` names the view: how far each cache is. `objects` gives all of it, or None if it is more than so many.
         `identity` must be new for each cycle, decisions are named by it."""
         self._settings = settings or CycleSettings()
         self._clock = env.clock
@@ -143,6 +150,7 @@ class Cycle:
         self.counts = counts or Counts()
         self._build = build
         self._term = term
+        self._gate = gate
         self._identity = identity or env.chance.uid("scheduler", 0)
         self._seed = env.chance.uid("scheduler seed", 0)
         self._number = 0
@@ -151,6 +159,10 @@ class Cycle:
         self.assumed = Assumed()
         self.ghosts = GhostWatch(client, env.clock, self._learned_of_ghosts, self._settings.ghosts)
         self._vectors = Vectors(self.columns)
+        self._haunted_at: dict[str, int] = {}
+        """By node, the number of the record of its ghosts."""
+        self._untold: dict[int, Sent] = {}
+        """By number, the placements that no record has told of yet."""
         self._left_out: dict[str, dict[str, None]] = {}
         """By uid, the nodes where the binding of a pod was refused."""
         self._unsettled: dict[str, _Attempt] = {}
@@ -186,16 +198,21 @@ class Cycle:
     async def _cycle(self) -> None:
         while True:
             now_ns = self._clock.monotonic_ns()
-            if len(self._sending) < self._settings.requests_max and self.queue.has_active(now_ns):
+            is_free = self._gate.held is None and len(self._sending) < self._settings.requests_max
+            if is_free and self.queue.has_active(now_ns):
                 self._step(now_ns)
                 await tasks.sleep(_NO_TIME)  # Changes come in between.
             else:
-                await self._wait(now_ns)
+                await self._wait(now_ns, is_free=is_free)
 
-    async def _wait(self, now_ns: int) -> None:
+    def look_again(self) -> None:
+        """The gate was opened, or shut."""
+        self._has_work.set()
+
+    async def _wait(self, now_ns: int, *, is_free: bool) -> None:
         self._has_work.clear()
         due_ns = self.queue.next_due_ns
-        if due_ns is None or len(self._sending) >= self._settings.requests_max:
+        if due_ns is None or not is_free:
             await self._has_work.wait()
             return
         try:
@@ -235,8 +252,9 @@ class Cycle:
                     bind = self._bind(queued, deciding, node, observed)
                     self.assumed.send(bind)
                     attempts.append(_Attempt(queued, deciding, bind, score, mark, started_ns))
+                    self._untold[self._number] = Sent(self._number, bind.uid, node, queued.revision)
                 case Unschedulable():
-                    self.counts.attempts[Result.UNSCHEDULABLE].add(ended_ns - started_ns)
+                    self.counts.attempts[Result.UNSCHEDULABLE].add(ended_ns - started_ns, deciding.name)
                     refused.append((queued, deciding, decision))
         if attempts:
             # What was just placed may be a cure for what was refused beside it.
@@ -277,11 +295,13 @@ class Cycle:
         self.queue.park(uid, no.cures, mark, now_ns)
         self._reporter.report(Report(queued.key, uid, Reason.UNSCHEDULABLE, message_of(no), deciding.name))
         if self._recorder is not None:
-            self._record(recording.refusal(deciding, no, self._now()))
+            told = list(self._untold)[: recording.SENT_OF_A_RECORD]
+            sent = [self._untold.pop(number) for number in told]
+            self._record(recording.refusal(deciding, no, self._now(), sent))
 
     def _failed_to_decide(self, queued: QueuedPod, deciding: Deciding, error: Exception, now_ns: int) -> None:
         self.counts.bugs += 1
-        self.counts.attempts[Result.ERROR].add(0)
+        self.counts.attempts[Result.ERROR].add(0, deciding.name)
         self.columns.forget(queued.pod.uid)
         self.queue.back_off(queued.pod.uid, now_ns)
         text = f"{type(error).__name__}: {error}"
@@ -292,7 +312,23 @@ class Cycle:
         )
 
     def _setting(self, current: CurrentPolicy) -> Setting:
-        return Setting(self._component, self._build, self._term, self._now(), self._seen(), self._seed, current.named)
+        haunted = self.columns.haunted_nodes if self.columns.has_ghosts else []
+        self._haunted_at = {node: self._haunted_at[node] for node in haunted}
+        # Nothing is forgotten within a step, so this holds for all of its decisions.
+        since = min([self._number + 1, *self._haunted_at.values()])
+        if (oldest := self.assumed.oldest) is not None:
+            since = min(since, int(oldest.decision.rpartition(".")[2]))
+        return Setting(
+            self._component,
+            self._build,
+            self._term,
+            self._now(),
+            self._seen(),
+            self._seed,
+            current.named,
+            since,
+            len(haunted),
+        )
 
     def _deciding(self, setting: Setting, queued: QueuedPod, now_ns: int) -> Deciding:
         pod = queued.pod
@@ -310,6 +346,7 @@ class Cycle:
             queued.woken_by,
             queued.wakes,
             tuple(left_out) if left_out else (),
+            len(self.assumed),
         )
 
     def _bind(self, queued: QueuedPod, deciding: Deciding, node: str, observed: int) -> Bind:
@@ -348,6 +385,7 @@ class Cycle:
         now_ns = self._clock.monotonic_ns()
         self._number += 1
         queued, uid = attempt.queued, attempt.bind.uid
+        self._untold.pop(attempt.deciding.number, None)
         result = Result.ERROR
         match answer:
             case Bound(revision=revision):
@@ -379,7 +417,7 @@ class Cycle:
                     self._retrying(attempt, message)
         if isinstance(answer, Refused):
             self.counts.refused[answer.cause] = self.counts.refused.get(answer.cause, 0) + 1
-        self.counts.attempts[result].add(now_ns - attempt.started_ns)
+        self.counts.attempts[result].add(now_ns - attempt.started_ns, attempt.deciding.name)
         if self._recorder is not None:
             node = attempt.bind.node
             self._record(recording.placement(attempt.deciding, node, attempt.score, answer, self._number, self._now()))
@@ -391,7 +429,7 @@ class Cycle:
         self._reporter.placed(Placement(queued.key, uid, attempt.bind.node, attempt.deciding.name))
         self.assumed.bound(uid, revision)
         self.counts.bound += 1
-        self.counts.waited(queued.attempts, now_ns - queued.added_ns)
+        self.counts.waited(queued.attempts, now_ns - queued.added_ns, attempt.deciding.name)
         self._leave(uid)
 
     def _retrying(self, attempt: _Attempt, why: str) -> None:
@@ -441,9 +479,10 @@ class Cycle:
         now_ns = self._clock.monotonic_ns()
         cures = self.columns.ghosts_changed(node, charges)
         self._number += 1
+        self._haunted_at[node] = self._number
         if self._recorder is not None:
-            name = f"{self._component}-{self._identity}.{self._number}"
             setting = self._setting(self._policy())
+            name = f"{self._component}-{self._identity}.{self._number}"
             for made in recording.ghosts(setting, name, self._number, node, found, self._now()):
                 self._record(made)
         if cures:
@@ -502,12 +541,14 @@ class Cycle:
                 self.assumed.bound(bind.uid, revision)
             case Refused(cause=Cause.ALREADY_BOUND):
                 self.assumed.bound(bind.uid, 0)
-            case Refused():
-                entry = self.assumed.get(bind.uid)
+            case Refused(message=message):
+                setting = self._setting(self._policy())
+                self._number += 1
+                name = f"{self._component}-{self._identity}.{self._number}"
+                self._record(recording.forgotten(setting, name, self._number, bind, message, self._now()))
                 self._forget(bind.uid, self._clock.monotonic_ns())
                 self._has_work.set()
-                if entry is not None:
-                    self.feed.look_again(self._pods.cache, ObjectKey(bind.namespace, bind.name))
+                self.feed.look_again(self._pods.cache, ObjectKey(bind.namespace, bind.name))
             case _:
                 self.assumed.unknown(bind.uid)
                 self._has_unknown.set()

@@ -7,29 +7,88 @@ its own, until the number of a refusal, or until the view shows it. With them, t
 What the server has told of a node's ghosts has a record of its own in that sequence: it holds for every decision after
 it, until the next one about that node, or until the view shows another Node of that name. Many of them make several
 records, of which the first one's part begins at 0.
+
+A memory also says how far back that goes (`since`) and what should come out (`assumed`, `haunted`), so that whoever
+folds it knows whether anything is missing. A placement is recorded when its answer has come, which a scheduler may not
+live to see; so refusals, which are recorded at once, also tell of those that are on their way (`sent`).
+explain/placement.py puts all of it together.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.journal import record
-from mainstay.journal.record import Action, DecisionRecord, Ending, LookedAt, Memory, Outcome, Policy, Seen, Subject
+from mainstay.journal.record import (
+    Action,
+    DecisionRecord,
+    Ending,
+    LookedAt,
+    Memory,
+    Outcome,
+    Policy,
+    Seen,
+    Subject,
+    WhyNot,
+)
 from mainstay.journal.record import WriteResult as Write
-from mainstay.scheduler.binding import Answer, Bound, NotDone, Refused, Unknown
+from mainstay.scheduler.binding import Answer, Bind, Bound, NotDone, Refused, Unknown
 from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.reasons import Unschedulable
 
 GHOSTS_OF_A_RECORD: Final = 4  # So that its memory is small.
+SENT_OF_A_RECORD: Final = 8
+FORGOTTEN: Final = "BindingLost"
+"""The reason of a record about a pod that was bound and is not any more."""
+
+_DONE: Final = Outcome(Ending.DONE)
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Remembered(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The memory of one decision about a pod. Fields are only ever added, at the end."""
+
+    number: int
+    answered: int
+    """The number of the answer; of a decision that needed none, its own."""
+    left_out: tuple[str, ...] = ()
+    since: int = 0
+    """No decision or ghost with a lower number matters to this one."""
+    assumed: int = -1
+    """How many pods were assumed to be somewhere; -1: it was not written down."""
+    haunted: int = 0
+    """How many nodes were known to have ghosts."""
+    sent: tuple["Sent", ...] = ()
+    """Some of those that no record had told of yet: a scheduler that ends before their answers come never does."""
+
+
+class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A placement that was sent, and of which nobody knows yet what came of it."""
+
+    number: int
+    uid: str
+    node: str
+    revision: int
+    """Of the pod, as it was decided about."""
+
+
+class Haunting(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The memory in a record about a node's ghosts."""
+
+    number: int
+    answered: int
+    left_out: tuple[str, ...]
+    start: int
+    """Which of them is the first here."""
+    found: list[Object]
+    count: int = -1
+    """How many there are in all."""
+
+
+class Setting(msgspec.Struct, frozen=True, gc=False):
     """What is the same for all decisions of one step."""
 
     component: str
@@ -40,10 +99,12 @@ class Setting:
     view: tuple[Seen, ...]
     seed: str
     policies: tuple[Policy, ...]
+    since: int = 0
+    haunted: int = 0
+    """See `Remembered`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deciding:
+class Deciding(msgspec.Struct, frozen=True, gc=False):
     """One decision about one pod."""
 
     setting: Setting
@@ -59,13 +120,14 @@ class Deciding:
     woken_by: tuple[int, ...]
     wakes: int
     left_out: tuple[str, ...]
+    assumed: int = -1
 
 
 def placement(deciding: Deciding, node: str, score: int, answer: Answer, answered: int, at: int) -> DecisionRecord:
     """A node was found, and this came of it. `answered` is the number of the answer."""
     match answer:
         case Bound(revision=revision):
-            outcome = Outcome(Ending.DONE)
+            outcome = _DONE
             write = Write("pods", deciding.namespace, deciding.pod, revision)
         case Refused(cause=cause, message=message):
             outcome = Outcome(Ending.RETRY, str(cause), message)
@@ -82,10 +144,10 @@ def placement(deciding: Deciding, node: str, score: int, answer: Answer, answere
     return _record(deciding, outcome, at, answered, (f"node={node}", f"score={score}"), (action,), (write,))
 
 
-def refusal(deciding: Deciding, no: Unschedulable, at: int) -> DecisionRecord:
+def refusal(deciding: Deciding, no: Unschedulable, at: int, sent: Sequence[Sent] = ()) -> DecisionRecord:
     """No node was found."""
     outcome = Outcome(Ending.RETRY, "Unschedulable", message_of(no))
-    return _record(deciding, outcome, at, deciding.number, summary_of(no), (), ())
+    return _record(deciding, outcome, at, deciding.number, summary_of(no), (), (), tuple(sent))
 
 
 def ghosts(
@@ -96,7 +158,7 @@ def ghosts(
     made = []
     for start in range(0, max(len(found), 1), GHOSTS_OF_A_RECORD):
         part = found[start : start + GHOSTS_OF_A_RECORD]
-        memory = _pack((number, number, (), start, list(part)))
+        memory = _pack(Haunting(number, number, (), start, list(part), len(found)))
         made.append(
             DecisionRecord(
                 f"{name}.{start}" if start else name,
@@ -111,6 +173,7 @@ def ghosts(
                 setting.seed,
                 memory=Memory(len(memory), memory),
                 reasons=tuple(f"{each.get('namespace')}/{each.get('name')}" for each in part),
+                why_not=(WhyNot.NOTHING_DECIDED,),
             )
         )
     return [record.bounded(each) for each in made]
@@ -121,6 +184,28 @@ def failure(deciding: Deciding, reason: str, message: str, at: int) -> DecisionR
     return _record(deciding, Outcome(Ending.RETRY, reason, message), at, deciding.number, (), (), ())
 
 
+def forgotten(setting: Setting, name: str, number: int, bind: Bind, message: str, at: int) -> DecisionRecord:
+    """A pod that was said to be bound is not, after all: the store has gone back. It is not assumed any more."""
+    memory = _pack(Remembered(number, number, since=setting.since))
+    return record.bounded(
+        DecisionRecord(
+            name,
+            at,
+            setting.component,
+            setting.build,
+            Subject("pods", bind.namespace, bind.name, bind.uid),
+            Outcome(Ending.RETRY, FORGOTTEN, message),
+            setting.term,
+            setting.view,
+            setting.now,
+            setting.seed,
+            memory=Memory(len(memory), memory),
+            reasons=(f"node={bind.node}",),
+            why_not=(WhyNot.NOTHING_DECIDED,),
+        )
+    )
+
+
 def _record(
     deciding: Deciding,
     outcome: Outcome,
@@ -129,9 +214,12 @@ def _record(
     reasons: tuple[str, ...],
     actions: tuple[Action, ...],
     writes: tuple[Write, ...],
+    sent: tuple[Sent, ...] = (),
 ) -> DecisionRecord:
     setting = deciding.setting
-    memory = _pack((deciding.number, answered, deciding.left_out))
+    memory = _pack(
+        Remembered(deciding.number, answered, deciding.left_out, setting.since, deciding.assumed, setting.haunted, sent)
+    )
     return record.bounded(
         DecisionRecord(
             deciding.name,

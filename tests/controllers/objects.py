@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainstay.api import times
+from mainstay.api.holds import HOLDS, What
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers import slots
 from mainstay.controllers.deployment import Deployments
@@ -175,6 +176,12 @@ def a_node(name: str, zone: str = "") -> Object:
     return {"metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone} if zone else {}}}
 
 
+def a_hold(what: What, target: Object | None = None, *, ends: float = 3600, name: str = "hold", **spec: Any) -> Object:
+    """By anna, from noon on for an hour. Its uid is its name."""
+    given = {"what": str(what), "target": target or {}, "owner": "anna", "reason": "a look", "expiresAt": at(ends)}
+    return {"metadata": {"name": name, "uid": name, "generation": 1}, "spec": {**given, **spec}}
+
+
 def a_view(
     controller: Controller,
     *,
@@ -182,6 +189,7 @@ def a_view(
     sets: Iterable[Object] = (),
     pods: Iterable[Object] = (),
     nodes: Iterable[Object] = (),
+    holds: Iterable[Object] = (),
     now: datetime = NOON,
 ) -> View:
     indexes = {controller.kind: controller.indexes}
@@ -189,7 +197,7 @@ def a_view(
         indexes[reads.kind] = (*indexes.get(reads.kind, ()), *reads.indexes)
     objects = {PODS: pods, NODES: nodes, REPLICASETS: sets}
     if controller.kind == DEPLOYMENTS:
-        objects[DEPLOYMENTS] = deployments
+        objects |= {DEPLOYMENTS: deployments, HOLDS: holds}
     return View.of(objects, now, indexes=indexes)
 
 

@@ -2,11 +2,15 @@
 
 from datetime import timedelta
 
+import msgspec
+
 from mainstay.api.object_key import ObjectKey
+from mainstay.client.cache import Cache
 from mainstay.client.informer import Informers
 from mainstay.controllers.kinds import PODS
 from mainstay.controllers.own_loop import Around
-from mainstay.controllers.pod_garbage import PodGarbage, Removal, garbage
+from mainstay.controllers.pod_garbage import INDEXES, Known, PodGarbage, Removal, garbage, garbage_in
+from mainstay.controllers.repair_sight import LOOKED_AT
 from mainstay.env import tasks
 from tests.controllers.objects import Object, a_pod
 from tests.controllers.running import a_cluster
@@ -38,6 +42,17 @@ def test_one_that_leaves_and_never_had_a_node_goes_at_once():
     found = garbage([], [leaving("lost", "", 30), leaving("on-a-node", "n1", 30), leaving("held", "", 0)])
 
     assert found == [removal("lost", at_once=True)]
+
+
+def test_what_leaves_is_found_in_a_cache_that_repair_has_indexed_first():
+    """They share the caches of a process, and an index of one name is made once."""
+    pod = a_pod("lost", node="", phase="Pending", leaving=True)
+    pod["metadata"] |= {"deletionGracePeriodSeconds": 30, "resourceVersion": "1"}
+    cache = Cache(PODS, LOOKED_AT[PODS])
+    cache.add_indexes(INDEXES)
+    cache.replace([cache.read_item(msgspec.json.encode(pod))], 1)
+
+    assert garbage_in(cache, Known(10)) == [removal("lost", at_once=True)]
 
 
 async def test_in_a_cluster_only_the_newest_that_have_ended_stay(sim):

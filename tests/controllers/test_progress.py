@@ -113,7 +113,7 @@ def test_a_set_counts_its_pods_by_how_far_they_are():
         ready=2,
         serving=1,
         pending_reasons=(PendingReason("Unschedulable", 2, FULL), PendingReason("Queued", 1)),
-        last_action=Action("DrainPod", "h", Outcome.REQUESTED, at(-10)),
+        last_action=Action("DrainPod", Outcome.REQUESTED, "h", at(-10)),
         last_error=Error("Unschedulable", FULL, at(0)),
         deadline=NONE,
         limited_by=Limit("scheduled", "scheduler", "Unschedulable", 3, FULL),
@@ -164,7 +164,7 @@ def test_what_was_drained_is_remembered_as_done_and_the_last_error_stays():
 
     second = of_set(said(a_set(replicas=1), first), [a_pod("a")], later)
 
-    assert second.last_action == Action("DrainPod", "b", Outcome.COMPLETED, at(-10))
+    assert second.last_action == Action("DrainPod", Outcome.COMPLETED, "b", at(-10))
     assert second.last_error == Error("Unschedulable", FULL, at(0))
     assert second.verdict is Verdict.COMPLETE
     assert of_set(said(a_set(replicas=1), second), [a_pod("a")], later + timedelta(hours=1)) == second
@@ -199,7 +199,7 @@ def test_a_deployment_adds_up_what_its_sets_say():
     assert found.limited_by == Limit("scheduled", "scheduler", "Unschedulable", 1, FULL)
     assert found.verdict is Verdict.WAITING
     assert found.deadline == Deadline(DeadlineState.RUNNING, at(595))
-    assert found.last_action == Action("CreatePod", "d", Outcome.COMPLETED, at(-60))
+    assert found.last_action == Action("CreatePod", Outcome.COMPLETED, "d", at(-60))
 
 
 def test_a_deployment_is_not_complete_while_its_sets_say_otherwise():
@@ -216,7 +216,7 @@ def test_of_what_was_done_in_the_same_second_the_pod_comes_after_its_set():
 
     found = of_deployment(a_deployment(1, status=a_done_status(1)), [new], NOON)
 
-    assert found.last_action == Action("CreatePod", "c", Outcome.COMPLETED, at(-60))
+    assert found.last_action == Action("CreatePod", Outcome.COMPLETED, "c", at(-60))
 
 
 @pytest.mark.parametrize(

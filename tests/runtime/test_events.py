@@ -8,6 +8,7 @@ from typing import Any
 from mainstay.api.kind_name import KindName
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
+from mainstay.journal.tracing import trace_of
 from mainstay.runtime.controller import Controller
 from mainstay.runtime.decision import Create, Decision, Tell
 from mainstay.runtime.events import COMBINED, EVENTS, About, Events, EventSettings
@@ -53,6 +54,22 @@ async def test_an_event_says_who_says_what_about_what(sim):
         "uid": "u",
         "resourceVersion": "7",
         "fieldPath": "spec.containers{web}",
+    }
+
+
+async def test_an_event_leads_to_the_decision_that_it_tells_of_and_counts_up_to_the_last(sim):
+    about = About(PODS, "web", "default", "u", generation=4)
+    async with a_world(sim) as world, telling(sim, world) as events:
+        for decision in ("d-1", "d-2"):
+            events.tell(about, "Killing", "it ends", decision=decision)
+            await tasks.sleep(SECOND)
+
+        [event] = (await world.client.list(EVENTS, "default")).items
+    assert event["count"] == 2
+    assert event["metadata"]["annotations"] == {
+        "mainstay.dev/decision": "d-2",
+        "mainstay.dev/trace": trace_of("d-2"),
+        "mainstay.dev/generation": "4",
     }
 
 

@@ -87,6 +87,13 @@ async def test_what_is_wanted_comes_about_and_is_kept_so(sim):
         assert deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"] == 2
 
 
+async def test_it_can_be_stopped_before_its_caches_are_filled(sim):
+    async with a_world(sim) as world, running(sim, world) as controller:
+        await tasks.sleep(timedelta())
+        assert min(controller.loop.revisions.values()) == 0
+    assert controller.records == []
+
+
 async def test_a_status_that_is_as_it_should_be_is_not_written(sim):
     async with a_world(sim) as world, running(sim, world) as controller:
         await controller.submit("web")

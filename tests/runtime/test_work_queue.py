@@ -328,3 +328,51 @@ async def test_a_queue_that_waits_to_look_again_is_silent_until_then(sim):
 
     assert (await got(queue)).because is Because.TIMER
     assert seconds(sim) == pytest.approx(86400)
+
+
+async def test_a_paused_queue_hands_out_nothing_and_keeps_what_comes(sim):
+    queue = a_queue(sim)
+    workers = Workers(sim, queue, count=2, takes=timedelta())
+    queue.pause()
+    queue.add("a")
+    queue.add_after("b", SECOND)
+    await tasks.sleep(10 * SECOND)
+    assert (workers.looks, queue.figures().ready) == ([], 1)
+    queue.resume()
+    await settled()
+
+    assert workers.looks == [("a", 10), ("b", 10)]
+    queue.add_after("c", SECOND)
+    await tasks.sleep(2 * SECOND)
+    assert [(key, round(at)) for key, at in workers.looks[2:]] == [("c", 11)]
+    for task in workers.tasks:
+        await tasks.stop(task)
+
+
+async def test_who_was_woken_before_the_pause_gets_nothing_either(sim):
+    queue = a_queue(sim)
+    workers = Workers(sim, queue, count=3)
+    await settled()
+    for key in "abc":
+        queue.add(key)
+    queue.pause()
+    await tasks.sleep(SECOND)
+    assert workers.looks == []
+    queue.pause()
+    queue.resume()
+    await settled()
+
+    assert sorted(key for key, _ in workers.looks) == ["a", "b", "c"]
+    for task in workers.tasks:
+        await tasks.stop(task)
+
+
+async def test_a_paused_queue_can_be_drained(sim):
+    queue = a_queue(sim)
+    waiting = tasks.spawn(queue.get(), name="worker")
+    await settled()
+    queue.pause()
+    queue.add("a")
+
+    assert await queue.drain() == ()
+    assert await waiting is None

@@ -22,10 +22,10 @@ from typing import Final, assert_never
 from mainstay.api.kind import Object
 from mainstay.client.call import WriteOptions
 from mainstay.client.errors import NotFound
-from mainstay.controllers.live_loop import LiveLoop
+from mainstay.controllers.live_loop import LiveLoop, WentBy
 from mainstay.controllers.own_loop import Around
 from mainstay.controllers.owner_cleanup import deciding
-from mainstay.controllers.owner_cleanup.deciding import Keep, LetGo, Remove, Standing
+from mainstay.controllers.owner_cleanup.deciding import Because, Keep, Known, LetGo, Remove, Standing
 from mainstay.controllers.owner_cleanup.following import Following
 from mainstay.controllers.owner_cleanup.nodes import FOREGROUND, ORPHAN, Node, Reference, references_of
 from mainstay.controllers.telling import tell
@@ -109,6 +109,7 @@ class OwnerCleanup(LiveLoop[str]):
             has_dependents = bool(self.graph.dependents(node))
         for reference, standing in zip(references, standings, strict=True):
             await self._tell_of_misplaced(node, obj, reference, standing)
+        known = Known(Because.OWNERS, tuple(standings), has_dependents)
         plan = deciding.decide(obj, standings, has_dependents=has_dependents)
         match plan:
             case Keep(is_unsure=True):
@@ -118,10 +119,11 @@ class OwnerCleanup(LiveLoop[str]):
                 return DONE if is_followed or "deletionTimestamp" in obj["metadata"] else WakeAfter(LOOK_AGAIN)
             case LetGo(owners=owners):
                 kept = deciding.owners_but(obj, owners)
-                await self._patch(node, obj, {"ownerReferences": kept}, "some of its owners are gone, and one is not")
+                why = "some of its owners are gone, and one is not"
+                await self._patch(node, obj, {"ownerReferences": kept}, why, known)
                 return DONE
             case Remove():
-                await self._remove(node, obj, plan)
+                await self._remove(node, obj, plan, known)
                 return DONE
             case _:
                 assert_never(plan)
@@ -192,7 +194,8 @@ class OwnerCleanup(LiveLoop[str]):
         elif self.graph.blocker(node) is not None:
             return WakeAfter(LOOK_AGAIN)
         why = "nobody names it any more" if finalizer == ORPHAN else "all that it waited for are gone"
-        await self._patch(node, obj, {"finalizers": deciding.finalizers_but(obj, finalizer)}, why)
+        kept = deciding.finalizers_but(obj, finalizer)
+        await self._patch(node, obj, {"finalizers": kept}, why, Known(Because.ENDS))
         return DONE
 
     async def _let_go_all(self, owner: Node, dependents: Sequence[Node]) -> None:
@@ -205,11 +208,12 @@ class OwnerCleanup(LiveLoop[str]):
         if obj is None or owner.uid not in [each.uid for each in references_of(obj)]:
             return
         owners = deciding.owners_but(obj, frozenset({owner.uid}))
-        await self._patch(dependent, obj, {"ownerReferences": owners}, f"{owner} lets it go")
+        known = Known(Because.LET_GO, owner=owner.uid)
+        await self._patch(dependent, obj, {"ownerReferences": owners}, f"{owner} lets it go", known)
 
     # Writing. Only what was read is changed: the same uid, in the same version.
 
-    async def _patch(self, node: Node, obj: Object, metadata: Object, why: str) -> None:
+    async def _patch(self, node: Node, obj: Object, metadata: Object, why: str, known: Known) -> None:
         given, key = obj["metadata"], node.key
         body = {"metadata": {**metadata, "uid": given["uid"], "resourceVersion": given["resourceVersion"]}}
         await self.write(
@@ -219,9 +223,10 @@ class OwnerCleanup(LiveLoop[str]):
             lambda write: self._client.patch(node.kind, key.name, key.namespace, body, write=write),
             why,
             about=(node.kind, obj),
+            went_by=WentBy(known, body=metadata),
         )
 
-    async def _remove(self, node: Node, obj: Object, plan: Remove) -> None:
+    async def _remove(self, node: Node, obj: Object, plan: Remove, known: Known) -> None:
         given, key = obj["metadata"], node.key
         await self.write(
             "delete",
@@ -238,6 +243,7 @@ class OwnerCleanup(LiveLoop[str]):
             ),
             "none of its owners is there any more",
             about=(node.kind, obj),
+            went_by=WentBy(known, body=str(plan.propagation)),
         )
 
 

@@ -10,25 +10,25 @@ given another owner at the last moment stays.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import StrEnum
 from typing import Any
 
 from mainstay.api.kind import Object, Propagation
 from mainstay.controllers.owner_cleanup.nodes import FOREGROUND, ORPHAN, Reference, references_of
 
 
-class Standing(Enum):
-    """How an owner stands to what names it."""
+class Standing(StrEnum):
+    """How an owner stands to what names it. On disk: only add."""
 
-    HOLDS = auto()
+    HOLDS = "Holds"
     """It is there."""
-    WAITS = auto()
+    WAITS = "Waits"
     """It is there, and waits for its dependents to go."""
-    ABSENT = auto()
+    ABSENT = "Absent"
     """The server says that there is no such object, or another one with this name."""
-    UNKNOWN = auto()
+    UNKNOWN = "Unknown"
     """Nobody can say now: its kind is not served, or the server does not answer."""
-    IMPOSSIBLE = auto()
+    IMPOSSIBLE = "Impossible"
     """Nobody will ever be able to say: something without a namespace names an owner that is in one."""
 
 
@@ -84,6 +84,44 @@ def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) 
     if ORPHAN in finalizers:
         return Remove(Propagation.ORPHAN)
     return Remove(Propagation.FOREGROUND if FOREGROUND in finalizers else Propagation.BACKGROUND)
+
+
+class Because(StrEnum):
+    """Why an object is written. On disk: only add."""
+
+    OWNERS = "Owners"
+    """Of how its owners stand."""
+    ENDS = "Ends"
+    """It is on its way out, and nothing is left that it waits for."""
+    LET_GO = "LetGo"
+    """An owner of it lets it go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was found out, besides the object itself."""
+
+    because: Because
+    standings: tuple[Standing, ...] = ()
+    has_dependents: bool = False
+    owner: str = ""
+    """The uid of the owner that lets it go."""
+
+
+def written(obj: Object, known: Known) -> tuple[str, Any] | None:
+    """What is written about an object: the verb, and the fields of its metadata or how it is deleted. None: nothing."""
+    match known.because:
+        case Because.ENDS:
+            return "patch", {"finalizers": finalizers_but(obj, end_of(obj))}
+        case Because.LET_GO:
+            return "patch", {"ownerReferences": owners_but(obj, frozenset({known.owner}))}
+        case Because.OWNERS:
+            match decide(obj, known.standings, has_dependents=known.has_dependents):
+                case LetGo(owners=owners):
+                    return "patch", {"ownerReferences": owners_but(obj, owners)}
+                case Remove(propagation=propagation):
+                    return "delete", str(propagation)
+    return None
 
 
 def owners_but(obj: Object, uids: frozenset[str]) -> list[Any] | None:

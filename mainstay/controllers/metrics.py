@@ -1,0 +1,36 @@
+"""The numbers of the controllers' process: what every component has, and how pods get on."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from mainstay.controllers.component import Controllers
+from mainstay.runtime.metrics import ComponentMetrics
+from mainstay.runtime.objectives import WINDOWS
+
+
+class ControllersMetrics(ComponentMetrics):
+    """`render` gives all of it."""
+
+    def __init__(self, controllers: Controllers) -> None:
+        super().__init__(controllers)
+        self._controllers = controllers
+
+    def collect(self) -> Iterator[Metric]:
+        stages = self._controllers.stages
+        durations = HistogramMetricFamily(
+            "mainstay_stage_duration_seconds", "How long pods were in a stage before the next.", labels=("stage",)
+        )
+        for stage, histogram in stages.durations.items():
+            durations.add_metric((stage,), histogram.cumulated(), histogram.total_s)
+        yield durations
+        burns = GaugeMetricFamily(
+            "mainstay_slo_burn_ratio",
+            "How fast the budget of an objective burns: at 1 it lasts as long as it should.",
+            labels=("objective", "window"),
+        )
+        for burn in stages.burns.values():
+            for window, length in WINDOWS.items():
+                burns.add_metric((burn.objective.name, window), burn.rate(length, stages.now_ns()))
+        yield burns
+        yield from super().collect()
