@@ -4,7 +4,8 @@ All questions about one moment get answers of that moment; `now` is a revision, 
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
@@ -12,6 +13,8 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.journal.asking import Journal
 from mainstay.journal.coverage import Gap
 from mainstay.journal.record import moment
+
+_FIRST_WINDOW: Final = timedelta(seconds=1)
 
 
 class NoSuchMoment(Exception):
@@ -57,9 +60,14 @@ class Moment:
             raise NoSuchMoment(f"the journal begins at {begins}, which is after {at.isoformat()}")
         if at >= moment(extent.last_at):
             return cls(journal, extent.reached, at)
-        later = await journal.changes(since=at)
-        after = [each.revision for each in later.records if moment(each.at) > at]
-        return cls(journal, min(after) - 1 if after else extent.reached, at)
+        # Only the next change is wanted, and there may be very many after it: the window grows until one is in it.
+        window = _FIRST_WINDOW
+        while True:
+            later = await journal.changes(since=at, before=at + window)
+            after = [each.revision for each in later.records if moment(each.at) > at]
+            if after or at + window > moment(extent.last_at):
+                return cls(journal, min(after) - 1 if after else extent.reached, at)
+            window *= 8
 
     async def load(self, kinds: Iterable[KindName]) -> None:
         """Read several kinds at once, which is quicker than one after the other."""

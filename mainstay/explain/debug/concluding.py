@@ -1,0 +1,148 @@
+"""What follows from a debug view: the finding, the cause in a sentence, and what to do next. A plain function.
+
+The order is that of what makes the others meaningless: what somebody holds back on purpose, then pictures that are not
+true, then what was refused on a true picture, then what is merely slow.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mainstay.explain.debug.view import CacheSeen, Counts, Finding, Held, Pending, Repair, Rollback
+
+Conclusion = tuple[Finding, str, str]
+NAMES_MAX: Final = 3
+
+
+def concluded(
+    name: str,
+    generation: int,
+    observed: int,
+    counts: Counts,
+    holds: Sequence[Held],
+    rollbacks: Sequence[Rollback],
+    pending: Sequence[Pending],
+    caches: Sequence[CacheSeen],
+    repair: Repair | None,
+) -> Conclusion:
+    """The finding, its cause, and the next step."""
+    missing = counts.desired - counts.ready
+    if missing <= 0 and observed >= generation:
+        return Finding.COMPLETE, f"nothing is missing: {counts.ready} of {counts.desired} are ready", "nothing"
+    if holds:
+        held = holds[0]
+        return (
+            Finding.HELD,
+            held.words,
+            f"nothing until the hold ends; if it is not needed any more: mainstay release {held.name}",
+        )
+    waiting = [each for each in pending if not each.node and each.decision]
+    return (
+        _stale(waiting, caches, repair)
+        or _unheard(rollbacks)
+        or _behind(name, generation, observed, caches)
+        or _refused(max(counts.pending, len(waiting)), waiting, repair)
+        or _other(name, pending, missing)
+    )
+
+
+def _stale(waiting: Sequence[Pending], caches: Sequence[CacheSeen], repair: Repair | None) -> Conclusion | None:
+    decisive = [each for each in caches if each.is_decisive]
+    if not decisive:
+        return None
+    cache = decisive[0]
+    kind, objects = cache.kind.partition(".")[0], some(cache.objects)
+    would = [each for each in waiting if each.would_go_to]
+    where = f"; with it, {would[0].pod} would go to {would[0].would_go_to}" if would else ""
+    not_it = "Adding nodes or replicas, or rolling back again, does not help"
+    if repair is not None and repair.status == "True":
+        not_it += "; repair is complete, so nothing left over is in the way"
+    what = f"{kind} in the cache of {cache.component} are stale: its last decision saw {cache.seen}"
+    cause = f"{what}, the latest is {cache.latest} ({objects}, {cache.behind_ms / 1000:.1f} s ago){where}"
+    if cache.says >= cache.latest:
+        return (
+            Finding.SEEN_SINCE,
+            f"{cause}. It says that it has seen {cache.says} by now, and has not decided again yet",
+            f"wait for its next decision. {not_it}.",
+        )
+    says = f" (it says it is at {cache.says})" if cache.says else ""
+    return (
+        Finding.STALE_CACHE,
+        cause,
+        f"wait for {cache.component} to catch up{says}, and if it does not, look at its watch of {kind}: its log, its "
+        f"connection, the lag in its metrics; starting it again makes it read everything anew. {not_it}.",
+    )
+
+
+def _unheard(rollbacks: Sequence[Rollback]) -> Conclusion | None:
+    for each in rollbacks:
+        late = [one for one in each.observed if not one.is_observed]
+        if late:
+            word = "rollback" if each.is_rollback else "change"
+            version = f" to {each.version}" if each.version else ""
+            return (
+                Finding.ROLLBACK_NOT_SEEN,
+                f"the {word} of {each.about.words}{version} at {each.revision} has not been seen by "
+                f"{late[0].component}, which goes by {late[0].revision}",
+                f"wait for {late[0].component}, and look at its watch if it does not come; do not roll back again.",
+            )
+    return None
+
+
+def _behind(name: str, generation: int, observed: int, caches: Sequence[CacheSeen]) -> Conclusion | None:
+    if observed >= generation:
+        return None
+    by = [each for each in caches if each.is_behind and name in "".join(each.objects)]
+    who = by[0].component if by else "its controller"
+    return (
+        Finding.CONTROLLER_BEHIND,
+        f"{who} has seen generation {observed} of {name}, and {generation} is wanted",
+        f"wait for {who}; `mainstay status` says whether it runs and who leads.",
+    )
+
+
+def _refused(count: int, waiting: Sequence[Pending], repair: Repair | None) -> Conclusion | None:
+    if not waiting:
+        return None
+    reasons = dict.fromkeys(each.reason for each in waiting)
+    first = waiting[0]
+    if repair is not None and repair.status == "False":
+        return (
+            Finding.REPAIR_NOT_DONE,
+            f"{count} replicas have no node ({some(list(reasons))}), and repair is not done: {repair.reason}",
+            "let repair finish first: what is left over may hold the room that is missing.",
+        )
+    words = f": {'; '.join(first.words)}" if first.words else ""
+    return (
+        Finding.REFUSED,
+        f"{count} replicas have no node ({some(list(reasons))}), by a picture that is true{words}",
+        f"mainstay why pod/{first.pod} says what would cure it.",
+    )
+
+
+def _other(name: str, pending: Sequence[Pending], missing: int) -> Conclusion:
+    undecided = [each for each in pending if not each.node and not each.decision]
+    if undecided:
+        return (
+            Finding.UNKNOWN,
+            f"{len(undecided)} replicas have no node, and no scheduler has recorded a decision about them",
+            "look whether a scheduler runs and answers to their schedulerName: mainstay status.",
+        )
+    starting = [each for each in pending if each.node]
+    if starting:
+        reasons = dict.fromkeys(each.reason for each in starting)
+        first = starting[0]
+        return (
+            Finding.STARTING,
+            f"{len(starting)} replicas have a node and are not ready: {some(list(reasons))}",
+            f"mainstay why pod/{first.pod}, and mainstay logs {first.pod}.",
+        )
+    return (
+        Finding.NOT_MADE,
+        f"{missing} replicas of {name} are missing, and there are no pods for them",
+        "mainstay why says what keeps its controller from making them; mainstay timeline, what it has tried.",
+    )
+
+
+def some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_MAX])
+    return shown if len(names) <= NAMES_MAX else f"{shown} and {len(names) - NAMES_MAX} more"

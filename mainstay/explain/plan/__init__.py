@@ -1,0 +1,1 @@
+"""What would happen if this were applied: the controllers and the scheduler decide, in memory."""

@@ -1,0 +1,118 @@
+"""Which node each pod would get that waits for one: the scheduler's order and its `decide`, on columns kept up to date.
+
+A round goes through all that wait, the highest priority first, namespaces in turn, within one first come, first served
+(scheduler/scheduling_queue.py); each is decided as if those before it were bound. Who is refused is looked at again in
+the next round, when something has changed. Pods of one class are refused together, unless they are spread: there the
+next one may fit where the last one did not.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_resources import is_over
+from mainstay.controllers.kinds import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
+from mainstay.scheduler.charge import charge_of_ghost
+from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.decide import decide
+from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
+from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.reasons import Placed, Unschedulable
+from mainstay.scheduler.vectors import Vectors
+
+OWN_SCHEDULERS = ("", "default-scheduler", "mainstay-scheduler")
+
+
+class Placing:
+    def __init__(self, policy: Policy, seed: str) -> None:
+        self.waiting: dict[str, Unschedulable] = {}
+        """By uid, who was refused by all nodes, and why."""
+        self._policy = policy
+        self._seed = seed
+        self._columns = NodeColumns()
+        self._vectors = Vectors(self._columns)
+        self._queue: dict[str, tuple[ObjectKey, PodToPlace, int]] = {}
+        """By uid, in the order they came: who has no node yet, with its priority."""
+        self._looked_at = (-1, -1)
+        self._came = 0
+
+    def changed(self, kind: KindName, key: ObjectKey, old: Object | None, new: Object | None) -> None:
+        """Something is now like this."""
+        if kind == NODES:
+            self._columns.node_changed(new, key.name)
+        elif kind == PODS:
+            self._columns.pod_changed(old, new)
+            self._line_up(key, old, new)
+        elif kind == RESERVATIONS:
+            self._columns.reservation_changed(old, new)
+        elif kind == ZONE_QUOTAS:
+            self._columns.zone_quota_changed(old, new)
+
+    def haunted(self, node: str, ghosts: Iterable[Object]) -> None:
+        """Pods that were removed by force and may still run there."""
+        self._columns.ghosts_changed(node, {each["uid"]: charge_of_ghost(each) for each in ghosts})
+
+    def place(self) -> list[tuple[ObjectKey, str]]:
+        """One round: who gets which node. They are taken to be there from now on."""
+        version = (self._columns.version, self._came)
+        if not self._queue or version == self._looked_at:
+            return []
+        found = []
+        refused: dict[bytes, Unschedulable] = {}
+        for uid, key, pod in self._in_order():
+            known = refused.get(pod.pod_class.key)
+            if known is not None:
+                self.waiting[uid] = known
+                continue
+            decision = decide(self._vectors, pod, self._policy, self._seed)
+            if isinstance(decision, Placed):
+                self._columns.assume(pod, decision.node)
+                self.waiting.pop(uid, None)
+                self._queue.pop(uid)
+                found.append((key, decision.node))
+            else:
+                self.waiting[uid] = decision
+                if not pod.pod_class.spread:
+                    refused[pod.pod_class.key] = decision
+        self._looked_at = (self._columns.version, self._came)
+        return found
+
+    def _line_up(self, key: ObjectKey, old: Object | None, new: Object | None) -> None:
+        if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
+            self._leave(old["metadata"]["uid"])
+        if new is None:
+            return
+        uid, spec = new["metadata"]["uid"], new.get("spec") or {}
+        is_ours = (spec.get("schedulerName") or "") in OWN_SCHEDULERS
+        if (
+            spec.get("nodeName")
+            or is_over(new)
+            or new["metadata"].get("deletionTimestamp")
+            or spec.get("schedulingGates")
+            or not is_ours
+        ):
+            self._leave(uid)
+        else:
+            self._queue[uid] = (key, pod_to_place(new), int(spec.get("priority") or 0))
+            self._came += 1
+
+    def _leave(self, uid: str) -> None:
+        self._queue.pop(uid, None)
+        self.waiting.pop(uid, None)
+
+    def _in_order(self) -> list[tuple[str, ObjectKey, PodToPlace]]:
+        by_priority: dict[int, dict[str, deque[tuple[str, ObjectKey, PodToPlace]]]] = {}
+        for uid, (key, pod, priority) in self._queue.items():
+            lines = by_priority.setdefault(priority, {})
+            lines.setdefault(key.namespace, deque()).append((uid, key, pod))
+        found = []
+        for priority in sorted(by_priority, reverse=True):
+            lines = by_priority[priority]
+            while lines:
+                for namespace in list(lines):
+                    found.append(lines[namespace].popleft())
+                    if not lines[namespace]:
+                        del lines[namespace]
+        return found

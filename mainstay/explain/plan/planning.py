@@ -1,0 +1,258 @@
+"""What would happen if this were applied: where pods would go, who would wait and why, what would be removed, and what
+quotas would say.
+
+    plan = await planned(moment, proposals)
+    plan.verdict, plan.workloads, plan.quotas, plan.notes
+
+The cluster as it is, and the cluster with the proposals (admission.py), both go on in memory until nothing happens
+any more (expanding.py). What is different in the end is what the proposals would do; so what is under way anyway is not
+taken for their effect. Nothing is written anywhere.
+
+Where there is too little for all, who comes first may be a matter of moments: of who is heard first, of how soon a pod
+ends, of the uid by which equally good nodes are told apart. So the same is run several times, with other such moments
+(`VARIANTS`); a workload for which it comes out differently says between what (`running_least`, `running_most`).
+
+True for as long as nobody else changes anything. What is not modelled is said in `notes`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from mainstay.api.holds import HOLDS, What, in_force
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICASETS, RESOURCE_QUOTAS
+from mainstay.explain.moment import Moment
+from mainstay.explain.plan.admission import Proposal
+from mainstay.explain.plan.expanding import ENDS_AFTER, KINDS, PRIORITY_CLASSES, Expansion
+from mainstay.explain.plan.ghosts import ghosts_at
+from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_of, uses
+from mainstay.explain.plan.report import SEED, Report
+from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan
+from mainstay.explain.why.answer import Verdict
+from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.scheduler.component import PLACEMENT_POLICIES
+from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What could be otherwise without anybody having decided so."""
+
+    seed: str
+    """Ties are broken by it."""
+    is_one_by_one: bool = False
+    """Each object is seen to before the next one is applied."""
+    is_backwards: bool = False
+    """The last one is seen first."""
+    takes_turns: bool = False
+    """Pods of several workloads are made in turns."""
+    ends_after: timedelta = ENDS_AFTER
+    """How soon pods end that are told to."""
+
+
+VARIANTS: Final = (
+    Variant(seed=SEED),
+    Variant(seed="plan-2", is_one_by_one=True, ends_after=timedelta(seconds=2)),
+    Variant(seed="plan-3", takes_turns=True, ends_after=timedelta(seconds=8)),
+    Variant(seed="plan-4", takes_turns=True),
+    Variant(seed="plan-5", is_one_by_one=True),
+    Variant(seed="plan-6", is_backwards=True),
+)
+"""The first one is what is told."""
+OTHERS_MAX: Final = 20
+
+_WORKLOADS: Final = (DEPLOYMENTS, REPLICASETS, JOBS, PODS)
+_KNOWN_GROUPS: Final = ("k8s.io", PLACEMENT_POLICIES.group)
+_NOBODY_ACTS: Final = ("StatefulSet", "DaemonSet", "CronJob", "ReplicationController", "HorizontalPodAutoscaler")
+
+
+async def planned(moment: Moment, proposals: Sequence[Proposal], notes: Sequence[str] = ()) -> Plan:
+    """What would happen. `notes` are said with it. Raises `JournalUnreachable`."""
+    state = await _State.of(moment, proposals)
+    before = state.expansion(VARIANTS[0])
+    before.settle()
+    runs = [_run(state, proposals, variant) for variant in VARIANTS]
+    after, objects = runs[0]
+    report = Report(state.policy, state.ghosts, before, after, [other for other, _ in runs])
+    workloads = [
+        report.workload(proposal)
+        for proposal, made in zip(proposals, objects, strict=True)
+        if proposal.kind in _WORKLOADS and made.action != "refused"
+    ]
+    others = report.others(proposals)
+    quotas = uses(state.quotas(), after.quotas, state.new_limits(proposals))
+    told = [*notes, *_notes(proposals, state, after), *(proposal.note for proposal in proposals if proposal.note)]
+    verdict = _verdict(objects, workloads, after.is_settled and not moment.gaps)
+    return Plan(
+        verdict=verdict,
+        sentence=_sentence(objects, workloads, after.is_settled),
+        revision=moment.revision,
+        at=moment.at,
+        objects=tuple(objects),
+        workloads=tuple(workloads),
+        quotas=tuple(each for each in quotas if each.is_changed),
+        others=tuple(others[:OTHERS_MAX]),
+        others_count=len(others),
+        notes=tuple(dict.fromkeys(told)),
+    )
+
+
+def _run(state: "_State", proposals: Sequence[Proposal], variant: Variant) -> tuple[Expansion, list[ObjectPlan]]:
+    """The cluster with the proposals, when nothing happens any more; and what became of each proposal."""
+    after = state.expansion(variant)
+    after.react()
+    objects = []
+    for proposal in reversed(proposals) if variant.is_backwards else proposals:
+        objects.append(_apply(after, state, proposal))
+        if variant.is_one_by_one:
+            after.react()
+    after.settle()
+    return after, objects
+
+
+# The state.
+
+
+class _State:
+    def __init__(
+        self,
+        moment: Moment,
+        objects: Mapping[KindName, list[Object]],
+        counted: Mapping[KindName, list[Object]],
+        ghosts: Mapping[str, tuple[Object, ...]],
+    ) -> None:
+        self.moment = moment
+        self.objects = objects
+        self.ghosts = ghosts
+        self._counted = counted
+        self.policy = _policy(objects[PLACEMENT_POLICIES], objects[COMPONENT_STATES])
+        self._priorities = {each["metadata"]["name"]: int(each.get("value") or 0) for each in objects[PRIORITY_CLASSES]}
+        self._default = next(
+            (each["metadata"]["name"] for each in objects[PRIORITY_CLASSES] if each.get("globalDefault")), ""
+        )
+
+    @classmethod
+    async def of(cls, moment: Moment, proposals: Sequence[Proposal]) -> "_State":
+        kinds = (*KINDS, RESOURCE_QUOTAS, PRIORITY_CLASSES, PLACEMENT_POLICIES, COMPONENT_STATES)
+        await moment.load(kinds)
+        objects = {kind: await moment.all(kind) for kind in kinds}
+        # What a quota that is only planned limits has to be counted.
+        new = [proposal.object for proposal in proposals if proposal.kind == RESOURCE_QUOTAS and not proposal.refusal]
+        counted: dict[KindName, list[Object]] = {}
+        for group, plural in kinds_behind(new):
+            kind = KindName(group, "v1", "", plural, True)
+            counted[kind] = await moment.all(kind)
+        return cls(moment, objects, counted, await ghosts_at(moment))
+
+    def quotas(self) -> QuotaBook:
+        return QuotaBook(limit_of(quota) for quota in self.objects[RESOURCE_QUOTAS])
+
+    def limit(self, quota: Object) -> Limit:
+        """What a planned quota limits, and what is used of it before anything is made."""
+        objects = [((kind.group, kind.plural), obj) for kind, found in self._counted.items() for obj in found]
+        return limit_of(quota, objects)
+
+    def new_limits(self, proposals: Sequence[Proposal]) -> list[Limit]:
+        planned = [each.object for each in proposals if each.kind == RESOURCE_QUOTAS and not each.refusal]
+        return [self.limit(quota) for quota in planned]
+
+    def expansion(self, variant: Variant) -> Expansion:
+        return Expansion(
+            self.objects,
+            self.moment.at,
+            quotas=self.quotas(),
+            ghosts=self.ghosts,
+            priorities=self._priorities,
+            default_priority=self._default,
+            policy=self.policy,
+            seed=variant.seed,
+            ends_after=variant.ends_after,
+            takes_turns=variant.takes_turns,
+        )
+
+
+def _policy(policies: Iterable[Object], components: Iterable[Object]) -> Policy:
+    """The one that the scheduler says it goes by."""
+    named = {name for each in components for name in (each.get("status") or {}).get("policies") or ()}
+    found = [each for each in policies if each["metadata"]["name"] in named]
+    return policy_of(found[0]) if len(found) == 1 else DEFAULT
+
+
+def _apply(after: Expansion, state: _State, proposal: Proposal) -> ObjectPlan:
+    refusal = proposal.refusal
+    if not refusal and proposal.is_change:
+        if proposal.kind == RESOURCE_QUOTAS:
+            after.quotas.put(state.limit(proposal.object))
+        elif proposal.kind == PRIORITY_CLASSES:
+            after.know_priority(proposal.name, int(proposal.object.get("value") or 0))
+        said = after.put(proposal.kind, proposal.object, proposal.before)
+        refusal = f'{proposal.kind} "{proposal.name}" is forbidden: {said}' if said else ""
+    action = "created" if proposal.before is None else "configured" if proposal.is_change else "unchanged"
+    return ObjectPlan(
+        kind=proposal.kind.kind,
+        namespace=proposal.namespace,
+        name=proposal.name,
+        where=proposal.where,
+        action="refused" if refusal else action,
+        refusal=refusal,
+    )
+
+
+def _verdict(objects: Sequence[ObjectPlan], workloads: Sequence[WorkloadPlan], is_complete: bool) -> Verdict:
+    if any(each.action == "refused" for each in objects) or any(each.refused for each in workloads):
+        return Verdict.BLOCKED
+    waits = [wait for each in workloads for wait in each.waits]
+    if any(wait.is_blocked for wait in waits):
+        return Verdict.BLOCKED
+    if waits or any(each.running < each.wanted or each.old for each in workloads):
+        return Verdict.WAITING
+    return Verdict.SATISFIED if is_complete else Verdict.INCOMPLETE
+
+
+def _sentence(objects: Sequence[ObjectPlan], workloads: Sequence[WorkloadPlan], is_settled: bool) -> str:
+    refused = sum(1 for each in objects if each.action == "refused")
+    wanted, running = sum(each.wanted for each in workloads), sum(each.running for each in workloads)
+    parts = []
+    if refused:
+        parts.append(f"{refused} of {len(objects)} objects would be refused")
+    if workloads:
+        parts.append(f"{running} of {wanted} pods would run" if running != wanted else f"all {wanted} pods would run")
+    waiting = sum(each.waiting for each in workloads)
+    if waiting:
+        parts.append(f"{waiting} would wait for a node")
+    kept_out = sum(part.count for each in workloads for part in each.refused)
+    if kept_out:
+        parts.append(f"{kept_out} would not be made")
+    if sum(each.old for each in workloads):
+        parts.append("a rollout would not get to its end")
+    if not parts:
+        changed = sum(1 for each in objects if each.action != "unchanged")
+        parts.append(f"{changed} of {len(objects)} objects would change" if changed else "nothing would change")
+    said = "; ".join(parts)
+    return f"{said[0].upper()}{said[1:]}." if is_settled else f"{said[0].upper()}{said[1:]}, as far as was looked."
+
+
+def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> list[str]:
+    """What is not modelled, as far as it matters here; and what is in the way of all of it."""
+    found = []
+    if any(proposal.kind in _WORKLOADS for proposal in proposals):
+        found.append(
+            "Pods are taken to become ready a moment after they have a node: "
+            "images, probes, crashes and completions are not modelled."
+        )
+    for name in _NOBODY_ACTS:
+        if any(proposal.kind.kind == name for proposal in proposals):
+            found.append(f"What becomes of a {name} is not modelled: no controller here acts on it.")
+    if any("." in each.kind.group and not each.kind.group.endswith(_KNOWN_GROUPS) for each in proposals):
+        found.append("What other controllers make of custom objects is not modelled.")
+    for held in in_force(state.objects[HOLDS], state.moment.at):
+        if held.what is What.CONTROLLER:
+            found.append(f"{held.target} is held (Hold {held.name}): {held.words}. Until then nothing of it happens.")
+    if not after.is_settled:
+        found.append("It had not come to rest within half an hour of pretended time, or the steps allowed.")
+    if state.moment.gaps:
+        found.append("The journal has gaps: some of what is there may be missing.")
+    return found

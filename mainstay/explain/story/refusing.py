@@ -1,0 +1,175 @@
+"""Why the scheduler refused a pod, node by node, and what would have turned its decision: found by deciding again.
+
+What the scheduler knew is built again from the journal (placement.py), and the same functions decide that decided then.
+If they do not come to the same reasons, the words of the record are used instead, and nothing is claimed beyond them.
+
+`turned_by` asks the other question: had this one change been there already, would the decision have been another?
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mainstay.api.kind import Object
+from mainstay.api.object_key import ObjectKey
+from mainstay.explain.placement import Scheduling, explained, scheduling
+from mainstay.explain.rebuild import CannotRebuild, Past
+from mainstay.explain.writers import Version
+from mainstay.journal.asking import Journal
+from mainstay.journal.record import DecisionRecord
+from mainstay.scheduler.component import NODES, RESERVATIONS, ZONE_QUOTAS
+from mainstay.scheduler.messages import amount, summary_of
+from mainstay.scheduler.pod_class import ZONE
+from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal, Unschedulable
+from mainstay.scheduler.what_if import Objects, what_if
+
+PODS: Final = "pods"
+NODES_NAMED_MAX: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """A decision of a scheduler that can be made again."""
+
+    scheduling: Scheduling
+    decision: Decision
+    is_same: bool
+    """It comes out as it was recorded."""
+
+    @property
+    def nodes(self) -> tuple[Object, ...]:
+        return self.scheduling.objects.nodes
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        return self.decision.refusals if isinstance(self.decision, Unschedulable) else ()
+
+
+def is_placement(record: DecisionRecord) -> bool:
+    """Whether it is the decision of a scheduler about a pod."""
+    return record.subject.kind == PODS and any(seen.kind == NODES.text for seen in record.view) and bool(record.seed)
+
+
+async def placing(journal: Journal, record: DecisionRecord, past: Past | None = None) -> Placing | None:
+    """Make the decision again. None: it cannot be done, for want of a view, of memory or of history."""
+    try:
+        made = await scheduling(journal, record, past)
+    except CannotRebuild:
+        return None
+    if made.gaps:
+        return None
+    placement = explained(made)
+    if placement.decision is None:
+        return None
+    return Placing(made, placement.decision, not made.missing and _is_same(placement.decision, record))
+
+
+def _is_same(decision: Decision, record: DecisionRecord) -> bool:
+    if isinstance(decision, Unschedulable):
+        return summary_of(decision) == record.reasons
+    return any(reason.startswith("node=") for reason in record.reasons)
+
+
+def with_versions(objects: Objects, versions: Iterable[Version]) -> Objects:
+    """The objects as they would be, had these changes been there."""
+    for version in versions:
+        if version.kind == NODES.text:
+            objects = (
+                objects.with_changes(nodes=[version.after])
+                if version.after is not None
+                else objects.with_changes(without_nodes=[version.key.name])
+            )
+        elif version.kind == PODS:
+            objects = (
+                objects.with_changes(pods=[version.after])
+                if version.after is not None
+                else objects.with_changes(without_pods=[version.key])
+            )
+        elif version.kind == ZONE_QUOTAS.text:
+            objects = _with(objects, "zone_quotas", version)
+        elif version.kind == RESERVATIONS.text:
+            objects = _with(objects, "reservations", version)
+    return objects
+
+
+def _with(objects: Objects, part: str, version: Version) -> Objects:
+    if version.after is not None and part == "zone_quotas":
+        return objects.with_changes(zone_quotas=[version.after])
+    if version.after is not None:
+        return objects.with_changes(reservations=[version.after])
+    held: tuple[Object, ...] = getattr(objects, part)
+    kept = tuple(each for each in held if _key(each) != version.key)
+    return Objects(
+        nodes=objects.nodes,
+        pods=objects.pods,
+        reservations=kept if part == "reservations" else objects.reservations,
+        zone_quotas=kept if part == "zone_quotas" else objects.zone_quotas,
+        assumed=objects.assumed,
+        ghosts=objects.ghosts,
+    )
+
+
+def _key(obj: Object) -> ObjectKey:
+    return ObjectKey(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
+
+
+def would_place(placing: Placing, versions: Sequence[Version]) -> str:
+    """Where the pod would have gone with these changes; empty if nowhere."""
+    made = placing.scheduling
+    [decision] = what_if(with_versions(made.objects, versions), [made.pod], made.policy, made.seed)
+    return decision.node if isinstance(decision, Placed) else ""
+
+
+def turned_by(placing: Placing, versions: Sequence[Version]) -> list[Version]:
+    """Those of the changes each of which would have been enough to give the pod a node."""
+    if isinstance(placing.decision, Placed) or not placing.is_same:
+        return []
+    return [version for version in versions if would_place(placing, [version])]
+
+
+# In words.
+
+
+def refusal_words(refusals: Sequence[Refusal], nodes: Sequence[Object], namespace: str) -> tuple[str, ...]:
+    """One line for each reason: the filter, the zones and nodes, the numbers."""
+    zones: dict[str, list[str]] = {}
+    for node in nodes:
+        zone = (node["metadata"].get("labels") or {}).get(ZONE, "")
+        zones.setdefault(zone, []).append(node["metadata"]["name"])
+    return tuple(_words(refusal, zones, namespace) for refusal in refusals)
+
+
+def _words(refusal: Refusal, zones: Mapping[str, Sequence[str]], namespace: str) -> str:
+    refused = frozenset(refusal.nodes)
+    whole = sorted(zone for zone, names in zones.items() if zone and refused.issuperset(names))
+    covered = frozenset(name for zone in whole for name in zones[zone])
+    rest = [name for name in refusal.nodes if name not in covered]
+    places = [zone if zone.startswith("zone") else f"zone {zone}" for zone in whole]
+    if rest or not places:
+        places.append(_some(rest or list(refusal.nodes)))
+    where = " and ".join(places) if len(places) < 3 else f"{', '.join(places[:-1])} and {places[-1]}"
+    names = f" ({_some(list(refusal.nodes))})" if whole else ""
+    whom = f" for namespace {namespace}" if refusal.reason is Reason.ZONE_QUOTA_EXCEEDED else ""
+    detail = f" {refusal.detail}" if refusal.detail else ""
+    numbers = _numbers(refusal)
+    return f"{refusal.plugin or 'scheduler'} rejects {where}{names}{whom}: {refusal.reason}{detail}{numbers}"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NODES_NAMED_MAX])
+    return shown if len(names) <= NODES_NAMED_MAX else f"{shown} and {len(names) - NODES_NAMED_MAX} more"
+
+
+def _numbers(refusal: Refusal) -> str:
+    if refusal.wanted is None or not refusal.free:
+        return ""
+    if refusal.reason is Reason.SKEW_TOO_LARGE:
+        return f", at most {refusal.wanted} allowed, would be at least {min(refusal.free)}"
+    resource = refusal.detail.rpartition("/")[2]
+    left = max(*refusal.free, 0)
+    return f", {amount(resource, refusal.wanted)} wanted, at most {amount(resource, left)} left"
+
+
+def recorded_words(record: DecisionRecord) -> tuple[str, ...]:
+    """What the record itself says, where the decision cannot be made again."""
+    return tuple(record.reasons) or (record.outcome.message or record.outcome.reason,)

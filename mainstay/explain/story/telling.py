@@ -1,0 +1,241 @@
+"""Lines of a story from what is recorded: a version of an object, a decision, an Event. Plain functions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from mainstay.explain.fields import shown
+from mainstay.explain.story.lines import About, Line, Link, Stale
+from mainstay.explain.story.refusing import is_placement
+from mainstay.explain.words import What, made, said
+from mainstay.explain.writers import Version, Who, parse_cause
+from mainstay.journal.record import DecisionRecord, Ending, moment
+from mainstay.runtime.events import DECISION
+
+OBSERVED_LATE: Final = timedelta(milliseconds=500)
+"""A change that a component sees later than this is told of: it decided on an old picture meanwhile."""
+
+
+def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]:
+    """What a write says: a line for each sort of thing. With `spec_only`, only what is wanted, not what is reported."""
+    if version.is_first_known:
+        return []
+    about = About(version.kind, version.key.name, version.key.namespace)
+    causes = links_of(version)
+
+    def line(what: What, text: str, *, is_detail: bool = False) -> Line:
+        return Line(
+            at=version.at,
+            what=what,
+            about=about,
+            text=text,
+            who=version.who,
+            revision=version.revision,
+            decision=version.who.decision,
+            causes=causes,
+            is_detail=is_detail,
+        )
+
+    if version.after is None:
+        return [line(What.GONE, "is gone")]
+    if version.before is None:
+        words = made(version.kind, version.after)
+        return [line(words.what, words.text)]
+    changes = version.changes
+    if spec_only:
+        changes = [
+            each for each in changes if each.path[0] != "status" and each.path[:2] != ("metadata", "annotations")
+        ]
+    found: dict[tuple[What, bool], list[str]] = {}
+    for each in said(version.kind, changes):
+        found.setdefault((each.what, each.is_detail), []).append(each.text)
+    if (started := found.pop((What.STARTED, False), None)) is not None:
+        # Mostly one write says both.
+        key = (What.READY, False) if (What.READY, False) in found else (What.STARTED, False)
+        found[key] = [*started, *found.get(key, ())]
+    return [line(what, "; ".join(texts), is_detail=is_detail) for (what, is_detail), texts in found.items()]
+
+
+def links_of(version: Version) -> tuple[Link, ...]:
+    """What led to a write: the decision it came from, and what that had read."""
+    links = []
+    if version.who.decision:
+        links.append(Link(version.who.decision, decision=version.who.decision))
+    if cause := parse_cause(version.cause):
+        kind, namespace, name, revision = cause
+        links.append(Link(f"{About(kind, name, namespace).words}@{revision}", revision=revision))
+    return tuple(links)
+
+
+# Decisions.
+
+
+def component_of(record: DecisionRecord) -> Who:
+    return Who(
+        record.component,
+        component=record.component,
+        decision=record.id,
+        reason=record.outcome.reason or (record.reasons[0] if record.reasons else ""),
+        trace=record.trace,
+        audit=record.audits[0] if record.audits else "",
+    )
+
+
+def queued_line(record: DecisionRecord) -> Line:
+    """When the pod got in line, by what the scheduler measured."""
+    return Line(
+        at=queued_at(record),
+        what=What.QUEUED,
+        about=_about(record),
+        text="enters the scheduler's queue",
+        who=component_of(record),
+        decision=record.id,
+        causes=_read(record),
+    )
+
+
+def queued_at(record: DecisionRecord) -> datetime:
+    return moment((record.now or record.at) - record.queue_wait_us)
+
+
+def lines_of_placement(
+    record: DecisionRecord, refusals: Sequence[str], stale: tuple[Stale, ...], causes: Sequence[Link] = ()
+) -> list[Line]:
+    """A scheduler's decision about a pod. `refusals` are its reasons in words."""
+    values = dict(reason.partition("=")[::2] for reason in record.reasons if "=" in reason)
+    node = values.get("node")
+    view = {seen.kind: seen.revision for seen in record.view}
+    common: dict[str, Any] = {
+        "at": moment(record.now or record.at),
+        "about": _about(record),
+        "who": component_of(record),
+        "decision": record.id,
+        "view": view,
+        "stale": stale,
+        "queue_wait_ms": record.queue_wait_us // 1000,
+        "attempts": record.attempts,
+        "causes": (*_read(record), *causes),
+    }
+    if node is None:
+        return [Line(what=What.REFUSED, text="finds no node", details=tuple(refusals), **common)]
+    chosen = Line(
+        what=What.DECIDED,
+        text=f"chooses {node} (score {values.get('score', '?')})",
+        # A pod that gets a node at once is the usual thing.
+        is_detail=not causes and not stale and record.attempts <= 1,
+        **common,
+    )
+    if record.outcome.ending is Ending.DONE:
+        return [chosen]
+    reason = f"{record.outcome.reason}: {shown(record.outcome.message)}" if record.outcome.message else ""
+    text = f"cannot bind to {node}: {reason or record.outcome.reason}"
+    at = {**common, "at": moment(record.at)}
+    return [chosen, Line(what=What.FAILED, text=text, **at)]
+
+
+def lines_of_decision(record: DecisionRecord) -> list[Line]:
+    """A decision that did not come to its end. Of the others, their writes tell."""
+    if is_placement(record):
+        return []
+    outcome = record.outcome
+    match outcome.ending:
+        case Ending.RETRY:
+            text = "cannot go on"
+        case Ending.GIVE_UP:
+            text = "has given up"
+        case Ending.REFUSED:
+            text = "refuses what was asked for"
+        case _:
+            return []
+    because = f": {outcome.reason}" if outcome.reason else ""
+    message = f": {shown(outcome.message)}" if outcome.message else ""
+    return [
+        Line(
+            at=moment(record.at),
+            what=What.FAILED,
+            about=_about(record),
+            text=f"{text}{because}{message}",
+            who=component_of(record),
+            decision=record.id,
+            view={seen.kind: seen.revision for seen in record.view},
+            queue_wait_ms=record.queue_wait_us // 1000,
+            attempts=record.attempts,
+            causes=_read(record),
+            # Somebody else was first. It is looked at again at once, as it should be.
+            is_detail=outcome.ending is Ending.RETRY and outcome.reason == "Conflict",
+        )
+    ]
+
+
+def _about(record: DecisionRecord) -> About:
+    return About(record.subject.kind, record.subject.name, record.subject.namespace)
+
+
+def _read(record: DecisionRecord) -> tuple[Link, ...]:
+    """The version of its subject that a decision had read."""
+    subject = record.subject
+    for look in record.looked_at:
+        is_it = (look.kind, look.namespace, look.name) == (subject.kind, subject.namespace, subject.name)
+        if is_it and look.revision:
+            return (Link(f"{_about(record).words}@{look.revision}", revision=look.revision),)
+    return ()
+
+
+# What a component has seen.
+
+
+def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[Line]:
+    """When the components that decided saw a change, if that was late: at the latest then."""
+    first: dict[str, datetime] = {}
+    for record in records:
+        view = {seen.kind: seen.revision for seen in record.view}
+        if view.get(version.kind, 0) < version.revision:
+            continue
+        # Who was woken by it got in line when it was seen.
+        at = queued_at(record) if version.revision in record.woken_by else moment(record.now or record.at)
+        first[record.component] = min(at, first.get(record.component, at))
+    about = About(version.kind, version.key.name, version.key.namespace)
+    lines = []
+    for component, at in sorted(first.items()):
+        late = at - version.at
+        if late >= OBSERVED_LATE:
+            link = Link(f"{about.words}@{version.revision}", revision=version.revision)
+            text = f"sees this change, {late.total_seconds():.1f} s after it was written"
+            lines.append(
+                Line(at=at, what=What.SEEN, about=about, text=text, who=Who(component, component), causes=(link,))
+            )
+    return lines
+
+
+# Events.
+
+
+def line_of_event(version: Version) -> Line | None:
+    """An Event, as it is told or told again."""
+    event = version.after
+    if event is None:
+        return None  # It is forgotten, which means nothing.
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    kind = _PLURALS.get(about.get("kind", ""), f"{about.get('kind', '').lower()}s")
+    decision = (event["metadata"].get("annotations") or {}).get(DECISION, "")
+    source = event.get("reportingComponent") or (event.get("source") or {}).get("component") or version.who.name
+    message = event.get("message") or event.get("note") or ""
+    return Line(
+        at=version.at,
+        what=What.EVENT,
+        about=About(kind, about.get("name", ""), about.get("namespace", "")),
+        text=f"Event {event.get('reason', '')}: {shown(message)}",
+        who=Who(source, component=source, decision=decision),
+        revision=version.revision,
+        decision=decision,
+        causes=(Link(decision, decision=decision),) if decision else (),
+        is_detail=event.get("type") != "Warning",
+    )
+
+
+_PLURALS: Final[Mapping[str, str]] = {
+    "Deployment": "deployments.apps",
+    "ReplicaSet": "replicasets.apps",
+    "Job": "jobs.batch",
+    "CronJob": "cronjobs.batch",
+}

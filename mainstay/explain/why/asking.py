@@ -1,0 +1,226 @@
+"""`why`: from a kind to who knows about it; and what is the same for all answers."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.controllers.kinds import (
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICASETS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    ZONE_QUOTAS,
+)
+from mainstay.controllers.pod_state import condition_of, is_leaving
+from mainstay.explain.moment import Moment
+from mainstay.explain.why.answer import Answer, Subject, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import MEANINGS, Cause
+from mainstay.explain.why.changes import cause_of_refusal, with_refused_change
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    broken,
+    clock,
+    count,
+    done,
+    evidence_of,
+    said_by,
+    sentence,
+    shortened,
+    subject_of,
+    unknown,
+)
+from mainstay.explain.why.jobs import of_job
+from mainstay.explain.why.nodes import of_node
+from mainstay.explain.why.others import of_budget, of_namespace, of_resource_quota, of_service, of_zone_quota
+from mainstay.explain.why.pods import of_pod, with_refused_evictions
+from mainstay.explain.why.removal import gone, leaving
+from mainstay.explain.why.workloads import of_deployment, of_replica_set
+from mainstay.journal.record import Ending
+from mainstay.journal.record import moment as time_of
+
+UNCONTROLLED: Final = frozenset(
+    {
+        "statefulsets.apps",
+        "daemonsets.apps",
+        "cronjobs.batch",
+        "replicationcontrollers",
+        "horizontalpodautoscalers.autoscaling",
+    }
+)
+"""Kinds that are kept and that no controller of Mainstay looks after."""
+CLAIMS: Final = "persistentvolumeclaims"
+"""The same, until somebody binds one."""
+_BAD: Final = frozenset({("Stalled", "True"), ("Ready", "False"), ("Available", "False")})
+
+
+async def why(moment: Moment, kind: KindName, name: str, namespace: str = "", generation: int | None = None) -> Answer:
+    """Why an object is as it is at a moment. Raises `JournalUnreachable`.
+
+    With a `generation` that is over: how it stood when the next one came.
+    """
+    case = await Case.at(moment)
+    obj = await case.get(kind, name, namespace)
+    if obj is not None and generation is not None:
+        current = int(obj["metadata"].get("generation") or 0)
+        if 0 < generation < current:
+            return await _of_generation(case, kind, name, namespace, generation, current)
+        if generation > current:
+            case.notes[f"there is no generation {generation} yet: the object is at {current}"] = None
+    if obj is None:
+        found, subject = await _not_there(case, kind, name, namespace)
+    else:
+        subject = subject_of(kind, obj)
+        found = await with_refused_change(case, kind, obj, await _found(case, kind, obj))
+    return _answer(case, subject, found)
+
+
+async def _of_generation(
+    case: Case, kind: KindName, name: str, namespace: str, generation: int, current: int
+) -> Answer:
+    """How a generation stood just before the next one."""
+    for version in await case.versions(kind.text, namespace, name):
+        after = ((version.after or NOTHING).get("metadata") or NOTHING).get("generation")
+        before = ((version.before or NOTHING).get("metadata") or NOTHING).get("generation")
+        if before == generation and after is not None and after > generation:
+            then = await Moment.at_revision(case.journal, version.revision - 1)
+            answer = await why(then, kind, name, namespace)
+            by = f"at {clock(version.at)} by {version.who.user or version.who.name}"
+            note = f"generation {generation} was replaced by {after} {by}: this is how it stood"
+            return replace(answer, notes=(note, *answer.notes))
+    gap = f"how generation {generation} stood is not in the journal: this is generation {current}"
+    answer = await why(case.moment, kind, name, namespace)
+    return replace(answer, verdict=Verdict.INCOMPLETE, gaps=(gap, *answer.gaps))
+
+
+async def _found(case: Case, kind: KindName, obj: Object) -> Found:
+    match kind.text:
+        case PODS.text:
+            return await of_pod(case, obj)
+        case DEPLOYMENTS.text:
+            return await of_deployment(case, obj)
+        case REPLICASETS.text:
+            return await of_replica_set(case, obj)
+        case JOBS.text:
+            return await of_job(case, obj)
+        case NODES.text:
+            return await with_refused_evictions(case, obj, await of_node(case, obj))
+        case NAMESPACES.text:
+            return await of_namespace(case, obj)
+        case RESOURCE_QUOTAS.text:
+            return await of_resource_quota(case, obj)
+        case ZONE_QUOTAS.text:
+            return await of_zone_quota(case, obj)
+        case SERVICES.text:
+            return await of_service(case, obj)
+        case DISRUPTION_BUDGETS.text:
+            return await of_budget(case, obj)
+        case _:
+            return await _of_any(case, kind, obj)
+
+
+async def _of_any(case: Case, kind: KindName, obj: Object) -> Found:
+    """What can be said of an object of any kind: whether it is to go, and what its conditions say."""
+    if is_leaving(obj):
+        return await leaving(case, kind, obj)
+    subject = subject_of(kind, obj)
+    words = subject.words
+    if kind.text in UNCONTROLLED or (kind.text == CLAIMS and (obj.get("status") or NOTHING).get("phase") == "Pending"):
+        text = f"{words} is kept, and nothing acts on it: Mainstay has no controller for {kind.plural}"
+        link = broken("controller", f"none looks after {kind.plural}", said_by(obj))
+        return Found(cause=Cause.NO_CONTROLLER, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+    for each in (obj.get("status") or NOTHING).get("conditions") or ():
+        if (each.get("type"), each.get("status")) in _BAD:
+            reason = f"{each.get('type')} {each.get('status')}, {each.get('reason')}: {each.get('message')}"
+            link = broken("condition", shortened(reason, 160), said_by(obj, each))
+            cause = Cause.CONTROLLER_FAILING if each.get("type") == "Stalled" else Cause.NOT_READY_YET
+            text = sentence(shortened(f"{words} says itself: {reason}"))
+            return Found(cause=cause, sentence=text, verdict=Verdict.WAITING, chain=(link,))
+    observed = (obj.get("status") or NOTHING).get("observedGeneration")
+    if observed is not None and subject.generation and int(observed) < subject.generation:
+        text = f"generation {subject.generation} of {words} has not been acted on: {observed} was seen last"
+        link = broken("controller", f"has seen generation {observed}", said_by(obj))
+        return Found(
+            cause=Cause.NOT_OBSERVED_YET,
+            sentence=sentence(text[0].upper() + text[1:]),
+            verdict=Verdict.WAITING,
+            chain=(link,),
+        )
+    ready = condition_of(obj, "Ready")
+    text = f"{words} is there, and nothing says that anything is wrong with it"
+    link = done("object", "there", said_by(obj, ready))
+    return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+
+
+async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> tuple[Found, Subject]:
+    """It was removed; or it was refused; or there never was one, as far as is known."""
+    versions = await case.versions(kind.text, namespace, name)
+    subject = Subject(kind=kind.kind, name=name, namespace=namespace, type=kind.text)
+    records = await case.records(kind.text, namespace, name)
+    # What a controller is refused while something goes is not what became of it.
+    refused = [each for each in records if each.outcome.ending is Ending.REFUSED and not (versions and each.parent)]
+    if versions and (not refused or time_of(refused[-1].at) < versions[-1].at):
+        was = subject_of(kind, versions[-1].object)
+        return await gone(case, kind, name, namespace, versions), was
+    if refused:
+        last = refused[-1]
+        cause, verdict = cause_of_refusal(last)
+        times = f" ({count(last.attempts, 'time')})" if last.attempts > 1 else ""
+        asked = f"{last.user or 'somebody'} asked for it at {clock(time_of(last.at))}{times}"
+        text = f"{subject.words} is not there: {asked}, and the server refused it: "
+        link = broken("admission", f"{last.outcome.reason}: {shortened(last.outcome.message, 200)}", evidence_of(last))
+        found = Found(
+            cause=cause,
+            sentence=sentence(shortened(text + last.outcome.message, 420)),
+            verdict=verdict,
+            since=time_of(last.at),
+            chain=(link,),
+        )
+        return found, subject
+    extent = await case.journal.extent()
+    begins = extent.recorded[0][0] if extent.recorded else 0
+    text = f"There is no {subject.words}"
+    if begins > 1:
+        text += f", and the journal, which goes back to revision {begins}, knows of none"
+        case.gaps[f"what was before revision {begins} is not known"] = None
+    else:
+        text += ", and there never was one"
+    link = unknown("object", "no such object")
+    found = Found(cause=Cause.NO_SUCH_OBJECT, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+    return found, subject
+
+
+def _answer(case: Case, subject: Subject, found: Found) -> Answer:
+    gaps = tuple(dict.fromkeys((*found.gaps, *case.miss())))
+    verdict = found.verdict
+    if found.cause is Cause.NOT_RECORDED:
+        verdict = Verdict.INCOMPLETE
+    return Answer(
+        subject=subject,
+        revision=case.moment.revision,
+        at=case.now,
+        verdict=verdict,
+        cause=found.cause,
+        tier=found.cause.tier,
+        sentence=found.sentence,
+        about=found.about,
+        since=found.since,
+        chain=found.chain,
+        nodes=found.nodes,
+        each_node=found.each_node,
+        cures=found.cures,
+        involved=found.involved,
+        staleness=found.staleness,
+        also=found.also,
+        gaps=gaps,
+        notes=tuple(dict.fromkeys((*found.notes, *case.notes, *case.known.notes))),
+        advice="" if verdict is Verdict.SATISFIED else MEANINGS[found.cause].advice,
+    )

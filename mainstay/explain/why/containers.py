@@ -1,0 +1,349 @@
+"""Why a pod that has its node is not ready: what its agent says of each container, and what the node itself is like."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.controllers.kinds import CONFIG_MAPS, PODS
+from mainstay.controllers.pod_state import condition_of, node_of, time_of
+from mainstay.explain.why.answer import Also, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause, gravity
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    ago,
+    broken,
+    clock,
+    count,
+    evidence_of,
+    said_by,
+    sentence,
+    shortened,
+    subject_of,
+    waiting,
+)
+from mainstay.journal.record import DecisionRecord
+
+SECRETS: Final = KindName("", "v1", "Secret", "secrets", True)
+_IMAGE: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+    }
+)
+_CONFIG: Final = frozenset({"CreateContainerConfigError"})
+_NO_NEWS: Final = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
+"""What is not a reason of its own: every container waits for that at first, or has ended before."""
+_NOT_THERE: Final = re.compile(
+    r"\b(secret|configmap)s? .*(not found|non-existent)|references non-existent", re.IGNORECASE
+)
+_MISSING: Final = re.compile(r'\b(secret|configmap) "([^"]+)" not found', re.IGNORECASE)
+_PROBES: Final = {
+    "Liveness": Cause.LIVENESS_PROBE_FAILING,
+    "Startup": Cause.STARTUP_PROBE_FAILING,
+    "Readiness": Cause.READINESS_PROBE_FAILING,
+}
+RESTARTED_LATELY: Final = timedelta(minutes=10)
+LONGER: Final = 3
+"""A container that has run so many times as long as it did before its last end is taken to be cured."""
+LASTING_MIN: Final = timedelta(seconds=30)
+_FAILED_PROBE: Final = re.compile(r"(Liveness|Startup|Readiness) probe failed(?:: (.*))?", re.DOTALL)
+
+
+async def not_started(case: Case, pod: Object) -> Found | None:
+    """Why a container waits or ends again and again. None: nothing of that kind is said."""
+    who = subject_of(PODS, pod).words
+    probes = await _failed_probes(case, pod)
+    all_found = [found for status in _statuses(pod) if (found := _waits(pod, who, status, probes)) is not None]
+    if not all_found:
+        return None
+    worst, *others = sorted(all_found, key=lambda each: gravity(each.cause))
+    also = tuple(Also(each.cause, each.sentence) for each in others)
+    return await _unless_there_by_now(case, pod, replace(worst, also=also))
+
+
+async def _unless_there_by_now(case: Case, pod: Object, found: Found) -> Found:
+    """The same; and that what was missing is there by now, and the agent has not tried again."""
+    match = _MISSING.search(found.sentence) if found.cause is Cause.CONFIG_MISSING else None
+    if match is None:
+        return found
+    kind = CONFIG_MAPS if match[1].lower() == "configmap" else SECRETS
+    there = await case.get(kind, match[2], pod["metadata"].get("namespace") or "")
+    if there is None:
+        return found
+    text = f"{found.sentence.removesuffix('.')}; it is there by now, and the agent has not tried again yet"
+    return replace(found, sentence=sentence(text), verdict=Verdict.WAITING)
+
+
+async def restarted_lately(case: Case, pod: Object) -> Found | None:
+    """Whether a pod that is ready at this moment is restarted so often that this says little."""
+    who = subject_of(PODS, pod).words
+    for status in _statuses(pod):
+        if not is_shaky(status, case.now):
+            continue
+        found = _waits(pod, who, status, await _failed_probes(case, pod))
+        if found is not None:
+            text = found.sentence.removesuffix(".")
+            said = sentence(f"{text}; at this moment it is ready")
+            return replace(found, sentence=said, verdict=Verdict.WAITING)
+    return None
+
+
+def was_restarted_lately(pod: Object, now: datetime) -> bool:
+    """Whether a pod may be one of those that `restarted_lately` has something to say about."""
+    return any(is_shaky(status, now) for status in _statuses(pod))
+
+
+def is_shaky(status: Mapping[str, Any], now: datetime) -> bool:
+    """Whether a container was restarted not long ago, and has not shown since that it lasts longer than before."""
+    last: Mapping[str, Any] = (status.get("lastState") or NOTHING).get("terminated") or NOTHING
+    began, ended = time_of(last.get("startedAt")), time_of(last.get("finishedAt"))
+    if ended is None or not int(status.get("restartCount") or 0) or now - ended > RESTARTED_LATELY:
+        return False
+    started = time_of(((status.get("state") or NOTHING).get("running") or NOTHING).get("startedAt"))
+    if began is None or started is None:
+        return True
+    return now - started < max(LONGER * (ended - began), LASTING_MIN)
+
+
+async def not_ready(case: Case, pod: Object) -> Found:
+    """Why a pod whose containers have started is not ready."""
+    who, node = subject_of(PODS, pod).words, node_of(pod)
+    probes = await _failed_probes(case, pod)
+    spec = {each.get("name"): each for each in (pod.get("spec") or NOTHING).get("containers") or ()}
+    ready = condition_of(pod, "Ready") or NOTHING
+    since = time_of(ready.get("lastTransitionTime"))
+    for status in (pod.get("status") or NOTHING).get("containerStatuses") or ():
+        name = status.get("name", "")
+        running = (status.get("state") or NOTHING).get("running")
+        container: Mapping[str, Any] = spec.get(name) or NOTHING
+        ended = (status.get("state") or NOTHING).get("terminated") or NOTHING
+        if ended and (pod.get("spec") or NOTHING).get("restartPolicy") != "Never":
+            text = f"container {name} of {who} {_ended(ended)} on {node}, and is being started again"
+            link = waiting("agent", f"container {name} {_ended(ended)}", said_by(pod, ready))
+            text = sentence(text[0].upper() + text[1:])
+            return Found(cause=Cause.RESTARTING, sentence=text, verdict=Verdict.WAITING, since=since, chain=(link,))
+        if status.get("ready") or running is None:
+            continue
+        started_at = time_of(running.get("startedAt"))
+        kind = "Startup" if not status.get("started") and container.get("startupProbe") else "Readiness"
+        probe = container.get("startupProbe" if kind == "Startup" else "readinessProbe")
+        if probe is None:
+            continue
+        told = probes.get((name, kind), "")
+        if told or _is_late(probe, started_at, case.now):
+            why = f": {told}" if told else ""
+            text = f"{who} runs on {node}, and the {kind.lower()} probe of container {name} fails{why}"
+            link = broken("ready", f"{kind.lower()} probe ({_probe_words(probe)}) fails{why}", said_by(pod, ready))
+            return Found(
+                cause=_PROBES[kind],
+                sentence=sentence(shortened(text)),
+                verdict=Verdict.WAITING,
+                since=since,
+                chain=(link,),
+            )
+        text = f"{who} runs on {node} since {clock(started_at)}, and its {kind.lower()} probe has not passed yet"
+        link = waiting("ready", f"{kind.lower()} probe ({_probe_words(probe)})", said_by(pod, ready))
+        return Found(
+            cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,)
+        )
+    if ready.get("reason") == "ReadinessGatesNotReady":
+        text = f"{who} runs, and waits for its readiness gates: {ready.get('message')}"
+        link = waiting("ready", str(ready.get("message") or ""), said_by(pod, ready))
+        return Found(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
+    text = f"{who} is being started on {node}, for {ago(since, case.now) or 'a moment'}"
+    link = waiting("agent", str(ready.get("message") or "starting"), said_by(pod, ready))
+    return Found(cause=Cause.STARTING, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,))
+
+
+async def failed(case: Case, pod: Object) -> Found:
+    """Why a pod has failed for good."""
+    who, node = subject_of(PODS, pod).words, node_of(pod)
+    status = pod.get("status") or NOTHING
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    agent = await _last_of_agent(case, pod)
+    evidence = (said_by(pod), *((evidence_of(agent),) if agent is not None else ()))
+    if reason == "DeadlineExceeded":
+        seconds = (pod.get("spec") or NOTHING).get("activeDeadlineSeconds")
+        text = f"{who} was ended on {node}: the {seconds} s that it may take are over"
+        link = broken("agent", text, *evidence)
+        return Found(cause=Cause.DEADLINE_EXCEEDED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+    for each in _statuses(pod):
+        ended = (each.get("state") or NOTHING).get("terminated") or NOTHING
+        if ended and int(ended.get("exitCode") or 0) != 0:
+            text = f"{who} has failed: its container {each.get('name')} {_ended(ended)} on {node}"
+            link = broken("agent", f"container {each.get('name')} {_ended(ended)}", *evidence)
+            since = time_of(ended.get("finishedAt"))
+            failing = Cause.CONTAINER_FAILED
+            return Found(cause=failing, sentence=sentence(text), verdict=Verdict.BLOCKED, since=since, chain=(link,))
+    if reason in ("NodeLost", "Terminated", "Evicted", "Preempting"):
+        text = f"{who} was ended on {node} ({reason}): {message}"
+        link = broken("agent", shortened(message), *evidence)
+        cause = Cause.NODE_LOST if reason == "NodeLost" else Cause.EVICTED
+        return Found(cause=cause, sentence=sentence(shortened(text)), verdict=Verdict.BLOCKED, chain=(link,))
+    if reason:
+        text = f"the agent of {node} refused {who} ({reason}): {message}"
+        link = broken("agent", f"{reason}: {shortened(message, 160)}", *evidence)
+        return Found(
+            cause=Cause.AGENT_REFUSED,
+            sentence=sentence(shortened(text[0].upper() + text[1:])),
+            verdict=Verdict.BLOCKED,
+            chain=(link,),
+        )
+    text = f"{who} has failed on {node}, and its status does not say why"
+    return Found(
+        cause=Cause.NOT_RECORDED,
+        sentence=sentence(text),
+        verdict=Verdict.INCOMPLETE,
+        chain=(broken("agent", "Failed", *evidence),),
+    )
+
+
+# Containers.
+
+
+def _statuses(pod: Object) -> list[Mapping[str, Any]]:
+    status = pod.get("status") or NOTHING
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _waits(pod: Object, who: str, status: Mapping[str, Any], probes: Mapping[tuple[str, str], str]) -> Found | None:
+    name, node = str(status.get("name") or ""), node_of(pod)
+    held: Mapping[str, Any] = (status.get("state") or NOTHING).get("waiting") or NOTHING
+    reason, message = str(held.get("reason") or ""), str(held.get("message") or "")
+    last: Mapping[str, Any] = (status.get("lastState") or NOTHING).get("terminated") or NOTHING
+    restarts = int(status.get("restartCount") or 0)
+    ready = condition_of(pod, "Ready")
+    since = time_of((ready or NOTHING).get("lastTransitionTime"))
+
+    def blocked(cause: Cause, text: str, short: str) -> Found:
+        link = broken("agent", short, said_by(pod, ready))
+        said = sentence(shortened(text))
+        return Found(cause=cause, sentence=said, verdict=Verdict.BLOCKED, since=since, chain=(link,))
+
+    if reason in _IMAGE:
+        image = _image(pod, name) or str(status.get("image") or "")
+        text = f"{who} does not start on {node}: the image {image} of container {name} is not to be had ({reason})"
+        if message and image not in message:
+            text += f": {message}"
+        return blocked(Cause.IMAGE_UNAVAILABLE, text, f"{reason}: {shortened(message or image, 120)}")
+    if reason in _CONFIG or (reason not in _NO_NEWS and _NOT_THERE.search(message)):
+        text = f"container {name} of {who} cannot be configured on {node}: {message}"
+        return blocked(Cause.CONFIG_MISSING, text[0].upper() + text[1:], f"{reason}: {shortened(message, 120)}")
+    if reason == "CommandRequired":
+        text = f"container {name} of {who} cannot be started on {node}: {message}"
+        return blocked(Cause.COMMAND_MISSING, text[0].upper() + text[1:], f"{reason}: {shortened(message, 120)}")
+    if reason == "LeaseNotHeld":
+        text = f"{who} asks to run at most once, and {node} does not hold its lease: {message}"
+        return blocked(Cause.NODE_FENCED, text, message)
+    if reason not in _NO_NEWS:
+        text = f"container {name} of {who} cannot be started on {node} ({reason})" + (f": {message}" if message else "")
+        return blocked(Cause.CONTAINER_CANNOT_START, text[0].upper() + text[1:], f"{reason}: {shortened(message, 120)}")
+    ended_by = _ended_by_probe(name, probes)
+    is_looping = reason == "CrashLoopBackOff" or (restarts >= 2 and bool(last))
+    if ended_by and (is_looping or restarts):
+        kind, told = ended_by
+        why = f": {told}" if told else ""
+        again = "is restarted again and again" if restarts > 1 else "was restarted"
+        text = f"{who} {again} on {node} ({count(restarts, 'restart')}): its {kind.lower()} probe fails{why}"
+        return blocked(_PROBES[kind], text, f"{kind.lower()} probe of {name} fails{why}")
+    if is_looping:
+        again = "crashes again and again" if restarts > 1 else "has crashed"
+        text = f"{who} {again} on {node}: container {name} {_ended(last)} ({count(restarts, 'restart')})"
+        return blocked(Cause.CRASH_LOOP, text, f"container {name} {_ended(last)}")
+    return None
+
+
+def _image(pod: Object, name: str) -> str:
+    spec = pod.get("spec") or NOTHING
+    for each in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        if each.get("name") == name:
+            return str(each.get("image") or "")
+    return ""
+
+
+def _ended(ended: Mapping[str, Any]) -> str:
+    if not ended:
+        return "ended"
+    code, reason = int(ended.get("exitCode") or 0), str(ended.get("reason") or "")
+    signal = int(ended.get("signal") or 0)
+    how = f"was ended by signal {signal}" if signal else f"ended with exit code {code}"
+    also = f" ({reason})" if reason and reason not in ("Error", "Completed") else ""
+    message = str(ended.get("message") or "")
+    return f"{how}{also}" + (f": {shortened(message, 100)}" if message else "")
+
+
+# Probes.
+
+
+async def _failed_probes(case: Case, pod: Object) -> dict[tuple[str, str], str]:
+    """By container and probe: what the last failure said. From Events, and from what the agent has recorded."""
+    found: dict[tuple[str, str], str] = {}
+    for event in await case.events(pod, ("Unhealthy",)):
+        match = _FAILED_PROBE.match(str(event.get("message") or event.get("note") or ""))
+        if match:
+            path = str((event.get("involvedObject") or NOTHING).get("fieldPath") or "")
+            name = path.partition("{")[2].rstrip("}")
+            found[name, match[1]] = shortened(match[2] or "", 140)
+    metadata = pod["metadata"]
+    records = await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], metadata.get("uid", ""))
+    for record in records:
+        for text in (record.outcome.message, *record.reasons):
+            match = _FAILED_PROBE.search(text)
+            if match:
+                container = next(
+                    (each.removeprefix("container=") for each in record.reasons if "container=" in each), ""
+                )
+                names = (
+                    [container] if container else [each.get("name", "") for each in pod["spec"].get("containers") or ()]
+                )
+                for name in names:
+                    found.setdefault((name, match[1]), shortened(match[2] or "", 140))
+    return found
+
+
+def _ended_by_probe(name: str, probes: Mapping[tuple[str, str], str]) -> tuple[str, str] | None:
+    for kind in ("Liveness", "Startup"):
+        if (name, kind) in probes:
+            return kind, probes[name, kind]
+    return None
+
+
+def _is_late(probe: Mapping[str, Any], started_at: datetime | None, now: datetime) -> bool:
+    """Whether it has had the time to fail as often as counts."""
+    if started_at is None:
+        return False
+    period, threshold = int(probe.get("periodSeconds") or 10), int(probe.get("failureThreshold") or 3)
+    allowed = int(probe.get("initialDelaySeconds") or 0) + period * threshold
+    return (now - started_at).total_seconds() > allowed
+
+
+def _probe_words(probe: Mapping[str, Any]) -> str:
+    if http := probe.get("httpGet"):
+        return f"GET {http.get('path') or '/'} on port {http.get('port')}"
+    if tcp := probe.get("tcpSocket"):
+        return f"connection to port {tcp.get('port')}"
+    if command := (probe.get("exec") or NOTHING).get("command"):
+        return shortened(f"command {' '.join(str(each) for each in command)}", 60)
+    return "probe"
+
+
+async def _last_of_agent(case: Case, pod: Object) -> DecisionRecord | None:
+    """The agent's last decision about a pod, if it has recorded one."""
+    metadata, node = pod["metadata"], node_of(pod)
+    records = await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], metadata.get("uid", ""))
+    own = [
+        each
+        for each in records
+        if each.component in (node, f"agent-{node}", f"agent/{node}") or "agent" in each.component
+    ]
+    return own[-1] if own else None

@@ -1,0 +1,197 @@
+"""Why a Job is not done: it is suspended, its pods wait or fail, its time is over; or it is at work."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from mainstay.api.kind import Object
+from mainstay.controllers import pod_state
+from mainstay.controllers.kinds import JOBS, PODS
+from mainstay.controllers.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.explain.why.answer import Link, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.control import held, not_done
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    broken,
+    clock,
+    count,
+    done,
+    said_by,
+    sentence,
+    shortened,
+    subject_of,
+    waiting,
+    written,
+)
+from mainstay.explain.why.pods import of_pod
+from mainstay.explain.why.quotas import freed
+from mainstay.explain.why.removal import leaving
+from mainstay.explain.why.workloads import refusal_cause, share, verbs_for, worst_of
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def of_job(case: Case, job: Object) -> Found:
+    if is_leaving(job):
+        return await leaving(case, JOBS, job)
+    subject = subject_of(JOBS, job)
+    words, spec, status = subject.words, job["spec"], job.get("status") or NOTHING
+    desired, since = await _desired(case, job)
+    succeeded = int(status.get("succeeded") or 0)
+    wanted = int(spec.get("completions") or spec.get("parallelism") or 1)
+    progress = f"{succeeded} of {wanted} done"
+    for name in ("Failed", "FailureTarget"):
+        said = condition_of(job, name)
+        if said is not None and said.get("status") == "True":
+            return (await _failed(case, job, words, dict(said))).after((desired,))
+    over = condition_of(job, "Complete")
+    if over is not None and over.get("status") == "True":
+        at = time_of(over.get("lastTransitionTime"))
+        link = done("complete", progress, said_by(job, over))
+        text = f"{words} is done since {clock(at)}: {progress}"
+        found = Found(
+            cause=Cause.COMPLETED, sentence=sentence(text), verdict=Verdict.SATISFIED, since=at, chain=(link,)
+        )
+        return found.after((desired,))
+    if spec.get("suspend"):
+        return (await _suspended(case, job, words)).after((desired,))
+    pods = await case.owned(PODS, subject.uid)
+    active = [pod for pod in pods if is_active(pod)]
+    failures = int(status.get("failed") or 0)
+    worst = await worst_of(case, [pod for pod in active if not is_ready(pod)])
+    if worst is not None:
+        found, number, also = worst
+        verbs = verbs_for(found.cause, are_ready=False)
+        text = f"{share(number, len(active), words, '', verbs)} ({progress}): "
+        link = done("pods", f"{len(active)} active, {progress}", said_by(job))
+        return replace(found, sentence=shortened(text + found.sentence, 420), also=also).after((desired, link))
+    parallel = min(int(spec.get("parallelism") or 1), max(wanted - succeeded, 0))
+    if len(active) < parallel:
+        return (await _not_made(case, job, words, len(active), parallel, since, failures)).after((desired,))
+    text = f"{words} is at work: {progress}, {count(len(active), 'pod')} at it"
+    link = waiting("pods", f"{len(active)} active, {progress}", said_by(job))
+    notes = (f"{count(failures, 'pod')} of it failed so far",) if failures else ()
+    found = Found(cause=Cause.RUNNING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,), notes=notes)
+    return found.after((desired,))
+
+
+async def _desired(case: Case, job: Object) -> tuple[Link, datetime | None]:
+    subject, spec = subject_of(JOBS, job), job["spec"]
+    versions = await case.versions(JOBS.text, subject.namespace, subject.name)
+    first = next((each for each in versions if each.before is None and not each.is_first_known), None)
+    text = (
+        f"{spec.get('completions') or spec.get('parallelism') or 1} completions, {spec.get('parallelism', 1)} at a time"
+    )
+    if first is None:
+        return done("desired", text, said_by(job)), pod_state.created_at(job)
+    return done("desired", f"{text}, by {first.who.user or first.who.name}", written(first)), first.at
+
+
+async def _suspended(case: Case, job: Object, words: str) -> Found:
+    subject = subject_of(JOBS, job)
+    versions = await case.versions(JOBS.text, subject.namespace, subject.name)
+    set_at = next(
+        (each for each in reversed(versions) if any(change.path == ("spec", "suspend") for change in each.changes)),
+        next((each for each in versions if each.before is None and not each.is_first_known), None),
+    )
+    by = f" by {set_at.who.user or set_at.who.name} at {clock(set_at.at)}" if set_at is not None else ""
+    evidence = written(set_at) if set_at is not None else said_by(job)
+    return Found(
+        cause=Cause.SUSPENDED,
+        sentence=sentence(f"{words} {'was' if by else 'is'} suspended{by}, so it has no pods"),
+        verdict=Verdict.BLOCKED,
+        since=set_at.at if set_at is not None else None,
+        chain=(broken("controller", f"suspended{by}", evidence),),
+    )
+
+
+async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> Found:
+    """The Job says that it has failed; its pods say why."""
+    reason, message = said.get("reason", ""), said.get("message", "")
+    since = time_of(said.get("lastTransitionTime"))
+    link = broken("job", f"{reason}: {shortened(message, 120)}", said_by(job, said))
+    if reason == "DeadlineExceeded":
+        seconds = job["spec"].get("activeDeadlineSeconds")
+        text = f"{words} was ended because its {seconds} s were over (DeadlineExceeded)"
+        below = await _last_failure(case, job)
+        if below is not None:
+            text += f". {below.sentence}"
+        return Found(
+            cause=Cause.DEADLINE_EXCEEDED,
+            sentence=sentence(shortened(text, 400)),
+            verdict=Verdict.BLOCKED,
+            since=since,
+            chain=(link,),
+        )
+    failures = int((job.get("status") or NOTHING).get("failed") or 0)
+    text = f"{words} has failed ({reason}) after {count(failures, 'failed pod')}"
+    below = await _last_failure(case, job)
+    if below is None:
+        case.gaps["none of its failed pods is known any more, so that nobody can say why they failed"] = None
+        said_text = sentence(shortened(f"{text}: {message}", 400))
+    else:
+        said_text = shortened(f"{text}: {below.sentence}", 420)
+    return Found(
+        cause=Cause.BACKOFF_LIMIT_EXCEEDED,
+        sentence=said_text,
+        verdict=Verdict.BLOCKED,
+        since=since,
+        chain=(link, *(below.chain if below is not None else ())),
+        about=below.about if below is not None else None,
+    )
+
+
+async def _last_failure(case: Case, job: Object) -> Found | None:
+    """Why the last of its pods failed, also if it is gone by now."""
+    uid, namespace = job["metadata"].get("uid", ""), job["metadata"].get("namespace") or ""
+    failed = [pod for pod in await case.owned(PODS, uid) if (pod.get("status") or NOTHING).get("phase") == "Failed"]
+    if not failed:
+        changes = await case.journal.changes(kind=PODS.text, namespace=namespace, until=case.moment.revision)
+        seen: dict[str, Object] = {}
+        for version in changes.records:
+            if version.value is None:
+                continue
+            pod = _decode(version.value)
+            owners = pod["metadata"].get("ownerReferences") or ()
+            if (
+                any(each.get("uid") == uid for each in owners)
+                and (pod.get("status") or NOTHING).get("phase") == "Failed"
+            ):
+                seen[pod["metadata"]["name"]] = pod
+        failed = list(seen.values())
+    if not failed:
+        return None
+    last = max(failed, key=lambda pod: (pod_state.created_at(pod), pod["metadata"]["name"]))
+    plain = {**last, "metadata": {**last["metadata"], "deletionTimestamp": None}}
+    return replace(await of_pod(case, plain, is_asked=False), about=subject_of(PODS, last))
+
+
+async def _not_made(
+    case: Case, job: Object, words: str, there: int, wanted: int, since: datetime | None, failures: int
+) -> Found:
+    what = f"{there} of {wanted} pods of {words} {'is' if there == 1 else 'are'} there"
+    hold = await held(case, JOBS, job, ("job",), what)
+    if hold is not None:
+        return hold
+    subject = subject_of(JOBS, job)
+    records = await case.records(JOBS.text, subject.namespace, subject.name, subject.uid)
+    own = [each for each in records if each.component == "job"]
+    if own and own[-1].writes and own[-1].writes[-1].error:
+        message = own[-1].outcome.message
+        if (later := await freed(case, subject.namespace, message, what, "job")) is not None:
+            return later
+        cause, verdict = refusal_cause(message)
+        text = f"{what}, and the server refuses to make more: {message}"
+        link = broken("admission", shortened(message, 200), said_by(job))
+        return Found(cause=cause, sentence=sentence(shortened(text, 400)), verdict=verdict, chain=(link,))
+    if failures:
+        below = await _last_failure(case, job)
+        if below is not None:
+            text = f"{what}: {count(failures, 'pod')} of it failed, and the next is made later. {below.sentence}"
+            return replace(below, sentence=shortened(text, 420), verdict=Verdict.WAITING)
+    return await not_done(case, JOBS, job, "job", what, since)

@@ -1,0 +1,331 @@
+"""Why a node takes no pods, or is not heard of; and what that means for those on it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from mainstay.api.holds import What
+from mainstay.api.kind import Object
+from mainstay.api.pod_resources import CPU, MEMORY, PODS, allocatable_of, is_over, requests_of
+from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, taints_of
+from mainstay.controllers.kinds import LEASES, NODES
+from mainstay.controllers.kinds import PODS as POD_KIND
+from mainstay.controllers.node_actions import LEASE_NAMESPACE
+from mainstay.controllers.node_evidence import State, record_in
+from mainstay.controllers.node_health import OURS
+from mainstay.controllers.pod_state import condition_of, node_of, time_of, zone_of
+from mainstay.controllers.taint_eviction import stays_for
+from mainstay.explain.fields import FieldChange
+from mainstay.explain.why.answer import Also, CureFound, Evidence, Involved, Link, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    ago,
+    broken,
+    clock,
+    count,
+    done,
+    evidence_of,
+    listed,
+    said_by,
+    sentence,
+    shortened,
+    subject_of,
+    waiting,
+    written,
+)
+from mainstay.scheduler.messages import amount
+
+NODE_HEALTH: Final = "node-health"
+_NAMES: Final = {PODS: "its places for pods", CPU: "its cpu", MEMORY: "its memory"}
+_UNHEALTHY: Final = (State.SUSPECT, State.UNKNOWN, State.RELEASED)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a node."""
+
+    cause: Cause
+    text: str
+    """About the node, without a full stop: `node-a is not heard of since …`."""
+    since: datetime | None
+    evidence: tuple[Evidence, ...]
+    is_silent: bool = False
+    """Nothing is heard of it."""
+    because: tuple[str, ...] = ()
+    """What node-health has concluded that from."""
+
+    @property
+    def link(self) -> Link:
+        why = f" ({listed(self.because)})" if self.because else ""
+        return broken("node", f"{self.text}{why}", *self.evidence)
+
+
+async def trouble_of(case: Case, name: str) -> Trouble | None:
+    """What keeps a node from running its pods. None: it is well, as far as anybody says."""
+    node = await case.get(NODES, name)
+    if node is None:
+        versions = await case.versions(NODES.text, "", name)
+        gone = next((each for each in reversed(versions) if each.after is None), None)
+        if gone is None:
+            source = (Evidence(source="no such node"),)
+            return Trouble(
+                Cause.NODE_DOES_NOT_EXIST, f"{name} is not there, and no record says that it ever was", None, source
+            )
+        text = f"{name} was deleted at {clock(gone.at)} by {gone.who.name}"
+        return Trouble(Cause.NODE_LOST, text, gone.at, (written(gone),), is_silent=True)
+    record = record_in(node)
+    if record.state in _UNHEALTHY:
+        return await _silent(case, node)
+    ready = condition_of(node, "Ready")
+    if ready is not None and ready.get("status") != "True":
+        since = time_of(ready.get("lastTransitionTime"))
+        what = "is not heard of" if ready.get("status") == "Unknown" else "says that it is not ready"
+        why = shortened(str(ready.get("message") or ready.get("reason") or ""), 120)
+        text = f"{name} {what} since {clock(since)}" + (f" ({why})" if why else "")
+        cause = Cause.NODE_LOST if ready.get("status") == "Unknown" else Cause.NODE_NOT_READY
+        return Trouble(cause, text, since, (said_by(node, ready),), is_silent=cause is Cause.NODE_LOST)
+    late = await _lease_ran_out(case, name)
+    if late is not None:
+        at, evidence = late
+        text = f"{name} has not renewed its lease since {clock(at)}, {ago(at, case.now)} ago"
+        return Trouble(Cause.NODE_LOST, text, at, (evidence,), is_silent=True)
+    return None
+
+
+async def in_trouble(case: Case, names: Iterable[str]) -> frozenset[str]:
+    """Those nodes that something may be wrong with: they are not there, not ready, or not healthy by their record."""
+    well = {
+        node["metadata"]["name"]
+        for node in await case.all(NODES)
+        if record_in(node).state == State.HEALTHY and (condition_of(node, "Ready") or NOTHING).get("status") == "True"
+    }
+    return frozenset(names) - well - {""}
+
+
+async def last_heard(case: Case, names: Iterable[str]) -> dict[str, datetime]:
+    """When nodes last gave a sign, by their leases. Those that have no lease are left out."""
+    found = {}
+    for name in names:
+        lease = await case.get(LEASES, name, LEASE_NAMESPACE)
+        renewed = time_of(((lease or NOTHING).get("spec") or NOTHING).get("renewTime"))
+        if renewed is not None:
+            found[name] = renewed
+    return found
+
+
+async def _silent(case: Case, node: Object) -> Trouble:
+    name, record = node["metadata"]["name"], record_in(node)
+    since = (await last_heard(case, [name])).get(name) or time_of(record.since)
+    decided = await _decided(case, name)
+    evidence = (said_by(node), *decided)
+    for_so_long = f"since {clock(since)} ({ago(since, case.now)})"
+    if record.state == State.SUSPECT:
+        text = f"{name} is late with its heartbeat, not heard of {for_so_long}"
+        return Trouble(Cause.NODE_NOT_READY, text, since, evidence)
+    silent = f"{name} is not heard of {for_so_long}"
+    if record.state == State.RELEASED:
+        text = f"{silent}, so long that its pods may be replaced"
+        return Trouble(Cause.NODE_LOST, text, since, evidence, is_silent=True, because=record.evidence)
+    if record.held:
+        zone = zone_of(node)
+        others = [each for each in await case.all(NODES) if zone_of(each) == zone]
+        down = [each["metadata"]["name"] for each in others if record_in(each).state in _UNHEALTHY]
+        cause = Cause.EVICTIONS_FROZEN if "frozen" in record.held else Cause.NODE_LOST
+        where = f"zone {zone}" if zone else "the cluster"
+        like = f", like {len(down)} of {len(others)} nodes of {where}" if cause is Cause.NODE_LOST else ""
+        text = f"{silent}{like}, and its pods are not replaced yet: {record.held}"
+        return Trouble(cause, text, since, evidence, is_silent=True, because=record.evidence)
+    text = f"{silent}, and its pods are not replaced yet"
+    return Trouble(Cause.NODE_LOST, text, since, evidence, is_silent=True, because=record.evidence)
+
+
+def stays_until(node: Object, pod: Object, now: datetime) -> str:
+    """How long a pod tolerates that its node is not heard of, in words. Empty: no longer, or it is not asked to go."""
+    taints = [each for each in (node.get("spec") or NOTHING).get("taints") or () if each.get("effect") == NO_EXECUTE]
+    if not taints:
+        return ""
+    stays = stays_for(pod, taints_of(node))
+    if stays is None:
+        return "; it tolerates that for as long as it lasts"
+    added = [at for each in taints if (at := time_of(each.get("timeAdded"))) is not None]
+    until = max(added) + stays if added else now
+    return f"; it tolerates that until {clock(until)}" if until > now else ""
+
+
+async def _decided(case: Case, name: str) -> tuple[Evidence, ...]:
+    records = [each for each in await case.records(NODES.text, "", name) if each.component == NODE_HEALTH]
+    return (evidence_of(records[-1]),) if records else ()
+
+
+async def _lease_ran_out(case: Case, name: str) -> tuple[datetime, Evidence] | None:
+    """When the last renewal was, if it is too long ago. Nodes that have no lease are judged by their status alone."""
+    lease = await case.get(LEASES, name, LEASE_NAMESPACE)
+    spec = (lease or NOTHING).get("spec") or NOTHING
+    renewed, lasts = time_of(spec.get("renewTime")), spec.get("leaseDurationSeconds")
+    if lease is None or renewed is None or not lasts:
+        return None
+    if case.now - renewed <= timedelta(seconds=float(lasts)):
+        return None
+    return renewed, Evidence(source=f"Lease {name}", at=renewed, revision=int(lease["metadata"]["resourceVersion"]))
+
+
+# Asked about the node itself.
+
+
+async def of_node(case: Case, node: Object) -> Found:
+    metadata = node["metadata"]
+    name, who = metadata["name"], subject_of(NODES, node).words
+    links = [await _made(case, node)]
+    on_it = [each for each in await case.all(POD_KIND) if node_of(each) == name and not is_over(each)]
+    involved = tuple(await _frozen(case, name))
+    trouble = await trouble_of(case, name)
+    if trouble is not None:
+        lives = f"; {count(len(on_it), 'pod')} {'is' if len(on_it) == 1 else 'are'} bound to it" if on_it else ""
+        return Found(
+            cause=trouble.cause,
+            sentence=sentence(f"Node {trouble.text}{lives}"),
+            verdict=Verdict.WAITING,
+            since=trouble.since,
+            chain=(*links, trouble.link),
+            involved=involved,
+        )
+    links.append(done("health", "its lease is renewed, and it is ready", said_by(node, condition_of(node, "Ready"))))
+    also = []
+    found: Found | None = None
+    if (node.get("spec") or NOTHING).get("unschedulable"):
+        found = await _cordoned(case, node, who)
+    taints = [taint for taint in taints_of(node) if taint.effect in KEEPS_AWAY]
+    if taints and found is None:
+        found = await _tainted(case, node, who, taints)
+    elif taints and found is not None:
+        also.append(Also(Cause.UNTOLERATED_TAINT, f"it has the taints {listed(map(str, taints))}"))
+    room, full = _room(node, on_it)
+    if found is not None:
+        return Found(
+            cause=found.cause,
+            sentence=found.sentence,
+            verdict=found.verdict,
+            since=found.since,
+            chain=(*links, *found.chain),
+            cures=found.cures,
+            involved=(*found.involved, *involved),
+            also=tuple(also),
+            notes=(room,),
+        )
+    if full:
+        text = (
+            f"{who} takes no more pods: nothing is left of {listed(_NAMES.get(each, each) for each in full)} ({room})"
+        )
+        link = broken("room", room, said_by(node))
+        return Found(
+            cause=Cause.NODE_FULL,
+            sentence=sentence(text),
+            verdict=Verdict.WAITING,
+            chain=(*links, link),
+            involved=involved,
+        )
+    return Found(
+        cause=Cause.SATISFIED,
+        sentence=sentence(f"{who} is ready and takes pods: {room}"),
+        verdict=Verdict.SATISFIED,
+        chain=(*links, done("room", room, said_by(node))),
+        involved=involved,
+    )
+
+
+async def _made(case: Case, node: Object) -> Link:
+    versions = await case.versions(NODES.text, "", node["metadata"]["name"])
+    first = next((each for each in versions if each.before is None and not each.is_first_known), None)
+    if first is None:
+        return done("node", f"there since {node['metadata'].get('creationTimestamp')}", said_by(node))
+    return done("node", f"made by {first.who.name}", written(first))
+
+
+async def _cordoned(case: Case, node: Object, who: str) -> Found:
+    name = node["metadata"]["name"]
+    versions = await case.versions(NODES.text, "", name)
+    last = next((each for each in reversed(versions) if _sets(each.changes, "unschedulable")), None)
+    by = f" by {last.who.name} at {clock(last.at)}" if last is not None else ""
+    since = last.at if last is not None else None
+    evidence = written(last) if last is not None else said_by(node)
+    return Found(
+        cause=Cause.NODE_CORDONED,
+        sentence=sentence(f"{who} takes no pods because it was cordoned{by}"),
+        verdict=Verdict.BLOCKED,
+        since=since,
+        chain=(broken("cordon", f"cordoned{by}", evidence),),
+        cures=(CureFound(f"uncordon {name}", command=f"kubectl uncordon {name}"),),
+        involved=(Involved(last.who.name, f"cordoned it at {clock(last.at)}", (evidence,)),)
+        if last is not None
+        else (),
+    )
+
+
+async def _tainted(case: Case, node: Object, who: str, taints: list[Taint]) -> Found:
+    name = node["metadata"]["name"]
+    versions = await case.versions(NODES.text, "", name)
+    last = next((each for each in reversed(versions) if _sets(each.changes, "taints")), None)
+    by = f", set by {last.who.name} at {clock(last.at)}" if last is not None else ""
+    evidence = written(last) if last is not None else said_by(node)
+    words = listed(map(str, taints))
+    ours = all(taint in OURS for taint in taints)
+    text = f"{who} takes only pods that tolerate {words}{by}"
+    return Found(
+        cause=Cause.NODE_NOT_READY if ours else Cause.UNTOLERATED_TAINT,
+        sentence=sentence(text),
+        verdict=Verdict.WAITING if ours else Verdict.BLOCKED,
+        since=last.at if last is not None else None,
+        chain=(broken("taints", words, evidence),),
+        involved=(Involved(last.who.name, f"set its taints at {clock(last.at)}", (evidence,)),) if last else (),
+    )
+
+
+def _sets(changes: Iterable[FieldChange], field: str) -> bool:
+    return any(field in each.path for each in changes)
+
+
+async def _frozen(case: Case, name: str) -> list[Involved]:
+    return [
+        Involved(hold.owner, hold.words, (Evidence(source=f"Hold {hold.name}", revision=hold.revision),))
+        for hold in await case.holds(NODES, name)
+        if hold.what is What.EVICTIONS
+    ]
+
+
+def _room(node: Object, on_it: list[Object]) -> tuple[str, list[str]]:
+    """What is left, in words; and of what nothing is."""
+    has = allocatable_of(node)
+    used: dict[str, int] = {PODS: len(on_it)}
+    for pod in on_it:
+        for resource, size in requests_of(pod).items():
+            if resource != PODS:
+                used[resource] = used.get(resource, 0) + size
+    shown = [each for each in (CPU, MEMORY, PODS) if each in has]
+    left = {each: max(has[each] - used.get(each, 0), 0) for each in shown}
+    words = ", ".join(f"{_about(each, left[each])} of {_about(each, has[each])} {each} left" for each in shown)
+    return words, [each for each in shown if left[each] == 0 and has[each]]
+
+
+def _about(resource: str, size: int) -> str:
+    """An amount as people say it; of memory in whole Gi, where that is near enough."""
+    gi = 1 << 30
+    if resource == MEMORY and size >= gi:
+        return f"{size / gi:.1f}Gi" if size % gi else f"{size // gi}Gi"
+    return amount(resource, size)
+
+
+def not_taken_on(pod: Object, who: str, name: str, since: datetime | None, now: datetime, is_late: bool) -> Found:
+    """The pod is bound, and the agent has not said anything about it."""
+    text = f"{who} is bound to {name} for {ago(since, now)}, and the agent of {name} has not taken it on"
+    if is_late:
+        link = broken("agent", f"{name} has said nothing about it for {ago(since, now)}", said_by(pod))
+        seems = f"{text}, although its lease is renewed: the agent does not see the pod, or cannot report"
+        return Found(
+            cause=Cause.AGENT_SILENT, sentence=sentence(seems), verdict=Verdict.WAITING, since=since, chain=(link,)
+        )
+    link = waiting("agent", f"{name} takes it on", said_by(pod))
+    return Found(cause=Cause.STARTING, sentence=sentence(f"{text} yet"), verdict=Verdict.WAITING, chain=(link,))

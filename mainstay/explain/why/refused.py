@@ -1,0 +1,246 @@
+"""Why no node took a pod: the decision made again, the dominant reason, and whether it still holds by now."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from mainstay.api.kind import Object
+from mainstay.controllers.kinds import NODES
+from mainstay.explain.cures.searching import cures_of
+from mainstay.explain.placement import Placement, Scheduling, explained, scheduling
+from mainstay.explain.rebuild import CannotRebuild
+from mainstay.explain.why.answer import CureFound, Evidence, Involved, Staleness, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.components import components, no_scheduler
+from mainstay.explain.why.found import (
+    Found,
+    ago,
+    broken,
+    clock,
+    evidence_of,
+    listed,
+    sentence,
+    shortened,
+    unknown,
+    waiting,
+    written,
+)
+from mainstay.explain.why.nodes import last_heard
+from mainstay.explain.why.refusals import Judged, judged
+from mainstay.explain.why.staleness import SOON, Turned, objects_now, staleness, turned, unseen_until_now
+from mainstay.journal.keys import object_key_of
+from mainstay.journal.record import DecisionRecord, moment
+from mainstay.scheduler.reasons import Unschedulable
+from mainstay.scheduler.reporting import Reason as Reported
+
+CURES_SHOWN: Final = 3
+
+
+@dataclass(slots=True)
+class Refused:
+    """The last of some decisions about a pod, by which no node took it. `found` says why."""
+
+    case: Case
+    pod: Object
+    who: str
+    records: list[DecisionRecord]
+
+    async def found(self) -> Found:
+        case, last = self.case, self.records[-1]
+        stale = await staleness(case, last)
+        try:
+            then = await scheduling(case.journal, last, case.past)
+        except CannotRebuild as error:
+            return self._as_recorded(stale, f"the decision {last.id} cannot be made again: {error}")
+        for missing in then.missing:
+            case.notes[f"of the scheduler's memory at {clock(moment(last.at))}: {missing}"] = None
+        placement = explained(then)
+        now = await objects_now(case, then)
+        changed = turned(then, now, self.pod, await unseen_until_now(case, last), moment(last.now or last.at))
+        if changed is not None:
+            return await self._turned(then, placement, changed, stale)
+        if not isinstance(placement.decision, Unschedulable):
+            note = f"the decision {last.id}, made again, comes out otherwise: what it knew is not all in the journal"
+            return self._as_recorded(stale, note)
+        heard = await last_heard(case, (node["metadata"]["name"] for node in then.objects.nodes))
+        found = judged(then.objects, then.pod, then.policy, then.seed, placement.refusals, heard)
+        cures = tuple(
+            CureFound(each.sentence, verified=True, node=each.node, command=each.command)
+            for each in cures_of(now, self.pod, then.policy, then.seed)[:CURES_SHOWN]
+        )
+        return await self._told(found, placement, stale, cures)
+
+    async def _told(
+        self, found: Judged, placement: Placement, stale: tuple[Staleness, ...], cures: tuple[CureFound, ...]
+    ) -> Found:
+        last, since = self.records[-1], self._since()
+        others = f" (others: {'; '.join(found.others[:2])})" if found.others else ""
+        text = shortened(f"{self.who} has no node: {found.text}{others}", 360)
+        if found.cause is Cause.NODE_AFFINITY and not found.others:
+            text = f"{self.who} has no node: {found.text}"
+        total = len(placement.verdicts)
+        reasons = "; ".join(f"{each.count} {each.text}" for each in found.nodes[:4])
+        link = broken("filters", f"0/{total} nodes: {reasons}", evidence_of(last))
+        return Found(
+            cause=found.cause,
+            sentence=sentence(text),
+            verdict=found.verdict,
+            since=since,
+            chain=(link,),
+            nodes=found.nodes,
+            each_node=found.each_node,
+            cures=cures,
+            involved=await self._involved(found),
+            staleness=stale,
+        )
+
+    def _since(self) -> datetime:
+        """When the refusals in a row began."""
+        since = self.records[-1]
+        for each in reversed(self.records):
+            if each.outcome.reason != Reported.UNSCHEDULABLE:
+                break
+            since = each
+        return moment(since.at)
+
+    async def _involved(self, found: Judged) -> tuple[Involved, ...]:
+        """Who made it so: who cordoned or tainted a node, who set the quota."""
+        case = self.case
+        made: list[Involved] = []
+        if found.quota:
+            namespace = self.pod["metadata"].get("namespace") or ""
+            versions = await case.versions("zonequotas.mainstay.dev", namespace, found.quota)
+            if changes := [each for each in versions if any(one.path[:1] == ("spec",) for one in each.changes)]:
+                last = changes[-1]
+                text = f"set ZoneQuota {found.quota} at {clock(last.at)}"
+                made.append(Involved(last.who.name, text, (written(last),)))
+        if found.cause in (Cause.NODE_CORDONED, Cause.UNTOLERATED_TAINT):
+            word = "cordoned" if found.cause is Cause.NODE_CORDONED else "tainted"
+            field = "unschedulable" if found.cause is Cause.NODE_CORDONED else "taints"
+            for name in found.about[:2]:
+                versions = await case.versions(NODES.text, "", name)
+                if changes := [each for each in versions if any(field in one.path for one in each.changes)]:
+                    last = changes[-1]
+                    made.append(Involved(last.who.name, f"{word} {name} at {clock(last.at)}", (written(last),)))
+        return tuple(made)
+
+    async def _turned(
+        self, then: Scheduling, placement: Placement, changed: Turned, stale: tuple[Staleness, ...]
+    ) -> Found:
+        """By now a node would take it, and no decision says so yet."""
+        case, last = self.case, self.records[-1]
+        kind = changed.kind.partition(".")[0]
+        name = str(object_key_of(changed.change.key))
+        changed_at, decided_at = moment(changed.change.at), moment(last.now or last.at)
+        age = case.now - changed_at
+        absent = await no_scheduler(case)
+        if absent is not None and age > SOON:
+            text = f"{self.who} would fit on {changed.node} by now, but {absent.text}"
+            link = broken("scheduler", absent.text, *absent.evidence)
+            return Found(
+                cause=absent.cause,
+                sentence=sentence(text),
+                verdict=Verdict.BLOCKED if absent.cause is Cause.NO_SCHEDULER else Verdict.WAITING,
+                since=absent.since,
+                chain=(link,),
+                staleness=stale,
+            )
+        evidence = (
+            evidence_of(last),
+            Evidence(revision=changed.change.revision, at=changed_at, source=f"{kind} {name}"),
+        )
+        if not changed.is_before and age <= SOON:
+            since = f"since {_one(kind)} {name} changed, {ago(changed_at, case.now)} ago"
+            text = f"{self.who} would fit on {changed.node} {since}"
+            link = waiting("scheduler", "is about to look again", *evidence)
+            return Found(
+                cause=Cause.QUEUED,
+                sentence=sentence(f"{text}, and the scheduler is about to look again"),
+                verdict=Verdict.WAITING,
+                chain=(link,),
+                staleness=stale,
+            )
+        was = ""
+        if isinstance(placement.decision, Unschedulable):
+            was = judged(then.objects, then.pod, then.policy, then.seed, placement.refusals).text
+        when = "before it decided" if changed.is_before else "after it last decided"
+        text = (
+            f"{self.who} has no node because the scheduler has not seen the change of {_one(kind)} {name} yet: "
+            f"it knows {kind} up to revision {changed.seen}, the change is {changed.change.revision}, made {when}, "
+            f"{ago(changed_at, case.now)} ago; with it the pod would go to {changed.node}"
+        )
+        entry = Staleness(
+            changed.kind,
+            changed.seen,
+            changed.change.revision,
+            max(
+                int((decided_at if changed.is_before else case.now).timestamp() * 1000 - changed_at.timestamp() * 1000),
+                0,
+            ),
+            is_decisive=True,
+        )
+        rest = tuple(each for each in stale if each.kind != changed.kind)
+        link = broken("view", f"{kind} at {changed.seen}, and {name} changed at {changed.change.revision}", *evidence)
+        notes = (f"what it last decided: {shortened(was, 200)}",) if was else ()
+        behind = [each for each in await components(case) if each.is_scheduler]
+        return Found(
+            cause=Cause.STALE_VIEW,
+            sentence=sentence(text),
+            verdict=Verdict.WAITING,
+            since=changed_at,
+            chain=(link,),
+            staleness=(entry, *rest),
+            notes=notes,
+            involved=tuple(
+                Involved(
+                    each.name, f"said at {clock(each.said_at)} that it knows {kind} up to {known}", (each.evidence,)
+                )
+                for each in behind
+                if (known := each.revisions.get(changed.kind)) is not None
+            ),
+        )
+
+    def _as_recorded(self, stale: tuple[Staleness, ...], why_not: str) -> Found:
+        """The words of the record itself: without the objects nothing more can be said."""
+        last = self.records[-1]
+        cause = _cause_in(last.reasons)
+        message = shortened(last.outcome.message or listed(last.reasons), 240)
+        self.case.gaps[why_not] = None
+        return Found(
+            cause=cause,
+            sentence=sentence(f"{self.who} has no node: {message}"),
+            verdict=Verdict.WAITING if cause is not Cause.NOT_RECORDED else Verdict.INCOMPLETE,
+            since=self._since(),
+            chain=(unknown("filters", listed(last.reasons, 4), evidence_of(last)),),
+            staleness=stale,
+        )
+
+
+def _one(kind: str) -> str:
+    return {"zonequotas": "zonequota", "nodes": "node", "pods": "pod", "reservations": "reservation"}.get(kind, kind)
+
+
+_BY_WORD: Final = {
+    "InsufficientResource": Cause.INSUFFICIENT_RESOURCES,
+    "NodeTooSmall": Cause.NODE_TOO_SMALL,
+    "HeldByGhosts": Cause.HELD_BY_GHOSTS,
+    "NodeAffinity": Cause.NODE_AFFINITY,
+    "UntoleratedTaint": Cause.UNTOLERATED_TAINT,
+    "UnschedulableNode": Cause.NODE_CORDONED,
+    "PortTaken": Cause.PORT_TAKEN,
+    "ZoneQuotaExceeded": Cause.ZONE_QUOTA_EXCEEDED,
+    "ReservedElsewhere": Cause.RESERVED_ELSEWHERE,
+    "TopologyLabelMissing": Cause.TOPOLOGY_LABEL_MISSING,
+    "SkewTooLarge": Cause.TOPOLOGY_SPREAD,
+    "NoNodes": Cause.NO_NODES,
+}
+
+
+def _cause_in(reasons: tuple[str, ...]) -> Cause:
+    """The gravest of the reasons that a record names: `ZoneQuotaExceeded zone-c/cpu ×4`."""
+    named = [each.partition(" ")[0] for each in reasons]
+    for word in ("ZoneQuotaExceeded", *_BY_WORD):
+        if word in named:
+            return _BY_WORD[word]
+    return Cause.NOT_RECORDED

@@ -1,0 +1,302 @@
+"""Why a pod has no node: the last decision about it, made again; and whether that still holds.
+
+nobody has looked at it     no scheduler is at work, or it is behind, held, or another one is asked for
+no node takes it            the dominant one of the reasons (refusals.py), with cures that were tried out
+one would by now            the scheduler does not know yet what has changed (staleness.py)
+a node was found            and the binding was refused, or got no answer
+"""
+
+from datetime import datetime
+from typing import Final
+
+from mainstay.api.holds import SCHEDULER, What
+from mainstay.api.kind import Object
+from mainstay.controllers.kinds import PODS
+from mainstay.controllers.pod_state import condition_of, created_at, time_of
+from mainstay.explain.placement import explained, scheduling
+from mainstay.explain.rebuild import CannotRebuild
+from mainstay.explain.story.refusing import is_placement
+from mainstay.explain.why.answer import CureFound, Evidence, Link, Staleness, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.components import AT_ONCE, Component, components, no_scheduler
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    ago,
+    broken,
+    clock,
+    count,
+    done,
+    evidence_of,
+    said_by,
+    sentence,
+    shortened,
+    subject_of,
+    unknown,
+    waiting,
+)
+from mainstay.explain.why.refused import Refused
+from mainstay.explain.why.staleness import SOON
+from mainstay.journal.record import DecisionRecord, Ending, moment
+from mainstay.scheduler.binding import Cause as BindingCause
+from mainstay.scheduler.component import SchedulerSettings
+from mainstay.scheduler.reporting import POD_SCHEDULED, RETRYING
+from mainstay.scheduler.reporting import Reason as Reported
+
+_REFUSED_BINDINGS: Final = {
+    BindingCause.QUOTA_EXCEEDED: Cause.ZONE_QUOTA_EXCEEDED,
+    BindingCause.HELD_BY_GHOSTS: Cause.HELD_BY_GHOSTS,
+    BindingCause.PORT_TAKEN: Cause.PORT_TAKEN,
+    BindingCause.RESERVATION_HELD: Cause.RESERVED_ELSEWHERE,
+}
+
+_IN_MESSAGES: Final = {
+    "whose quota is used up": Cause.ZONE_QUOTA_EXCEEDED,
+    "removed by force": Cause.HELD_BY_GHOSTS,
+    "untolerated taint": Cause.UNTOLERATED_TAINT,
+    "were unschedulable": Cause.NODE_CORDONED,
+    "too small": Cause.NODE_TOO_SMALL,
+    "Insufficient": Cause.INSUFFICIENT_RESOURCES,
+    "free ports": Cause.PORT_TAKEN,
+    "missing required label": Cause.TOPOLOGY_LABEL_MISSING,
+    "topology spread": Cause.TOPOLOGY_SPREAD,
+    "affinity/selector": Cause.NODE_AFFINITY,
+}
+"""What the scheduler's messages (messages.py) come to."""
+
+
+async def unplaced(case: Case, pod: Object) -> Found:
+    """Why a pod that is there to stay has no node."""
+    metadata = pod["metadata"]
+    namespace, name, uid = metadata.get("namespace") or "", metadata["name"], metadata.get("uid", "")
+    records = [each for each in await case.records(PODS.text, namespace, name, uid) if is_placement(each)]
+    who = subject_of(PODS, pod).words
+    held = await _held(case, pod, who)
+    if not records:
+        return held or _as_it_says(case, pod, who) or await _not_looked_at(case, pod, who)
+    last = records[-1]
+    links = _looked_at(records, case.now)
+    if held is not None:
+        return held.after(links)
+    match last.outcome.reason:
+        case Reported.UNSCHEDULABLE:
+            return (await Refused(case, pod, who, records).found()).after(links)
+        case "Unknown":
+            return _unanswered(case, pod, who, records).after(links)
+        case "NotDone":
+            return _not_done(case, who, last).after(links)
+        case "InternalError":
+            text = f"{who} has no node: the scheduler failed at it ({shortened(last.outcome.message, 200)})"
+            link = broken("scheduler", "an error in the scheduler", evidence_of(last))
+            failing = Cause.CONTROLLER_FAILING
+            return Found(cause=failing, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(links)
+    if last.outcome.ending is Ending.DONE:
+        node = node_chosen(last)
+        text = f"{who} is being bound to {node}: that was decided at {clock(moment(last.at))}"
+        link = waiting("bind", f"to {node}", evidence_of(last))
+        return Found(cause=Cause.BEING_BOUND, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(
+            links
+        )
+    return _binding_refused(case, who, records).after(links)
+
+
+# Nobody has decided.
+
+
+async def _held(case: Case, pod: Object, who: str) -> Found | None:
+    metadata = pod["metadata"]
+    holds = await case.holds(PODS, metadata["name"], metadata.get("namespace") or "")
+    for hold in holds:
+        if hold.what is What.CONTROLLER and hold.target == SCHEDULER:
+            text = f"{who} has no node, and {hold.words} (Hold {hold.name})"
+            evidence = Evidence(source=f"Hold {hold.name}", revision=hold.revision)
+            return Found(
+                cause=Cause.CONTROLLER_HELD,
+                sentence=sentence(text),
+                verdict=Verdict.WAITING,
+                chain=(broken("scheduler", hold.words, evidence),),
+                cures=(CureFound("release the hold", command=f"mainstay release {hold.name}"),),
+            )
+    return None
+
+
+async def _not_looked_at(case: Case, pod: Object, who: str) -> Found:
+    spec, created = pod.get("spec") or NOTHING, created_at(pod)
+    wanted = spec.get("schedulerName") or ""
+    revision = int(pod["metadata"].get("resourceVersion") or 0)
+    if wanted and wanted not in SchedulerSettings().names:
+        text = f'{who} asks for the scheduler "{wanted}", and nobody of that name has looked at it'
+        return Found(
+            cause=Cause.OTHER_SCHEDULER,
+            sentence=sentence(text),
+            verdict=Verdict.BLOCKED,
+            chain=(broken("scheduler", f'none is called "{wanted}"', Evidence(source="spec", revision=revision)),),
+        )
+    age = case.now - created
+    absent = await no_scheduler(case)
+    if absent is not None and age > SOON:
+        return Found(
+            cause=absent.cause,
+            sentence=sentence(f"{who} has no node, and {absent.text}"),
+            verdict=Verdict.BLOCKED if absent.cause is Cause.NO_SCHEDULER else Verdict.WAITING,
+            since=absent.since,
+            chain=(broken("scheduler", absent.text, *absent.evidence),),
+        )
+    schedulers = [each for each in await components(case) if each.is_scheduler]
+    behind = [each for each in schedulers if _is_behind(each, created, revision)]
+    if age > AT_ONCE and behind:
+        slow = behind[0]
+        seen = slow.revisions[PODS.text]
+        text = (
+            f"the scheduler {slow.name} has not seen {who} yet: it knows pods up to revision {seen}, "
+            f"and the pod was made at {revision}, {ago(created, case.now)} ago"
+        )
+        return Found(
+            cause=Cause.STALE_VIEW,
+            sentence=sentence(text[0].upper() + text[1:]),
+            verdict=Verdict.WAITING,
+            chain=(waiting("scheduler", f"{slow.name} is at revision {seen} of pods", slow.evidence),),
+            staleness=(Staleness(PODS.text, seen, revision, is_decisive=True),),
+        )
+    if age > AT_ONCE and schedulers and not any(_heard_since(each, created) for each in schedulers):
+        last = max(schedulers, key=lambda each: (str(each.heard_at), each.name))
+        heard = f"{last.name} was last heard of at {clock(last.heard_at)}, before it was made"
+        text = f"no scheduler has looked at it: {heard}"
+        return Found(
+            cause=Cause.NO_SCHEDULER,
+            sentence=sentence(f"{who} has no node, and {text}"),
+            verdict=Verdict.BLOCKED,
+            since=last.heard_at,
+            chain=(broken("scheduler", text, last.evidence),),
+        )
+    text = f"{who} waits for its turn at the scheduler, since {clock(created)}"
+    return Found(
+        cause=Cause.QUEUED,
+        sentence=sentence(text),
+        verdict=Verdict.WAITING,
+        since=created,
+        chain=(waiting("queue", f"for {ago(created, case.now)}", said_by(pod)),),
+    )
+
+
+def _as_it_says(case: Case, pod: Object, who: str) -> Found | None:
+    """It was refused by its own word, and the decision is not in the journal: sampled, lost or forgotten."""
+    said = condition_of(pod, POD_SCHEDULED)
+    if said is None or said.get("status") != "False":
+        return None
+    message = str(said.get("message") or "")
+    gap = f"no decision about {who} is in the journal: this is only what its condition {POD_SCHEDULED} says"
+    return Found(
+        cause=next((cause for words, cause in _IN_MESSAGES.items() if words in message), Cause.NOT_RECORDED),
+        sentence=sentence(shortened(f"{who} has no node: {message or said.get('reason')}", 360)),
+        verdict=Verdict.INCOMPLETE,
+        since=time_of(said.get("lastTransitionTime")),
+        chain=(unknown("filters", shortened(message, 160), said_by(pod, said)),),
+        gaps=(gap,),
+    )
+
+
+def _is_behind(scheduler: Component, created: datetime, revision: int) -> bool:
+    """Whether it has said, since the pod was made, that it does not know of it."""
+    said = scheduler.said_at
+    return said is not None and said > created + SOON and scheduler.revisions.get(PODS.text, revision) < revision
+
+
+def _heard_since(scheduler: Component, created: datetime) -> bool:
+    return scheduler.heard_at is not None and scheduler.heard_at > created
+
+
+# Somebody has.
+
+
+def node_chosen(record: DecisionRecord) -> str:
+    return next((each.removeprefix("node=") for each in record.reasons if each.startswith("node=")), "")
+
+
+def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[Link, ...]:
+    last = records[-1]
+    waited = last.queue_wait_us / 1000
+    tried = count(len(records), "attempt") if len(records) > 1 else "first attempt"
+    queue = done("queue", f"{tried}, the last {ago(moment(last.at), now)} ago after {waited:.0f} ms in the queue")
+    seen = ", ".join(f"{each.kind.partition('.')[0]} {each.revision}" for each in last.view)
+    return queue, done("view", f"{last.component} had seen: {seen}", evidence_of(last))
+
+
+def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]) -> Found:
+    last, said = records[-1], condition_of(pod, RETRYING)
+    node = node_chosen(last)
+    since = time_of((said or NOTHING).get("lastTransitionTime")) or moment(last.at)
+    # How often it was asked is not recorded: all the tries are one decision.
+    text = (
+        f"{who} is to be bound to {node} since {clock(since)}, and the server does not answer the binding (asked last "
+        f"at {clock(moment(last.at))}): the scheduler finds out what became of it, and tries again"
+    )
+    evidence = [evidence_of(last), *([said_by(pod, said)] if said is not None else [])]
+    link = broken("bind", f"to {node}: {shortened(last.outcome.message, 120)}", *evidence)
+    return Found(
+        cause=Cause.API_UNAVAILABLE, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,)
+    )
+
+
+def _not_done(case: Case, who: str, last: DecisionRecord) -> Found:
+    message = shortened(last.outcome.message, 160)
+    text = f"{who} was to be bound to {node_chosen(last)}, and the server did not take the binding: {message}"
+    return Found(
+        cause=Cause.API_UNAVAILABLE,
+        sentence=sentence(text),
+        verdict=Verdict.WAITING,
+        chain=(broken("bind", message, evidence_of(last)),),
+    )
+
+
+def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Found:
+    # Of a pod that was refused wherever it fits, the last refusal that a server gave says why.
+    last = next((each for each in reversed(records) if node_chosen(each)), records[-1])
+    reason, node = last.outcome.reason, node_chosen(last)
+    same = [each for each in records if each.outcome.reason == reason]
+    message = shortened(last.outcome.message, 200)
+    times = f", {len(same)} times" if len(same) > 1 else ""
+    text = f"{who} was placed on {node}, and the server refused to bind it there{times} ({reason}): {message}"
+    cause = next((found for each, found in _REFUSED_BINDINGS.items() if each == reason), Cause.BINDING_REFUSED)
+    return Found(
+        cause=cause,
+        sentence=sentence(text),
+        verdict=Verdict.WAITING,
+        chain=(broken("bind", f"{node}: {reason}", evidence_of(last)),),
+    )
+
+
+# A node was found.
+
+
+async def placed(case: Case, pod: Object) -> tuple[Link, ...]:
+    """How a pod came to its node, as links."""
+    metadata, node = pod["metadata"], str((pod.get("spec") or NOTHING).get("nodeName") or "")
+    uid = metadata.get("uid", "")
+    records = [
+        each
+        for each in await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], uid)
+        if is_placement(each)
+    ]
+    chosen = next((each for each in reversed(records) if each.outcome.ending is Ending.DONE), None)
+    if chosen is None:
+        said = condition_of(pod, "PodScheduled")
+        if records:
+            return (
+                unknown(
+                    "scheduler", f"bound to {node}; the answer to its binding was not recorded", said_by(pod, said)
+                ),
+            )
+        return (done("scheduler", f"on {node}; no scheduler placed it there", said_by(pod, said)),)
+    text = f"{chosen.component} chose {node}" + (f" at attempt {len(records)}" if len(records) > 1 else "")
+    try:
+        placement = explained(await scheduling(case.journal, chosen, case.past))
+    except CannotRebuild:
+        return (done("scheduler", text, evidence_of(chosen)),)
+    fitting = len(placement.scores)
+    text += f": {fitting} of {len(placement.verdicts)} nodes could take it"
+    if placement.chosen == node and placement.alternatives:
+        second, points = placement.alternatives[0]
+        text += f"; {placement.totals[node]} points, next {second} with {points}"
+    return (done("scheduler", text, evidence_of(chosen)),)

@@ -1,0 +1,188 @@
+"""All that speaks against each node, and how far that puts it from taking a pod. Plain functions over refusals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import Final
+
+from mainstay.api.kind import Object
+from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
+from mainstay.controllers.node_evidence import OUT_OF_SERVICE, SUSPECTED, UNREACHABLE
+from mainstay.explain.why.answer import NodeVerdict, Verdicts
+from mainstay.explain.why.found import NOTHING
+from mainstay.scheduler.messages import amount
+from mainstay.scheduler.pod_class import ZONE
+from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.reasons import Placed, Reason, Refusal
+from mainstay.scheduler.what_if import Objects, what_if
+
+_UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+HEALTH_TAINTS: Final = (SUSPECTED.key, UNREACHABLE.key, OUT_OF_SERVICE, "node.kubernetes.io/")
+
+
+class Distance(IntEnum):
+    """How far a reason puts a node from taking the pod, furthest first."""
+
+    OTHER_NODE_NAMED = auto()
+    NODE_AFFINITY = auto()
+    RESERVED_ELSEWHERE = auto()
+    TAINT = auto()
+    TOPOLOGY_LABEL = auto()
+    TOO_SMALL = auto()
+    PORT = auto()
+    ROOM = auto()
+    SPREAD = auto()
+    QUOTA = auto()
+    CORDON = auto()
+    GHOSTS = auto()
+    HEALTH = auto()
+    """It would be taken at once if its node were well."""
+
+
+_DISTANCES: Final[Mapping[Reason, Distance]] = {
+    Reason.OTHER_NODE_NAMED: Distance.OTHER_NODE_NAMED,
+    Reason.NODE_AFFINITY: Distance.NODE_AFFINITY,
+    Reason.RESERVED_ELSEWHERE: Distance.RESERVED_ELSEWHERE,
+    Reason.UNTOLERATED_TAINT: Distance.TAINT,
+    Reason.TOPOLOGY_LABEL_MISSING: Distance.TOPOLOGY_LABEL,
+    Reason.NODE_TOO_SMALL: Distance.TOO_SMALL,
+    Reason.PORT_TAKEN: Distance.PORT,
+    Reason.INSUFFICIENT_RESOURCE: Distance.ROOM,
+    Reason.SKEW_TOO_LARGE: Distance.SPREAD,
+    Reason.ZONE_QUOTA_EXCEEDED: Distance.QUOTA,
+    Reason.UNSCHEDULABLE_NODE: Distance.CORDON,
+    Reason.HELD_BY_GHOSTS: Distance.GHOSTS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """One thing that speaks against one node."""
+
+    reason: Reason
+    detail: str
+    wanted: int | None
+    free: int | None
+    plugin: str
+    distance: Distance
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    objects: Objects
+    pod: Object
+    policy: Policy
+    seed: str
+    nodes: Mapping[str, Object]
+    against: Mapping[str, tuple[Against, ...]]
+
+    @property
+    def namespace(self) -> str:
+        return str(self.pod["metadata"].get("namespace") or "")
+
+    def of(self, name: str, distance: Distance) -> list[Against]:
+        return [each for each in self.against[name] if each.distance is distance]
+
+    def would_place(self, objects: Objects) -> str:
+        [decision] = what_if(objects, [self.pod], self.policy, self.seed)
+        return decision.node if isinstance(decision, Placed) else ""
+
+
+def against(refusals: Sequence[Refusal], nodes: Mapping[str, Object], pod: Object) -> dict[str, tuple[Against, ...]]:
+    found: dict[str, list[Against]] = {}
+    for refusal in refusals:
+        free = refusal.free or (None,) * len(refusal.nodes)
+        for name, left in zip(refusal.nodes, free, strict=True):
+            distance = _DISTANCES.get(refusal.reason, Distance.ROOM)
+            if refusal.reason is Reason.UNTOLERATED_TAINT:
+                distance = _distance_of_taints(nodes[name], pod)
+            found.setdefault(name, []).append(
+                Against(refusal.reason, refusal.detail, refusal.wanted, left, refusal.plugin, distance)
+            )
+    return {name: tuple(each) for name, each in found.items()}
+
+
+def _distance_of_taints(node: Object, pod: Object) -> Distance:
+    """Taints that say how a node is are no policy of anybody's: they go when it is well again."""
+    found = untolerated(taints_of(node), tolerations_of(pod["spec"]), KEEPS_AWAY)
+    if any(not taint.key.startswith(HEALTH_TAINTS) for taint in found):
+        return Distance.TAINT
+    if all(taint.key == _UNSCHEDULABLE_TAINT for taint in found):
+        return Distance.CORDON
+    return Distance.HEALTH
+
+
+# In words.
+
+
+def label(node: Object, key: str) -> str:
+    return str((node["metadata"].get("labels") or NOTHING).get(key) or "")
+
+
+def short(each: Against) -> str:
+    match each.reason:
+        case Reason.INSUFFICIENT_RESOURCE:
+            return f"not enough {each.detail}"
+        case Reason.NODE_TOO_SMALL:
+            return f"too small in {each.detail}"
+        case Reason.NODE_AFFINITY:
+            return "other labels than it asks for"
+        case Reason.UNTOLERATED_TAINT:
+            return f"taint {each.detail}"
+        case Reason.UNSCHEDULABLE_NODE:
+            return "cordoned"
+        case Reason.PORT_TAKEN:
+            return f"port {each.detail} taken"
+        case Reason.ZONE_QUOTA_EXCEEDED:
+            return f"zone quota {each.detail} used up"
+        case Reason.RESERVED_ELSEWHERE:
+            return "not where room is reserved for it"
+        case Reason.SKEW_TOO_LARGE:
+            return f"uneven over {each.detail}"
+        case Reason.TOPOLOGY_LABEL_MISSING:
+            return f"no label {each.detail}"
+        case Reason.HELD_BY_GHOSTS:
+            return f"{each.detail} held for pods that were removed by force"
+        case Reason.OTHER_NODE_NAMED:
+            return "not the node that it names"
+        case _:
+            return str(each.reason)
+
+
+def by_reason(refusals: Sequence[Refusal], view: View) -> tuple[Verdicts, ...]:
+    found = []
+    for refusal in sorted(refusals, key=lambda each: (-len(each.nodes), each.reason, each.detail)):
+        first = next(
+            each
+            for each in view.against[refusal.nodes[0]]
+            if (each.reason, each.detail) == (refusal.reason, refusal.detail)
+        )
+        numbers = ""
+        if refusal.wanted is not None and refusal.free and refusal.reason is not Reason.SKEW_TOO_LARGE:
+            resource = refusal.detail.rpartition("/")[2]
+            most = max(max(refusal.free), 0)
+            numbers = f", {amount(resource, refusal.wanted)} wanted, at most {amount(resource, most)} left"
+        found.append(
+            Verdicts(
+                str(refusal.reason), short(first) + numbers, refusal.nodes, len(refusal.nodes), filter=refusal.plugin
+            )
+        )
+    return tuple(found)
+
+
+def each_node(view: View) -> tuple[NodeVerdict, ...]:
+    return tuple(
+        NodeVerdict(
+            name, label(view.nodes[name], ZONE), tuple(_with_numbers(each) for each in view.against.get(name, ()))
+        )
+        for name in sorted(view.nodes)
+    )
+
+
+def _with_numbers(each: Against) -> str:
+    if each.wanted is None or each.free is None:
+        return short(each)
+    if each.reason is Reason.SKEW_TOO_LARGE:
+        return f"{short(each)} (skew would be {each.free}, {each.wanted} allowed)"
+    resource = each.detail.rpartition("/")[2]
+    return f"{short(each)} ({amount(resource, each.wanted)} wanted, {amount(resource, max(each.free, 0))} left)"

@@ -1,0 +1,273 @@
+"""Changes of objects in words: `desired replicas 6 → 8`, `Ready False → True (ContainersReady)`, `binds to node-c12`.
+
+`said(kind, changes)` gives one `Said` for each thing worth saying about one write, the weightier ones first. What
+nobody has words for is told by its path. `is_detail` marks what belongs to every life (counts in a status, addresses,
+times): shown only to those who ask for all of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.api.holds import HOLDS, held_of
+from mainstay.api.kind import Object
+from mainstay.explain.fields import NOTHING, FieldChange, Path, path_text, shown
+
+POD: Final = "pods"
+_ARROW: Final = "→"
+
+
+class What(StrEnum):
+    """What kind of thing a line of a story tells. Shown to users: only add."""
+
+    MADE = "made"
+    WRITTEN = "written"
+    TOLD_TO_GO = "told to go"
+    GONE = "gone"
+    QUEUED = "queued"
+    DECIDED = "decided"
+    REFUSED = "refused"
+    SEEN = "seen"
+    BOUND = "bound"
+    STARTED = "started"
+    READY = "ready"
+    CONDITION = "condition"
+    EVENT = "event"
+    FAILED = "failed"
+
+
+class Said(msgspec.Struct, frozen=True):
+    what: What
+    text: str
+    is_detail: bool = False
+
+
+_PLAIN: Final[Mapping[str, str]] = {
+    "spec.replicas": "desired replicas",
+    "spec.parallelism": "pods at a time",
+    "spec.completions": "wanted completions",
+    "spec.zone": "zone",
+    "spec.policyVersion": "policy version",
+    "spec.minAvailable": "least that must be available",
+    "spec.maxUnavailable": "most that may be unavailable",
+    "spec.suspend": "suspended",
+    "spec.paused": "paused",
+    "spec.state": "state",
+}
+_DETAILS: Final[Mapping[str, str]] = {
+    "status.replicas": "replicas",
+    "status.readyReplicas": "ready replicas",
+    "status.availableReplicas": "available replicas",
+    "status.updatedReplicas": "updated replicas",
+    "status.unavailableReplicas": "unavailable replicas",
+    "status.observedGeneration": "observed generation",
+    "status.active": "active pods",
+    "status.succeeded": "succeeded pods",
+    "status.failed": "failed pods",
+}
+
+
+def said(kind: str, changes: Sequence[FieldChange]) -> list[Said]:
+    """What one write to an object says."""
+    found: dict[Said, None] = {}
+    conditions = [each for each in changes if each.path[:2] == ("status", "conditions")]
+    for each in _conditions(kind, conditions):
+        found[each] = None
+    for change in changes:
+        if change.path[:2] != ("status", "conditions"):
+            for one in _one(kind, change):
+                found[one] = None
+    return sorted(found, key=lambda each: each.is_detail)
+
+
+def _one(kind: str, change: FieldChange) -> list[Said]:
+    path, before, after = change
+    text = path_text(path)
+    match path:
+        case ("metadata", "generation" | "creationTimestamp" | "uid"):
+            return []
+        case ("metadata", "deletionTimestamp"):
+            return [Said(What.TOLD_TO_GO, "is told to go")]
+        case ("metadata", "deletionGracePeriodSeconds"):
+            return [Said(What.WRITTEN, f"has {shown(after)} s to end", is_detail=True)]
+        case ("metadata", "finalizers"):
+            return [Said(What.WRITTEN, _list_words("finalizer", before, after))]
+        case ("metadata", "ownerReferences", *_):
+            return [Said(What.WRITTEN, f"owners: {shown(after)}", is_detail=True)]
+        case ("metadata", "labels" | "annotations" as which, *rest):
+            name = rest[0].strip("[]") if rest else ""
+            word = f"{which.removesuffix('s')} {name}".strip()
+            # Annotations are notes that programs leave; labels choose.
+            return [Said(What.WRITTEN, _from_to(word, before, after), is_detail=which == "annotations")]
+        case ("spec", "nodeName") if kind == POD:
+            return [Said(What.BOUND, f"binds to {shown(after)}")]
+        case ("spec", "unschedulable"):
+            return [Said(What.WRITTEN, "is closed to new pods (cordoned)" if after is True else "takes pods again")]
+        case ("spec", "taints", *_):
+            return [Said(What.WRITTEN, _taint_words(before, after))]
+        case ("spec", "hard", resource):
+            return [Said(What.WRITTEN, _from_to(f"limit of {resource.strip('[]')}", before, after))]
+        case ("spec", *_, "containers" | "initContainers", name, "image"):
+            return [Said(What.WRITTEN, _from_to(f"image of {name.strip('[]')}", before, after))]
+        case ("status", "phase") if kind == POD:
+            return _phase(after)
+        case ("status", "containerStatuses" | "initContainerStatuses", *rest):
+            return _container(rest, before, after) if kind == POD else []
+        case ("status", "progress", *_):
+            return _progress(path, before, after)
+        case ("status",) if isinstance(after, dict):
+            return [Said(What.WRITTEN, "first status", is_detail=True)]
+    if text in _PLAIN:
+        return [Said(What.WRITTEN, _from_to(_PLAIN[text], before, after))]
+    if text in _DETAILS:
+        return [Said(What.WRITTEN, _from_to(_DETAILS[text], before, after), is_detail=True)]
+    return [Said(What.WRITTEN, _from_to(text, before, after), is_detail=path[0] != "spec")]
+
+
+def made(kind: str, obj: Object) -> Said:
+    """That an object is there, with what matters of it at once."""
+    spec = obj.get("spec") or {}
+    if kind == HOLDS.text and (held := held_of(obj)) is not None:
+        return Said(What.MADE, f"{held.owner} holds {held.target_text} until {held.until}: {shown(held.reason)}")
+    if "replicas" in spec:
+        return Said(What.MADE, f"made, with {spec['replicas']} desired replicas")
+    if kind == POD and spec.get("nodeName"):
+        return Said(What.MADE, f"made, for {spec['nodeName']}")
+    if isinstance(spec.get("hard"), dict):
+        limits = ", ".join(f"{name} {amount}" for name, amount in sorted(spec["hard"].items()))
+        return Said(What.MADE, f"made, with limits: {limits}")
+    return Said(What.MADE, "made")
+
+
+# Conditions.
+
+
+def _conditions(kind: str, changes: Sequence[FieldChange]) -> list[Said]:
+    by_type: dict[str, dict[str, FieldChange]] = {}
+    found: list[Said] = []
+    for change in changes:
+        if len(change.path) < 3:
+            entries = change.after if isinstance(change.after, list) else []
+            found += [_condition(kind, each.get("type", ""), NOTHING, each) for each in entries]
+        elif len(change.path) == 3:
+            before = change.before.get("status") if isinstance(change.before, dict) else NOTHING
+            after = change.after if isinstance(change.after, dict) else {"status": NOTHING}
+            found.append(_condition(kind, change.path[2].strip("[]"), before, after))
+        else:
+            by_type.setdefault(change.path[2].strip("[]"), {})[change.path[3]] = change
+    for name, parts in by_type.items():
+        status, reason = parts.get("status"), parts.get("reason")
+        if status is None and reason is None:
+            continue  # Only its words, or its times: the same thing again.
+        after = {field: change.after for field, change in parts.items()}
+        found.append(_condition(kind, name, status.before if status is not None else NOTHING, after))
+    return found
+
+
+def _condition(kind: str, name: str, before: Any, after: Mapping[str, Any]) -> Said:
+    status, reason = after.get("status", NOTHING), after.get("reason") or ""
+    because = f" ({reason})" if reason and reason is not NOTHING else ""
+    message = after.get("message")
+    words = f": {shown(message)}" if message and message is not NOTHING and status != "True" else ""
+    if kind == POD and name == "Ready" and status == "True":
+        return Said(What.READY, "is ready")
+    if status is NOTHING:
+        text = f"{name}{because}"
+    elif before is NOTHING or before is None:
+        text = f"{name}={status}{because}"
+    else:
+        text = f"{name} {before} {_ARROW} {status}{because}"
+    is_usual = kind == POD and (before is NOTHING or status == "True") and name != "PodScheduled"
+    is_usual = is_usual or (kind == POD and name == "PodScheduled" and status == "True")
+    return Said(What.CONDITION, text + words, is_detail=is_usual)
+
+
+# Pods.
+
+
+def _phase(after: Any) -> list[Said]:
+    match after:
+        case "Running":
+            return [Said(What.STARTED, "runs")]
+        case "Failed":
+            return [Said(What.FAILED, "has failed")]
+        case "Succeeded":
+            return [Said(What.WRITTEN, "has succeeded")]
+    return [Said(What.WRITTEN, f"phase {shown(after)}", is_detail=True)]
+
+
+def _container(rest: Sequence[str], before: Any, after: Any) -> list[Said]:
+    if not rest:
+        entries = after if isinstance(after, list) else []
+        return [one for each in entries for one in _state(str(each.get("name", "")), each.get("state"))]
+    name = rest[0].strip("[]")
+    match tuple(rest[1:]):
+        case ():
+            return _state(name, after.get("state")) if isinstance(after, dict) else []
+        case ("restartCount",):
+            return [Said(What.FAILED, f"container {name} is started again (restart {shown(after)})")]
+        case ("state", "waiting" | "terminated" as which):
+            return _state(name, {which: after} if isinstance(after, dict) else None)
+        case ("state", "waiting", "reason"):
+            return _state(name, {"waiting": {"reason": after}})
+    return []
+
+
+def _state(name: str, state: Any) -> list[Said]:
+    if not isinstance(state, dict):
+        return []
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    if (reason := waiting.get("reason")) and reason not in ("ContainerCreating", "PodInitializing"):
+        message = f": {shown(waiting['message'])}" if waiting.get("message") else ""
+        return [Said(What.FAILED, f"container {name} waits: {reason}{message}")]
+    if ended:
+        code = ended.get("exitCode", 0)
+        text = f"container {name} has ended with {code} ({ended.get('reason') or 'no reason given'})"
+        return [Said(What.FAILED if code else What.WRITTEN, text, is_detail=not code)]
+    return []
+
+
+def _progress(path: Path, before: Any, after: Any) -> list[Said]:
+    """The record of a workload: only its verdict is news."""
+    if path == ("status", "progress", "verdict"):
+        return [Said(What.CONDITION, f"verdict {shown(before)} {_ARROW} {shown(after)}")]
+    if path == ("status", "progress") and isinstance(after, dict):
+        return [Said(What.CONDITION, f"verdict {after.get('verdict', '?')}")]
+    return [Said(What.WRITTEN, _from_to(path_text(path), before, after), is_detail=True)]
+
+
+# Words for values.
+
+
+def _from_to(word: str, before: Any, after: Any) -> str:
+    if before is NOTHING or before is None:
+        return f"{word} set to {shown(after)}"
+    if after is NOTHING or after is None:
+        return f"{word} removed (was {shown(before)})"
+    return f"{word} {shown(before)} {_ARROW} {shown(after)}"
+
+
+def _list_words(word: str, before: Any, after: Any) -> str:
+    had = before if isinstance(before, list) else []
+    has = after if isinstance(after, list) else []
+    new, gone = [each for each in has if each not in had], [each for each in had if each not in has]
+    parts = [f"{word} {each} added" for each in new] + [f"{word} {each} taken off" for each in gone]
+    return ", ".join(parts) or f"{word}s in another order"
+
+
+def _taint_words(before: Any, after: Any) -> str:
+    had, has = _taints(before), _taints(after)
+    new, gone = [each for each in has if each not in had], [each for each in had if each not in has]
+    parts = [f"taint {each} added" for each in new] + [f"taint {each} taken off" for each in gone]
+    return ", ".join(parts) or "taints changed"
+
+
+def _taints(value: Any) -> list[str]:
+    entries = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+    return [
+        f"{each.get('key', '')}{'=' + each['value'] if each.get('value') else ''}:{each.get('effect', '')}"
+        for each in entries
+        if isinstance(each, dict)
+    ]
