@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from mainstay.agent.agent import Agent
+from mainstay.agent.recording import Recorder
 from mainstay.agent.runner import CannotRun
 from mainstay.agent.serving import AgentServing
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
@@ -26,9 +27,11 @@ from mainstay.cli.durations import Duration
 from mainstay.cli.logs import set_up_logs
 from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
 from mainstay.cli.readiness import wait_for_server
+from mainstay.cli.running import shipping
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
+from mainstay.env.build import build
 from mainstay.env.disk import DiskFull
 from mainstay.http.certificates import BadCertificate, ServingCertificate, ensure_self_signed
 from mainstay.runtime.fencing import LeaseTimes
@@ -132,6 +135,12 @@ Work = Callable[[], Awaitable[None]]
     help="Pretend: the share of containers that fail at once.",
 )
 @click.option(
+    "--journal/--no-journal",
+    default=True,
+    show_default=True,
+    help="Record what is decided about pods in the server's journal.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of standard error."
 )
 @click.option("-v", "--verbose", count=True, help="Say more. Twice: even more.")
@@ -200,6 +209,7 @@ class _Node:
     start_delay: timedelta
     stop_delay: timedelta
     failure_rate: float
+    journal: bool
 
 
 async def _run(config: Config, env: Env, directory: Path, node: _Node) -> None:
@@ -207,10 +217,13 @@ async def _run(config: Config, env: Env, directory: Path, node: _Node) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(asked.close)
         client = await stack.enter_async_context(Client(config, env, user_agent="mainstay-agent"))
+        recorder = None
+        if node.journal:
+            recorder = (await stack.enter_async_context(shipping(client, env, f"agent.{node.name}"))).record
         if node.runner == "pretend":
-            work = _pretending(client, env, node)
+            work = _pretending(client, env, node, recorder)
         else:
-            work = await stack.enter_async_context(_running(client, env, directory, node))
+            work = await stack.enter_async_context(_running(client, env, directory, node, recorder))
         click.echo(f"mainstay agent {node.name} asks {', '.join(config.servers)}")
         machine.settle()
         running = tasks.spawn(_work_once_served(config, work), name="agent")
@@ -230,7 +243,9 @@ async def _work_once_served(config: Config, work: Work) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(client: Client, env: Env, directory: Path, node: _Node) -> AsyncIterator[Work]:
+async def _running(
+    client: Client, env: Env, directory: Path, node: _Node, recorder: Recorder | None
+) -> AsyncIterator[Work]:
     """An agent whose pods are real processes."""
     # Only here: whoever pretends does without.
     from mainstay.agent.runners.process import cgroups
@@ -262,9 +277,10 @@ async def _running(client: Client, env: Env, directory: Path, node: _Node) -> As
             service_port=server.port,
             lease=node.lease,
             pods_max=node.pods_max,
+            build=build(),
             limits_note=limits.note,
         )
-        agent = Agent(client, env, runner, settings, machine.SystemMachine(str(directory)))
+        agent = Agent(client, env, runner, settings, machine.SystemMachine(str(directory)), recorder=recorder)
         serving.serve(node.name, agent, runner)
         yield agent.run
     finally:
@@ -281,7 +297,7 @@ async def _certificate(
     return await worker.run(ensure_self_signed, env.disk, directory, env.clock, user, [node.address])
 
 
-def _pretending(client: Client, env: Env, node: _Node) -> Work:
+def _pretending(client: Client, env: Env, node: _Node, recorder: Recorder | None) -> Work:
     """One node, or thousands, that start nothing."""
     from mainstay.agent.fleet import SUBNET_ADDRESSES, PretendSettings, run_pretend_nodes
     from mainstay.agent.runners.pretend import Delays
@@ -300,4 +316,4 @@ def _pretending(client: Client, env: Env, node: _Node) -> Work:
         settings = replace(settings, capacity=node.capacity)
     # Several processes that pretend have different subnets if they were told different ones.
     number = int(node.pod_subnet.network_address) // SUBNET_ADDRESSES
-    return lambda: run_pretend_nodes(names, client, env, settings, first_subnet=number)
+    return lambda: run_pretend_nodes(names, client, env, settings, first_subnet=number, recorder=recorder)

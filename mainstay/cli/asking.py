@@ -144,7 +144,7 @@ def explained(error: ApiError, config: Config | None = None) -> str:
 def config_for(kubeconfig: str, context: str = "", environ: Mapping[str, str] = os.environ) -> Config:
     """Whom to ask, and as whom. Raises `click.ClickException` that says what to do."""
     try:
-        for path in _places(kubeconfig, environ):
+        for path in kubeconfig_places(kubeconfig, environ):
             try:
                 text = read_text(path)
             except FileNotFoundError:
@@ -164,7 +164,7 @@ def config_for(kubeconfig: str, context: str = "", environ: Mapping[str, str] = 
     raise click.ClickException("no cluster is known: start one with `mainstay up`, or name a kubeconfig: --kubeconfig")
 
 
-def _places(kubeconfig: str, environ: Mapping[str, str]) -> list[Path]:
+def kubeconfig_places(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Where a kubeconfig may be; the first one that is there is used, and others are not merged into it."""
     if kubeconfig:
         return [Path(kubeconfig)]

@@ -222,6 +222,8 @@ class Cluster:
         options = ["--name", node.name, "--kubeconfig", str(directory / "credentials.yaml")]
         options += ["--data-dir", str(directory), "--zone", node.zone, "--pod-subnet", node.subnet]
         options += ["--address", "127.0.0.1", "--listen", "127.0.0.1:0", "--runner", self.settings.runner]
+        if not self.settings.has_journal:
+            options.append("--no-journal")
         if self.settings.capacity:
             options += ["--capacity", self.settings.capacity]
         if self.settings.lease_duration_s:

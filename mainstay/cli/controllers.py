@@ -9,7 +9,9 @@ from mainstay.cli.durations import Duration
 from mainstay.cli.running import component_options, run_component
 from mainstay.client.client import Client
 from mainstay.controllers.component import LEASE, Controllers, UnknownController, chosen
+from mainstay.controllers.metrics import ControllersMetrics
 from mainstay.env import Env
+from mainstay.env.build import build
 from mainstay.runtime.component import ComponentSettings
 from mainstay.runtime.fencing import LeaseTimes
 from mainstay.runtime.leases import LeaseSettings
@@ -66,7 +68,7 @@ def controllers(
     except ValueError as error:
         raise click.UsageError(f"--lease-duration: {error}") from error
     election = LeaseSettings(times=times, retry_every=min(RETRY_EVERY, lease_duration / 8))
-    settings = ComponentSettings(lease=election, has_events=True)
+    settings = ComponentSettings(lease=election, has_events=True, build=build())
 
     def make(client: Client, env: Env, instance: str, recorder: Recorder | None) -> Controllers:
         return Controllers(
@@ -80,4 +82,4 @@ def controllers(
             recorder=recorder,
         )
 
-    run_component("controllers", make, **common)
+    run_component("controllers", make, measure=ControllersMetrics, **common)

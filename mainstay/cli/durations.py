@@ -1,10 +1,13 @@
-"""A length of time as an option: `40s`, `1m30s`, `250ms`."""
+"""A length of time as an option: `40s`, `1m30s`, `250ms`, `7d`."""
 
 from datetime import timedelta
+from typing import Final
 
 import click
 
 from mainstay.api.times import parse_duration
+
+_DAYS_DIGITS_MAX: Final = 5
 
 
 class Duration(click.ParamType[timedelta]):
@@ -14,9 +17,17 @@ class Duration(click.ParamType[timedelta]):
         if isinstance(value, timedelta):
             return value
         try:
-            length = parse_duration(value)
+            length = _parsed(value)
         except ValueError:
-            self.fail(f"{value!r} is no length of time, as in 40s, 1m30s or 250ms", param, ctx)
+            self.fail(f"{value!r} is no length of time, as in 40s, 1m30s, 250ms or 7d", param, ctx)
         if length < timedelta(0):
             self.fail(f"{value!r} is less than nothing", param, ctx)
         return length
+
+
+def _parsed(text: str) -> timedelta:
+    """As Go writes it, and with days in front, which Go does not know: `7d`, `1d12h`. Raises `ValueError`."""
+    days, found, rest = text.partition("d")
+    if not found or not days.isascii() or not days.isdigit() or len(days) > _DAYS_DIGITS_MAX:
+        return parse_duration(text)
+    return timedelta(days=int(days)) + (parse_duration(rest) if rest else timedelta(0))

@@ -1,4 +1,7 @@
-"""What the exit codes of all commands mean. Scripts rely on them: only add."""
+"""What the exit codes of all commands mean. Scripts rely on them: only add.
+
+`mainstay diff` has those of diff and of `kubectl diff` instead, for which 1 is a difference (diff.py).
+"""
 
 from enum import IntEnum
 

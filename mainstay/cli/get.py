@@ -2,17 +2,22 @@
 
 A small `kubectl get` for machines without one. Tables are made by the server, so that every kind shows what is worth
 showing of it; `-o` chooses another form (output.py). With `-w` it goes on with each change, until it is interrupted.
+With `--at` it shows the state at another time, from the journal (showing_at.py); so it does with `--journal` and
+`--bundle`, also without a server.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
-from mainstay.cli.asking import Command, Screen, ask, cluster_options, config_for
+from mainstay.cli.asking import Command, Screen, ask, config_for
 from mainstay.cli.exits import Exit
-from mainstay.cli.kinds import read_kinds
+from mainstay.cli.explaining import Opened, Source, explain, explain_options
+from mainstay.cli.kinds import Asked, read_kinds
 from mainstay.cli.output import Form, Output, OutputType
 from mainstay.cli.selecting import (
+    Selection,
     complete_objects,
     everywhere_option,
     namespace_option,
@@ -43,7 +48,7 @@ from mainstay.client.client import Client
 @click.option("-L", "--label-columns", multiple=True, metavar="LABEL", help="Show a label as a column of its own.")
 @click.option("--ignore-not-found", is_flag=True, help="Do not mind what is not there.")
 @click.option("--show-managed-fields", is_flag=True, help="With -o json or yaml: show who manages which fields.")
-@cluster_options
+@explain_options
 def get(
     words: tuple[str, ...],
     namespace: str,
@@ -58,8 +63,7 @@ def get(
     label_columns: tuple[str, ...],
     ignore_not_found: bool,
     show_managed_fields: bool,
-    kubeconfig: str,
-    context: str,
+    source: Source,
 ) -> int:
     """Show objects: pods, nodes, deployments and whatever else there is.
 
@@ -67,10 +71,9 @@ def get(
         mainstay get pods                   mainstay get nodes -o wide
         mainstay get pod/web deploy/web     mainstay get deploy,svc -l app=web
         mainstay get pods -A -w             mainstay get pod web -o yaml
+        mainstay get pods --at 10m          mainstay get deploy web --at 4711 -o yaml
     """
-    config = config_for(kubeconfig, context)
     options = GetOptions(
-        selection=selection_of(config, namespace, everywhere, selector, field_selector),
         output=output,
         watch=watch or watch_only,
         watch_only=watch_only,
@@ -80,12 +83,62 @@ def get(
         ignore_not_found=ignore_not_found,
         show_managed_fields=show_managed_fields,
     )
+    if source.at or source.bundle or source.journal:
+        return explain(
+            source,
+            lambda opened, screen: get_objects_at(
+                opened, screen, words, options, namespace, everywhere, selector, field_selector
+            ),
+        )
+    config = config_for(source.kubeconfig, source.context)
+    options = replace(options, selection=selection_of(config, namespace, everywhere, selector, field_selector))
     return ask(config, lambda client, screen: get_objects(client, screen, words, options), is_endless=options.watch)
 
 
 async def get_objects(client: Client, screen: Screen, words: Sequence[str], options: GetOptions) -> int:
     """Do what the command does. Raises `ApiError`, `click.ClickException`."""
     asked = (await read_kinds(client)).asked(words)
+    _require_sense(asked, options)
+    showing = (Tables if options.output.is_table else Objects)(client, screen, options)
+    code = await showing.show(asked)
+    if options.watch and code == Exit.SATISFIED:
+        return await showing.follow(asked[0])
+    return code
+
+
+async def get_objects_at(
+    opened: Opened,
+    screen: Screen,
+    words: Sequence[str],
+    options: GetOptions,
+    namespace: str = "",
+    everywhere: bool = False,
+    selector: str = "",
+    field_selector: str = "",
+) -> int:
+    """The same at another time, from the journal. Raises `click.ClickException`, `ApiError`, `JournalError`."""
+    from mainstay.cli.showing_at import BadSelector, ObjectsAt, TablesAt
+
+    if options.watch:
+        raise click.UsageError("what was cannot be watched: leave out -w, or --at.")
+    where = "" if everywhere else namespace or opened.namespace
+    options = replace(options, selection=Selection(namespace=where, labels=selector, fields=field_selector))
+    asked = opened.kinds.asked(words)
+    _require_sense(asked, options)
+    moment = await opened.moment()
+    showing = (TablesAt if options.output.is_table else ObjectsAt)(moment, screen, options)
+    try:
+        code = await showing.show(asked)
+    except BadSelector as error:
+        raise click.UsageError(str(error)) from None
+    for gap in moment.gaps:
+        screen.note(f"mainstay: {gap}")
+    for note in opened.notes:
+        screen.note(f"mainstay: {note}")
+    return Exit.INCOMPLETE if moment.gaps and code == Exit.SATISFIED else code
+
+
+def _require_sense(asked: Sequence[Asked], options: GetOptions) -> None:
     has_names = any(each.names for each in asked)
     selection = options.selection
     if has_names and selection.is_everywhere and any(each.kind.name.namespaced for each in asked):
@@ -94,8 +147,3 @@ async def get_objects(client: Client, screen: Screen, words: Sequence[str], opti
         raise click.UsageError("a name and a selector do not go together: leave out one of them.")
     if options.watch and (len(asked) > 1 or len(asked[0].names) > 1):
         raise click.UsageError("only one type, or one object, can be watched: leave out the others, or -w.")
-    showing = (Tables if options.output.is_table else Objects)(client, screen, options)
-    code = await showing.show(asked)
-    if options.watch and code == Exit.SATISFIED:
-        return await showing.follow(asked[0])
-    return code

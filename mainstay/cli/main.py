@@ -14,17 +14,28 @@ class Commands(click.Group):
         return [
             "agent",
             "apply",
+            "blame",
             "completion",
             "controllers",
+            "coupling",
+            "debug",
             "delete",
+            "diff",
             "down",
             "get",
+            "hold",
             "logs",
+            "plan",
+            "record",
+            "release",
+            "replay",
             "scheduler",
             "server",
             "sim",
             "status",
+            "timeline",
             "up",
+            "why",
         ]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -37,6 +48,10 @@ class Commands(click.Group):
                 from mainstay.cli.apply import apply
 
                 return apply
+            case "blame":
+                from mainstay.cli.blame import blame
+
+                return blame
             case "completion":
                 from mainstay.cli.completion import completion
 
@@ -45,10 +60,22 @@ class Commands(click.Group):
                 from mainstay.cli.controllers import controllers
 
                 return controllers
+            case "coupling":
+                from mainstay.cli.coupling import coupling
+
+                return coupling
+            case "debug":
+                from mainstay.cli.debug import debug
+
+                return debug
             case "delete":
                 from mainstay.cli.delete import delete
 
                 return delete
+            case "diff":
+                from mainstay.cli.diff import diff
+
+                return diff
             case "down":
                 from mainstay.cli.down import down
 
@@ -57,10 +84,30 @@ class Commands(click.Group):
                 from mainstay.cli.get import get
 
                 return get
+            case "hold":
+                from mainstay.cli.hold import hold
+
+                return hold
             case "logs":
                 from mainstay.cli.logs_of import logs
 
                 return logs
+            case "plan":
+                from mainstay.cli.plan import plan
+
+                return plan
+            case "record":
+                from mainstay.cli.record import record
+
+                return record
+            case "release":
+                from mainstay.cli.release import release
+
+                return release
+            case "replay":
+                from mainstay.cli.replay import replay
+
+                return replay
             case "scheduler":
                 from mainstay.cli.scheduler import scheduler
 
@@ -77,10 +124,18 @@ class Commands(click.Group):
                 from mainstay.cli.status import status
 
                 return status
+            case "timeline":
+                from mainstay.cli.timeline import timeline
+
+                return timeline
             case "up":
                 from mainstay.cli.up import up
 
                 return up
+            case "why":
+                from mainstay.cli.why import why
+
+                return why
         return None
 
 

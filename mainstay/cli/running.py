@@ -19,10 +19,12 @@ from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals,
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
-from mainstay.journal.errors import InUse
+from mainstay.journal.record import DecisionRecord
+from mainstay.runtime.decision_log import log_decision
 from mainstay.runtime.loop import Recorder
 from mainstay.runtime.main import config_of
-from mainstay.runtime.metrics import CONTENT_TYPE, ComponentMetrics, Measured
+from mainstay.runtime.metrics import CONTENT_TYPE, OPEN_METRICS, ComponentMetrics, Measured
+from mainstay.runtime.shipping import Shipper
 
 _DRAIN_WITHIN: Final = timedelta(seconds=1)
 
@@ -58,7 +60,8 @@ def component_options(name: str) -> Callable[[C], C]:
             "--data-dir",
             type=click.Path(file_okay=False, path_type=Path),
             metavar="DIR",
-            help="Where decisions are recorded.  [default: ~/.local/state/mainstay/INSTANCE]",
+            help="Where decisions are recorded if the server keeps no journal, as a Kubernetes one."
+            "  [default: ~/.local/state/mainstay/INSTANCE]",
         ),
         click.option(
             "--instance",
@@ -67,7 +70,10 @@ def component_options(name: str) -> Callable[[C], C]:
             help=f"What this process is called, to tell it from others.  [default: {name}.HOSTNAME]",
         ),
         click.option(
-            "--journal/--no-journal", default=True, show_default=True, help="Record every decision, for a week."
+            "--journal/--no-journal",
+            default=True,
+            show_default=True,
+            help="Record every decision in the server's journal.",
         ),
         click.option(
             "--log-format",
@@ -114,8 +120,6 @@ def run_component(
         tasks.run(_run(name, make, config, env, instance, journal, metrics, measure))
     except BadConfig as error:
         raise click.ClickException(str(error)) from error
-    except InUse as error:
-        raise click.ClickException(f"another process records into {directory}: give each its --instance") from error
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the network'}: {error.strerror}") from error
 
@@ -134,10 +138,12 @@ async def _run(
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(stopping.close)
         client = await stack.enter_async_context(Client(config, env, user_agent=f"mainstay-{name}"))
-        recorder = await stack.enter_async_context(_recorder(env)) if has_journal else None
-        component = make(client, env, instance, recorder.record if recorder is not None else None)
+        shipper = await stack.enter_async_context(shipping(client, env, instance)) if has_journal else None
+        component = make(client, env, instance, None if shipper is None else telling(shipper.record))
         if address is not None:
-            await stack.enter_async_context(_metrics(component, measure(component), *address))
+            measured = measure(component)
+            measured.shipper = shipper
+            await stack.enter_async_context(_metrics(component, measured, *address))
         click.echo(f"mainstay {name} asks {', '.join(config.servers)}")
         running = tasks.spawn(_run_once_served(config, component), name=name)
         asked = tasks.spawn(stopping.first(), name="wait for a signal")
@@ -155,20 +161,27 @@ async def _run_once_served(config: Config, component: Runnable) -> None:
     await component.run()
 
 
-@contextlib.asynccontextmanager
-async def _recorder(env: Env) -> AsyncIterator[DecisionRecorder]:
-    recorder = DecisionRecorder(env.disk, env.clock)
-    await recorder.start()
-    try:
-        yield recorder
-    finally:
-        await recorder.close()
+def shipping(client: Client, env: Env, instance: str) -> Shipper:
+    """Where a process of this machine sends what it decides."""
+    return Shipper(client, env, source=instance, local=DecisionRecorder(env.disk, env.clock))
+
+
+def telling(recorder: Recorder) -> Recorder:
+    """Records a decision, and says so in the log."""
+
+    def record(made: DecisionRecord) -> None:
+        recorder(made)
+        log_decision(made)
+
+    return record
 
 
 @contextlib.asynccontextmanager
 async def _metrics(component: Measured, measured: ComponentMetrics, host: str, port: int) -> AsyncIterator[None]:
     def answer(request: Request) -> Response:
         match request.path:
+            case "/metrics" if "application/openmetrics-text" in (request.headers.get("accept") or ""):
+                return Response(200, measured.render_open(), content_type=OPEN_METRICS)
             case "/metrics":
                 return Response(200, measured.render(), content_type=CONTENT_TYPE)
             case "/healthz" | "/livez":

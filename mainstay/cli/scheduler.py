@@ -8,6 +8,7 @@ import click
 from mainstay.cli.running import component_options, run_component
 from mainstay.client.client import Client
 from mainstay.env import Env
+from mainstay.env.build import build
 from mainstay.runtime.loop import Recorder
 from mainstay.scheduler.component import LEASE, Scheduler, SchedulerSettings
 from mainstay.scheduler.metrics import SchedulerMetrics
@@ -38,7 +39,7 @@ def scheduler(share: bool, lease: str, names: tuple[str, ...], policy: str, **co
     \b
         mainstay scheduler --kubeconfig ./data/kubeconfig
     """
-    settings = SchedulerSettings(lease_name="" if share else lease, policy_name=policy)
+    settings = SchedulerSettings(lease_name="" if share else lease, policy_name=policy, build=build())
     if names:
         settings = replace(settings, names=names)
 

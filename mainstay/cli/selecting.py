@@ -91,21 +91,21 @@ def complete_objects(context: click.Context, param: click.Parameter, incomplete:
         is_path = slash or (words and "/" in words[0])
         return [f"{kind or wanted.name.plural}/{name}" if is_path else name for name in names]
 
-    return _completed(context, look, incomplete)
+    return completed(context, look, incomplete)
 
 
 def complete_pods(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     async def look(client: Client, screen: Screen) -> list[str]:
         return await _names_of(client, context, (await read_kinds(client)).called("pods").name)
 
-    return _completed(context, look, incomplete)
+    return completed(context, look, incomplete)
 
 
 def _complete_namespaces(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     async def look(client: Client, screen: Screen) -> list[str]:
         return await _names_of(client, context, (await read_kinds(client)).called("namespaces").name)
 
-    return _completed(context, look, incomplete)
+    return completed(context, look, incomplete)
 
 
 async def _names_of(client: Client, context: click.Context, kind: Any) -> list[str]:
@@ -114,9 +114,10 @@ async def _names_of(client: Client, context: click.Context, kind: Any) -> list[s
     return [each["metadata"]["name"] for each in page.items]
 
 
-def _completed(
+def completed(
     context: click.Context, look: Callable[[Client, Screen], Awaitable[list[str]]], incomplete: str
 ) -> list[CompletionItem]:
+    """What can be completed with, asked of the cluster; nothing if it does not answer in time."""
     found: list[str] = []
 
     async def in_time(client: Client, screen: Screen) -> int:

@@ -1,16 +1,20 @@
 """`mainstay server`: the API server."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
 from mainstay.cli.address import Address
+from mainstay.cli.durations import Duration
 from mainstay.cli.logs import set_up_logs
+from mainstay.cli.sizes import Bytes
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
 from mainstay.env.disk import read_text
 from mainstay.server.access import User
 from mainstay.server.identity import BadTokenFile, read_token_file
+from mainstay.server.journaling import JournalLimits
 from mainstay.server.process import (
     CannotStart,
     EtcdChoice,
@@ -96,7 +100,30 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--journal/--no-journal",
     default=True,
     show_default=True,
-    help="Record the history of all objects, for a week, in the data directory.",
+    help="Record all that happens to objects, and all decisions, in the data directory.",
+)
+@click.option(
+    "--journal-keep",
+    type=Duration(),
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="For how long the journal keeps what it has recorded.",
+)
+@click.option(
+    "--journal-bytes",
+    type=Bytes(),
+    default="2GiB",
+    show_default=True,
+    metavar="SIZE",
+    help="How much room on disk history may take, and decisions as much again. The oldest goes first.",
+)
+@click.option(
+    "--otlp-endpoint",
+    default="",
+    metavar="URL",
+    help="Send decisions and writes as spans to an OpenTelemetry collector: http://127.0.0.1:4318/v1/traces. "
+    "Needs pip install 'mainstay[otel]'.",
 )
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of standard error."
@@ -113,6 +140,9 @@ def server(
     insecure: bool,
     audit_log: Path | None,
     journal: bool,
+    journal_keep: timedelta,
+    journal_bytes: int,
+    otlp_endpoint: str,
     log_format: str,
     verbose: int,
 ) -> None:
@@ -134,7 +164,8 @@ def server(
         tls=_tls(tls_cert, tls_key, client_ca, insecure),
         tokens=_tokens(token_file),
         audit_log=audit_log,
-        journal=journal,
+        journal=JournalLimits(journal_keep, journal_bytes) if journal else None,
+        traces=otlp_endpoint,
     )
     set_up_logs(log_format, verbose)
     machine.keep_files_private()

@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from mainstay.api.holds import Held
 from mainstay.api.times import format_time, human_duration
 from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import Cluster
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.exits import Exit
+from mainstay.cli.holding import holds_of, holds_text
 from mainstay.cli.logs import set_up_logs
 from mainstay.cli.readiness import NodeState, are_up, asking, nodes_of
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, disk, tasks
@@ -31,6 +33,8 @@ class _State:
     nodes: Mapping[str, NodeState] | None
     """None: nobody could be asked."""
     now: datetime
+    holds: tuple[Held, ...] = ()
+    """Those in force."""
 
     @property
     def wanted(self) -> list[str]:
@@ -87,7 +91,8 @@ async def _look(cluster: Cluster) -> _State:
     running = {name: record for name, record in known.items() if commands.is_alive(record.identity)}
     async with asking(cluster.kubeconfig, cluster.url, env) as client:
         nodes = None if client is None else await nodes_of(client)
-    return _State(cluster, supervisor, known, running, nodes, clock.wall())
+        holds = () if client is None else await holds_of(client, clock.wall())
+    return _State(cluster, supervisor, known, running, nodes, clock.wall(), holds)
 
 
 def _json(state: _State) -> str:
@@ -108,6 +113,17 @@ def _json(state: _State) -> str:
     shown = {
         "supervisor": {"pid": state.supervisor.pid if state.supervisor is not None else None},
         "components": components,
+        "holds": [
+            {
+                "name": held.name,
+                "what": str(held.what),
+                "target": held.target_text,
+                "owner": held.owner,
+                "reason": held.reason,
+                "expiresAt": held.until,
+            }
+            for held in state.holds
+        ],
         "nodes": [{"name": node.name, "zone": node.zone, "ready": node.name in up} for node in state.cluster.nodes()],
         "kubeconfig": str(state.cluster.kubeconfig),
         "url": state.cluster.url,
@@ -139,7 +155,7 @@ def _text(state: _State) -> str:
             seconds = max((record.retry_at - state.now).total_seconds(), 0)
             log = state.cluster.logs / f"{name}.log"
             lines.append(f"{'':<15}started again in {seconds:.0f} s; {log} may say why it ended")
-    lines += ["", f"export KUBECONFIG={state.cluster.kubeconfig}"]
+    lines += [*holds_text(state.holds, state.now), "", f"export KUBECONFIG={state.cluster.kubeconfig}"]
     return "\n".join(lines)
 
 

@@ -1,0 +1,39 @@
+"""The commands that explain, as plugins of kubectl: `kubectl why pod/web` runs the program `kubectl-why`.
+
+Each is the command of the same name, with the same options and exit codes. kubectl passes on what stands after the
+plugin's name, so `-n`, `--context` and `--kubeconfig` go there. `debug` and `diff` are not among them: kubectl has
+commands of these names itself, and a plugin cannot take their place.
+"""
+
+import sys
+from typing import NoReturn
+
+from mainstay.cli.main import run
+
+
+def why() -> NoReturn:
+    _run("why")
+
+
+def timeline() -> NoReturn:
+    _run("timeline")
+
+
+def blame() -> NoReturn:
+    _run("blame")
+
+
+def coupling() -> NoReturn:
+    _run("coupling")
+
+
+def plan() -> NoReturn:
+    _run("plan")
+
+
+def replay() -> NoReturn:
+    _run("replay")
+
+
+def _run(command: str) -> NoReturn:
+    sys.exit(run([command, *sys.argv[1:]]))

@@ -1,0 +1,125 @@
+"""Showing objects as they were at a moment: `mainstay get … --at`, from the journal instead of a server's store.
+
+What is selected, and how it is printed, is as for the present (showing.py); only where objects and tables come from is
+another. The tables are those that a server would have made then, with the ages of that moment.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from mainstay.api import fields, labels
+from mainstay.api.errors import ApiError
+from mainstay.api.kind import Kind, Object
+from mainstay.api.kinds import BUILTIN
+from mainstay.api.tables import Table, custom_table
+from mainstay.cli.asking import Screen
+from mainstay.cli.explaining import DEFINITIONS
+from mainstay.cli.kinds import Asked, KnownKind
+from mainstay.cli.showing import GetOptions, Objects, Showing, Tables
+from mainstay.explain.moment import Moment
+
+_KINDS: Final[dict[tuple[str, str], Kind]] = {(kind.group, kind.kind): kind for kind in BUILTIN}
+SECRETS: Final = "secrets"
+
+
+class BadSelector(Exception):
+    """A selector that cannot be read, or that a kind does not know. Says why."""
+
+
+class _At(Showing):
+    """Where objects come from."""
+
+    def __init__(self, moment: Moment, screen: Screen, options: GetOptions) -> None:
+        # There is no client: everything that would ask one is overridden, and watching is refused before.
+        super().__init__(None, screen, options)  # type: ignore[arg-type]
+        self._moment = moment
+
+    async def named(self, asked: Asked, **headers: str) -> AsyncIterator[Any]:
+        namespace = self.options.selection.of(asked.kind.name.namespaced)
+        for name in asked.names:
+            found = await self._moment.get(asked.kind.name, name, namespace)
+            if found is None:
+                if not self.options.ignore_not_found:
+                    self.screen.note(
+                        f'mainstay: there was no {asked.kind.name.text} "{name}" at revision {self._moment.revision}; '
+                        f"`mainstay timeline {asked.kind.singular}/{name}` tells when there was one"
+                    )
+                yield None
+            else:
+                self._warn(asked.kind)
+                yield await self._form(asked.kind, [found], is_single=True)
+
+    async def pages(self, asked: Asked, **headers: str) -> AsyncIterator[Any]:
+        self._warn(asked.kind)
+        kind, selection = asked.kind.name, self.options.selection
+        namespace = selection.of(kind.namespaced)
+        matches = matching(asked.kind, selection.labels, selection.fields)
+        found = [
+            each
+            for each in await self._moment.all(kind)
+            if (not namespace or each["metadata"].get("namespace") == namespace) and matches(each)
+        ]
+        yield await self._form(asked.kind, found, is_single=False)
+
+    async def _form(self, kind: KnownKind, found: list[Object], *, is_single: bool) -> Any:
+        raise NotImplementedError
+
+    def _warn(self, kind: KnownKind) -> None:
+        if kind.name.text == SECRETS:
+            self.screen.note("mainstay: values of Secrets are not in the journal")
+
+
+class ObjectsAt(_At, Objects):
+    async def _form(self, kind: KnownKind, found: list[Object], *, is_single: bool) -> Any:
+        return found[0] if is_single else {"items": found}
+
+
+class TablesAt(_At, Tables):
+    def __init__(self, moment: Moment, screen: Screen, options: GetOptions) -> None:
+        Tables.__init__(self, None, screen, options)  # type: ignore[arg-type]
+        self._moment = moment
+
+    async def _form(self, kind: KnownKind, found: list[Object], *, is_single: bool) -> Any:
+        table = await self._table(kind)
+        columns = [{"name": column.name, "priority": column.priority} for column in table.columns]
+        rows = [{"cells": table.cells(each, self._moment.at), "object": each} for each in found]
+        return {"columnDefinitions": columns, "rows": rows, "metadata": {}}
+
+    async def _table(self, kind: KnownKind) -> Table:
+        built_in = _KINDS.get((kind.name.group, kind.name.kind))
+        if built_in is not None and built_in.cells is not None:
+            return Table(built_in.columns, built_in.cells)
+        for definition in await self._moment.all(DEFINITIONS):
+            spec = definition.get("spec") or {}
+            if (spec.get("group"), (spec.get("names") or {}).get("kind")) == (kind.name.group, kind.name.kind):
+                for version in spec.get("versions") or ():
+                    if version.get("name") == kind.name.version:
+                        return custom_table(version.get("additionalPrinterColumns") or ())
+        return custom_table(())
+
+
+def matching(kind: KnownKind, label_text: str, field_text: str) -> Callable[[Object], bool]:
+    """Which objects selectors choose. Raises `BadSelector`."""
+    built_in = _KINDS.get((kind.name.group, kind.name.kind))
+    selectable = built_in.selectable if built_in is not None else {}
+    try:
+        by_label = labels.parse(label_text) if label_text else None
+        by_field = fields.parse(field_text) if field_text else None
+        if by_field is not None:
+            fields.check_supported(by_field, selectable)
+    except ApiError as error:
+        raise BadSelector(str(error)) from None
+
+    def matches(obj: Object) -> bool:
+        metadata = obj["metadata"]
+
+        def value_of(field: str) -> str:
+            if field in fields.ALWAYS_SUPPORTED:
+                return str(metadata.get(field.removeprefix("metadata.")) or "")
+            return (selectable or {})[field](obj)
+
+        if by_label is not None and not by_label.matches(metadata.get("labels") or {}):
+            return False
+        return by_field is None or by_field.matches(value_of)
+
+    return matches

@@ -1,0 +1,20 @@
+"""An amount of bytes as an option: `2GiB`, `500Mi`, `1G`."""
+
+import click
+
+from mainstay.api.quantity import parse
+
+
+class Bytes(click.ParamType[int]):
+    name = "size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            size = int(parse(value.removesuffix("B")).nano // 1_000_000_000)
+        except ValueError:
+            self.fail(f"{value!r} is no amount of bytes, as in 2GiB, 500Mi or 1G", param, ctx)
+        if size <= 0:
+            self.fail(f"{value!r} is no room at all", param, ctx)
+        return size

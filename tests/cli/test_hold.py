@@ -1,0 +1,306 @@
+"""`mainstay hold` and `mainstay release`: in somebody's name, for a reason, and for a while."""
+
+from datetime import timedelta
+from typing import Any
+
+import click
+import msgspec
+import pytest
+
+from mainstay.api.holds import HOLDS, What, held_of, in_force
+from mainstay.cli.exits import Exit
+from mainstay.cli.get import get_objects
+from mainstay.cli.hold import hold_it, user_name, wished
+from mainstay.cli.holding import Target, holds_of, holds_text, target_of
+from mainstay.cli.main import run
+from mainstay.cli.output import Form, Output
+from mainstay.cli.release import name_of, release_all
+from mainstay.cli.showing import GetOptions
+from mainstay.client.errors import Invalid, NotFound
+from mainstay.runtime.component_state import COMPONENT_STATES
+from tests.cli.paper import Paper
+from tests.client.world import DEPLOYMENTS, World, a_world
+from tests.controllers.objects import NOON, a_hold
+from tests.server.world import a_deployment
+
+HOUR = timedelta(hours=1)
+ROLLOUTS = Target(What.CONTROLLER, "deployment")
+SHOWN = "hold.mainstay.dev/controller.deployment"
+
+
+async def held(
+    world: World,
+    target: Target = ROLLOUTS,
+    *,
+    owner: str = "anna",
+    name: str = "",
+    length: timedelta = HOUR,
+    **more: Any,
+) -> Paper:
+    paper, now = Paper(), world.sim.clock.wall()
+    wish = wished(target, name, owner, "orders get lost", now, length)
+    assert await hold_it(world.client, paper, wish, now, more.pop("output", Output()), **more) == Exit.SATISFIED
+    return paper
+
+
+async def released(world: World, *names: str) -> tuple[int, Paper]:
+    paper = Paper()
+    return await release_all(world.client, paper, names, world.sim.clock.wall()), paper
+
+
+# What is meant.
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "meant", "name"),
+    [
+        ("controller/node-health", "", Target(What.CONTROLLER, "node-health"), "controller.node-health"),
+        ("evictions", "", Target(What.EVICTIONS), "evictions"),
+        ("evictions", "shop", Target(What.EVICTIONS, "", "shop"), "evictions.shop"),
+        ("rollout/deploy/web", "", Target(What.ROLLOUT, "web", "default"), "rollout.default.web"),
+        ("rollout/deployment.apps/web", "shop", Target(What.ROLLOUT, "web", "shop"), "rollout.shop.web"),
+        ("rollout/web", "", Target(What.ROLLOUT, "web", "default"), "rollout.default.web"),
+    ],
+)
+def test_what_is_held_is_named_as_people_name_it(word, said, meant, name):
+    assert target_of(word, said, "default") == meant
+    assert meant.hold_name == name_of(word, said, "default") == name
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("deploy/web", "write controller/NAME, evictions or rollout/deploy/NAME"),
+        ("controller", "cannot be held"),
+        ("controller/a/b", "cannot be held"),
+        ("evictions/web", "cannot be held"),
+        ("rollout/job/web", "only rollouts of Deployments can be held, and 'job' is none"),
+        ("rollout/deploy/", "cannot be held"),
+    ],
+)
+def test_what_cannot_be_held_is_said_with_what_can(word, problem):
+    with pytest.raises(click.UsageError, match=problem):
+        target_of(word, "", "default")
+
+
+def test_a_controller_has_no_namespace():
+    with pytest.raises(click.UsageError, match="leave out -n"):
+        target_of("controller/job", "shop", "default")
+
+
+def test_the_name_of_a_hold_is_taken_as_it_is():
+    assert [name_of(word, "", "default") for word in ("mine", "evictions", "hold/mine")] == [
+        "mine",
+        "evictions",
+        "mine",
+    ]
+
+
+def test_who_answers_for_it_is_the_user_unless_somebody_is_named():
+    assert user_name({"USER": "anna", "LOGNAME": "root"}) == "anna"
+    with pytest.raises(click.UsageError, match="--owner"):
+        user_name({})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["hold", "evictions"], Exit.USAGE),
+        (["hold", "evictions", "--reason", "x", "--for", "8d"], Exit.USAGE),
+        (["hold", "evictions", "--reason", "x", "--for", "0s"], Exit.USAGE),
+        (["hold", "evictions", "--reason", "x", "--for", "soon"], Exit.USAGE),
+        (["release"], Exit.USAGE),
+        (["hold", "--help"], Exit.SATISFIED),
+    ],
+)
+def test_wrong_words_are_a_matter_of_usage(arguments, code):
+    assert run(arguments) == code
+
+
+# Holding.
+
+
+async def test_a_hold_is_made_and_it_is_said_what_that_means(sim):
+    async with a_world(sim) as world:
+        paper = await held(world)
+
+        assert paper.lines == [f"{SHOWN} created"]
+        assert paper.notes == [
+            "deployment does nothing until 2026-01-01T01:00:00Z. What is to be done waits, and is done afterwards.\n"
+            "Let go of it earlier with: mainstay release controller.deployment"
+        ]
+        assert (await world.client.get(HOLDS, "controller.deployment"))["spec"] == {
+            "what": "Controller",
+            "target": {"name": "deployment"},
+            "owner": "anna",
+            "reason": "orders get lost",
+            "expiresAt": "2026-01-01T01:00:00Z",
+        }
+
+
+async def test_each_kind_of_hold_can_be_made_and_get_shows_them(sim):
+    async with a_world(sim) as world:
+        await world.client.create(DEPLOYMENTS, a_deployment("web"), "default")
+        notes = [
+            (await held(world, target)).notes[0].splitlines()[0]
+            for target in (
+                Target(What.EVICTIONS),
+                Target(What.EVICTIONS, "", "default"),
+                Target(What.ROLLOUT, "web", "default"),
+            )
+        ]
+        paper = Paper()
+        await get_objects(world.client, paper, ["holds"], GetOptions())
+
+    until = "2026-01-01T01:00:01Z"  # Rounded up to whole seconds.
+    assert notes == [
+        f"No pod is evicted until {until}, by request or because of its node.",
+        f"No pod of namespace default is evicted until {until}, by request or because of its node.",
+        f"The rollout of default/web stays as it is until {until}. It can still be scaled.",
+    ]
+    assert [" ".join(words[:6]) for words in paper.words[1:]] == [
+        "evictions Evictions every namespace anna 60m",
+        "evictions.default Evictions default anna 60m orders",
+        "rollout.default.web Rollout default/web anna 60m orders",
+    ]
+
+
+async def test_what_is_not_there_is_not_held_and_what_was_meant_is_said(sim):
+    async with a_world(sim) as world:
+        with pytest.raises(
+            click.ClickException, match=r"there is no controller 'deploymnt'\. Did you mean deployment"
+        ) as error:
+            await held(world, Target(What.CONTROLLER, "deploymnt"))
+        assert "scheduler" in str(error.value)
+        with pytest.raises(NotFound, match=r'deployments\.apps "web" not found'):
+            await held(world, Target(What.ROLLOUT, "web", "default"))
+        with pytest.raises(NotFound, match='namespaces "shop" not found'):
+            await held(world, Target(What.EVICTIONS, "", "shop"))
+        assert (await world.client.list(HOLDS)).items == []
+
+
+async def test_a_controller_of_ones_own_can_be_held_when_a_component_says_that_it_runs_it(sim):
+    async with a_world(sim) as world:
+        await world.client.create(COMPONENT_STATES, {"metadata": {"name": "mine"}, "spec": {"component": "mine"}})
+        body = {"status": {"controllers": ["websites"]}}
+        await world.client.patch(COMPONENT_STATES, "mine", "", body, subresource="status")
+
+        paper = await held(world, Target(What.CONTROLLER, "websites"))
+
+    assert paper.lines == ["hold.mainstay.dev/controller.websites created"]
+
+
+async def test_what_one_holds_oneself_is_held_for_longer_or_shorter(sim):
+    async with a_world(sim) as world:
+        await held(world)
+        paper = await held(world, length=timedelta(days=2))
+
+        assert paper.lines == [f"{SHOWN} changed"]
+        hold = await world.client.get(HOLDS, "controller.deployment")
+        assert (hold["spec"]["expiresAt"], hold["metadata"]["generation"]) == ("2026-01-03T00:00:01Z", 2)
+
+
+async def test_what_somebody_else_holds_is_not_taken_over_until_it_is_over(sim):
+    async with a_world(sim) as world:
+        await held(world)
+        with pytest.raises(click.ClickException) as error:
+            await held(world, owner="ben")
+        assert error.value.message.splitlines() == [
+            "it is held already, by Hold controller.deployment: "
+            "anna holds it until 2026-01-01T01:00:00Z: orders get lost",
+            "Talk to anna; or let go of it with `mainstay release controller.deployment`; "
+            "or hold it besides, so that it lasts until both are over, with --name.",
+        ]
+        await held(world, owner="ben", name="bens")
+        with pytest.raises(click.ClickException, match="holds something else: Controller deployment"):
+            await held(world, Target(What.CONTROLLER, "job"), name="bens")
+        sim.clock.jump(HOUR)
+        world.sim.clock_of("server").jump(HOUR)
+
+        await held(world, owner="ben")
+
+        found = held_of(await world.client.get(HOLDS, "controller.deployment"))
+        assert found is not None
+        assert found.owner == "ben"
+
+
+async def test_the_object_can_be_had_and_a_dry_run_holds_nothing(sim):
+    async with a_world(sim) as world:
+        dry = await held(world, is_dry=True)
+        assert (dry.lines, dry.notes) == ([f"{SHOWN} created (server dry run)"], [])
+        assert (await world.client.list(HOLDS)).items == []
+
+        paper = await held(world, output=Output(Form.JSON))
+
+        shown = msgspec.json.decode(paper.written)
+        assert (shown["kind"], shown["spec"]["owner"], paper.notes) == ("Hold", "anna", [])
+
+
+async def test_the_server_has_the_last_word_on_how_long(sim):
+    async with a_world(sim) as world:
+        with pytest.raises(Invalid, match="a Hold lasts at most 7 days"):
+            await held(world, length=timedelta(days=30))
+
+
+# Letting go.
+
+
+async def test_what_is_released_is_said_with_whose_it_was(sim):
+    async with a_world(sim) as world:
+        await held(world)
+
+        code, paper = await released(world, "controller.deployment")
+
+        assert code == Exit.SATISFIED
+        assert paper.lines == [
+            f"{SHOWN} released (anna: orders get lost; it would have lasted until 2026-01-01T01:00:00Z)"
+        ]
+        assert (await world.client.list(HOLDS)).items == []
+
+
+async def test_what_is_not_held_cannot_be_released_and_what_is_is_said(sim):
+    async with a_world(sim) as world:
+        assert (await released(world, "mine"))[1].notes == ["mainstay: there is no Hold 'mine'; nothing is held"]
+        await held(world)
+
+        code, paper = await released(world, "mine", "controller.deployment")
+
+    assert code == Exit.ERROR
+    assert paper.notes == ["mainstay: there is no Hold 'mine'; there are controller.deployment"]
+    assert len(paper.lines) == 1
+
+
+# What is held, in `mainstay status`.
+
+
+async def test_status_shows_what_is_held_and_nothing_of_what_is_over(sim):
+    async with a_world(sim) as world:
+        await held(world)
+        await held(world, Target(What.EVICTIONS), owner="ben", length=3 * HOUR)
+        now = sim.clock.wall() + timedelta(minutes=61)
+
+        assert [each.name for each in await holds_of(world.client, sim.clock.wall())] == [
+            "evictions",
+            "controller.deployment",
+        ]
+        assert [each.name for each in await holds_of(world.client, now)] == ["evictions"]
+
+
+def test_what_is_held_stands_in_columns():
+    holds = in_force(
+        [
+            a_hold(What.CONTROLLER, {"name": "deployment"}, name="a"),
+            a_hold(What.EVICTIONS, name="b", ends=7200, owner="benjamin"),
+            a_hold(What.ROLLOUT, {"namespace": "shop", "name": "web"}, name="c", ends=90, reason="errors at 5 %"),
+        ],
+        NOON,
+    )
+
+    assert holds_text(holds, NOON) == [
+        "",
+        "HELD                   BY        LEFT  WHY",
+        "evictions everywhere   benjamin  120m  a look",
+        "controller deployment  anna      60m   a look",
+        "rollout shop/web       anna      90s   errors at 5 %",
+    ]
+    assert holds_text([], NOON) == []

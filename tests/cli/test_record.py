@@ -1,0 +1,85 @@
+"""`mainstay record` makes a file of what happened, and says what is in it."""
+
+from datetime import timedelta
+
+import pytest
+
+from mainstay.cli import main
+from mainstay.cli.explaining import Opened, kinds_of
+from mainstay.cli.record import record_bundle
+from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.env import tasks
+from mainstay.explain.moment import Moment
+from mainstay.journal.bundle import open_bundle
+from mainstay.sim.cluster import NodeWishes, whole_cluster
+from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.sim.simulation import Simulation
+from tests.cli.paper import Paper
+
+
+async def test_what_happened_in_a_cluster_opens_again_elsewhere_with_all_its_decisions(sim: Simulation):
+    async with whole_cluster(sim, nodes={"node-a": NodeWishes(zone="a")}) as cluster:
+        await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
+        await tasks.sleep(timedelta(seconds=30))
+        await cluster.client.create(DEPLOYMENTS, a_workload("late", 1))
+        await tasks.sleep(timedelta(seconds=10))
+        asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
+        now = (await Moment.now(cluster.journal)).at
+        whole, about = Paper(), Paper()
+
+        codes = [
+            await record_bundle(asked, whole, timedelta(seconds=20), [], "", now),
+            await record_bundle(asked, about, timedelta(seconds=20), ["deploy/late"], "", now),
+        ]
+        latest = await Moment.now(cluster.journal)
+        pods = await latest.all(PODS)
+
+    assert codes == [0, 0]
+    bundle = open_bundle(whole.written)
+    reopened = await Moment.now(bundle.journal)
+    assert await reopened.all(PODS) == pods
+    assert len(pods) == 3
+    since = now - timedelta(seconds=20)
+    wanted = (await cluster.journal.decisions(since=since)).records
+    assert wanted
+    assert (await bundle.journal.decisions(since=since)).records == wanted
+    for decision in wanted:
+        for seen in decision.view:
+            assert (await bundle.journal.state({seen.kind: seen.revision})).is_complete, decision
+    said = "\n".join(whole.notes)
+    assert f"revisions {bundle.head.begins} to {bundle.head.ends}" in said
+    assert "not in it: values of Secrets" in said
+    assert f"{bundle.counts.decisions} decisions" in said
+
+    small = open_bundle(about.written)
+    assert 0 < small.counts.decisions < bundle.counts.decisions
+    assert "only decisions about deployments.apps default/late" in "\n".join(about.notes)
+    names = {each.subject.name for each in small.journal.records()}
+    assert any(name.startswith("late") for name in names)
+    assert not any(name.startswith("web") for name in names)
+
+
+def test_two_runs_with_one_seed_make_the_same_bundle():
+    def once() -> bytes:
+        async def run(sim: Simulation) -> bytes:
+            async with whole_cluster(sim, nodes={"node-a": NodeWishes(zone="a")}) as cluster:
+                await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
+                await tasks.sleep(timedelta(seconds=15))
+                asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
+                paper = Paper()
+                now = (await Moment.now(cluster.journal)).at
+                await record_bundle(asked, paper, timedelta(minutes=1), [], "", now)
+                return paper.written
+
+        simulation = Simulation(seed=7)
+        return simulation.run(run(simulation))
+
+    assert once() == once()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["record"], 64), (["record", "--since", "soon"], 64), (["record", "--since", "10m", "--bundle", "/nowhere"], 1)],
+)
+def test_what_cannot_be_recorded_is_refused(arguments: list[str], code: int):
+    assert main.run(arguments) == code

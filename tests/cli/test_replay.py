@@ -1,0 +1,150 @@
+"""`mainstay replay`: from a file, by this build and by another one."""
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import mainstay
+from mainstay.cli.exits import Exit
+from mainstay.cli.explaining import Opened
+from mainstay.cli.main import run
+from mainstay.cli.replay import Wanted, replay_decisions
+from mainstay.controllers.kinds import DEPLOYMENTS
+from mainstay.env import tasks
+from mainstay.explain.placement import rests_on
+from mainstay.journal.bundle import packed
+from mainstay.journal.gathering import gathered
+from mainstay.sim.cluster import NodeWishes, whole_cluster
+from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.sim.simulation import Simulation
+from tests.cli.paper import Paper
+
+
+async def recorded(sim: Simulation) -> bytes:
+    """A bundle of a cluster in which a deployment was made."""
+    async with whole_cluster(sim, nodes={"n1": NodeWishes(), "n2": NodeWishes()}) as cluster:
+        await tasks.sleep(timedelta(seconds=10))
+        began = sim.clock.wall()
+        await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
+        await tasks.sleep(timedelta(seconds=15))
+        now = sim.clock.wall()
+        contents = await gathered(cluster.journal, since=began, build="", made_at=now, rests_on=rests_on)
+        return b"".join(packed(contents))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with Simulation(0) as sim:
+        content = sim.run(recorded(sim))
+    path = tmp_path_factory.mktemp("replay") / "incident.bundle"
+    path.write_bytes(content)
+    return path
+
+
+def answers(bundle: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    run(["replay", str(bundle), "-o", "json"])
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["decisions"]
+    return found
+
+
+def test_all_decisions_of_a_bundle_are_made_again(bundle: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["replay", str(bundle)]) == Exit.SATISFIED
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["COMPONENT", "SAME", "DIFFERS", "CANNOT", "BE", "MADE", "AGAIN"]
+    assert any(line.split()[:3] == ["scheduler-1", "3", "0"] for line in lines)
+    assert "decisions made again: all the same" in lines[-1]
+
+
+def test_one_decision_is_told_in_words(bundle: Path, capsys: pytest.CaptureFixture[str]):
+    name = next(str(each["id"]) for each in answers(bundle, capsys) if each["component"] == "scheduler-1")
+
+    assert run(["replay", str(bundle), name]) == Exit.SATISFIED
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == name
+    assert "pods default/web-" in lines[1]
+    assert "Done (node=n" in lines[1]
+    assert lines[2] == "  the same: made again from the journal, it is decided as it was recorded"
+
+
+def test_only_those_of_one_component(bundle: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["replay", str(bundle), "--component", "deployment", "-o", "yaml"]) == Exit.SATISFIED
+    out = capsys.readouterr().out
+    assert "component: deployment" in out
+    assert "component: replicaset" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["replay"], Exit.USAGE, "say what: a decision, a bundle, or --since"),
+        (["replay", "nowhere.bundle"], Exit.ERROR, "cannot read the bundle nowhere.bundle: No such file"),
+        (["replay", "BUNDLE", "deployment-nope"], Exit.ERROR, "the journal has no decision deployment-nope"),
+        (["replay", "BUNDLE", "--component", "nobody"], Exit.ERROR, "no decisions of that time of nobody"),
+        (["replay", "BUNDLE", "--build", "/nowhere"], Exit.ERROR, "/nowhere is no build"),
+    ],
+)
+def test_what_cannot_be_done_says_what_to_do(
+    bundle: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: Exit, said: str
+):
+    given = [str(bundle) if each == "BUNDLE" else each for each in arguments]
+
+    assert run(given) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_damaged_bundle_is_refused(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    cut = tmp_path / "cut.bundle"
+    cut.write_bytes(bundle.read_bytes()[:-20])
+
+    assert run(["replay", str(cut)]) == Exit.ERROR
+    assert "copy it again" in capsys.readouterr().err
+
+
+async def test_decisions_of_a_journal_that_can_be_asked(sim: Simulation):
+    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+        await tasks.sleep(timedelta(seconds=10))
+        await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
+        await tasks.sleep(timedelta(seconds=15))
+        opened, screen = Opened(journal=cluster.journal, kinds=None), Paper()  # type: ignore[arg-type]
+        now = sim.clock.wall()
+
+        assert await replay_decisions(opened, screen, Wanted(since=timedelta(seconds=20)), now) == Exit.SATISFIED
+        assert "all the same" in screen.lines[-1]
+
+        record = next(each for each in cluster.journal.records() if each.component == "scheduler-1")
+        assert await replay_decisions(opened, screen, Wanted(decisions=(record.id,)), now) == Exit.SATISFIED
+        assert screen.lines[-1].startswith("  the same")
+
+
+def test_another_build_decides_and_the_first_difference_is_shown(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    here = Path(mainstay.__file__).parent
+    other = tmp_path / "next" / "mainstay"
+    shutil.copytree(here, other, ignore=shutil.ignore_patterns("__pycache__"))
+    policy = other / "scheduler" / "policy.py"
+    policy.write_text(policy.read_text().replace("allocation_weight: int = 1", "allocation_weight: int = 7"))
+
+    code = run(["replay", str(bundle), "--build", str(other.parent)])
+
+    out = capsys.readouterr().out
+    assert code == Exit.BLOCKED
+    assert f"by the build in {other.parent}" in out
+    assert "differs in placement" in out
+    assert any(line.split()[:3] == ["scheduler-1", "0", "3"] for line in out.splitlines())
+    assert all(line.split()[2] == "0" for line in out.splitlines() if line.startswith("replicaset"))
+
+
+def test_a_build_that_cannot_replay_says_so(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "mainstay" / "cli").mkdir(parents=True)
+    for place in ("mainstay", "mainstay/cli"):
+        (tmp_path / place / "__init__.py").write_text("")
+    (tmp_path / "mainstay" / "cli" / "main.py").write_text("raise SystemExit('no such command: replay')")
+
+    assert run(["replay", str(bundle), "--build", str(tmp_path)]) == Exit.ERROR
+    assert "cannot replay: no such command: replay (exit code 1)" in capsys.readouterr().err
