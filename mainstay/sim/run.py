@@ -62,6 +62,8 @@ class RunResult(msgspec.Struct, frozen=True):
     """How long it took, boot included, in virtual time."""
     choices: int
     """How many choices the run has made since its boot."""
+    told: str = ""
+    """What the scenario has to say about it."""
 
     @property
     def is_passed(self) -> bool:
@@ -176,6 +178,7 @@ class Booted:
             trace=self.sim.digest,
             virtual_s=self.sim.loop.time_ns() / 1e9,
             choices=len(self.sim.tape),
+            told=self.stage.told if self._boot_failure is None else "",
         )
 
 

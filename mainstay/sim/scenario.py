@@ -28,6 +28,8 @@ class Stage:
 
     def __init__(self, world: "World") -> None:
         self.world = world
+        self.told = ""
+        """What is to be said about the run besides its verdict."""
 
     async def ready(self) -> None:
         """Wait until all that runs from the start has caught up. All programs have been started."""

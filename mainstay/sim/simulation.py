@@ -18,7 +18,7 @@ import gc
 import hashlib
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -50,6 +50,7 @@ class Simulation:
         self._is_replay = tape is not None
         self._surroundings = Surroundings(self.loop, self.clock, seed)
         self._clocks: dict[str, SimClock] = {}
+        self._ahead = timedelta()
         self._disks: dict[str, SimDisk] = {}
 
     @property
@@ -100,8 +101,15 @@ class Simulation:
         """The clock that a component is given, to make it go wrong."""
         clock = self._clocks.get(component)
         if clock is None:
-            clock = self._clocks[component] = SimClock(self.loop)
+            clock = self._clocks[component] = SimClock(self.loop, self._ahead)
         return clock
+
+    def set_time(self, now: datetime) -> None:
+        """Let all clocks show this now, and go on from it."""
+        ahead = now - self.clock.wall()
+        self._ahead += ahead
+        for clock in (self.clock, *self._clocks.values()):
+            clock.jump(ahead)
 
     def disk_of(self, component: str) -> SimDisk:
         """The disk that a component was given last, to make it fail."""

@@ -39,6 +39,8 @@ from mainstay.server.access import MASTERS, User
 from mainstay.server.app import Api
 from mainstay.server.history_source import joined
 from mainstay.server.identity import Authenticator
+from mainstay.server.journal_pages import JournalPages
+from mainstay.server.journaling import in_memory
 from mainstay.server.keyspace import ASIDE
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Observer
@@ -53,7 +55,7 @@ from mainstay.sim.program import Main, Program, Step
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.store_port import StorePort, StoreProcess
 from mainstay.store.disk_log import DiskLog
-from mainstay.store.interface import Store
+from mainstay.store.interface import Entry, Store
 from mainstay.store.local import LocalStore
 from mainstay.store.log import Log, MemoryLog, Recovered, Row
 
@@ -112,6 +114,7 @@ class World:
         self._users: dict[str, User] = {}
         self._store: StoreProcess | None = None
         self._log: Log = MemoryLog()
+        self._rows: tuple[Row, ...] = ()
         self._recording: asyncio.Task[None] | None = None
         self._serving: dict[str, asyncio.Event] = {}
 
@@ -160,7 +163,7 @@ class World:
 
         async def main(env: Env) -> None:
             async with self.client_for(name, env) as client:
-                await Agent(client, env, machine.runner(env), told, machine).run()
+                await Agent(client, env, machine.runner(env), told, machine, recorder=self.recorder).run()
 
         return self.add_program(name, main, user=User(f"system:node:{name}", ("system:nodes",)))
 
@@ -175,12 +178,23 @@ class World:
         servers = tuple(f"http://{server}:{PORT}" for server in self.servers)
         return Client(Config(servers, token=TOKEN + name), env, user_agent=f"{name}/sim", limits=limits)
 
+    def begin_with(self, rows: Sequence[Row]) -> None:
+        """Let the store have this when the world boots. Only one that has no disk."""
+        if self._has_disk:
+            raise SimulationError("a store with a disk begins with what is on it")
+        self._rows = tuple(rows)
+
     # Running it.
 
     async def boot(self, within: timedelta = BOOT_WITHIN) -> None:
         """Start everything, and wait until all servers can be reached."""
         process = self._process = Process(STORE, self.sim.network.host(STORE))
-        await self._open(DiskLog(self.sim.disk_of(STORE)) if self._has_disk else KeptLog(), process)
+        await self._open(DiskLog(self.sim.disk_of(STORE)) if self._has_disk else KeptLog(self._rows), process)
+        for row in self._rows:
+            for entry in row.writes:
+                if isinstance(entry, Entry):
+                    now_ns = self.sim.loop.time_ns()
+                    self.history.add(Committed(now_ns, entry.revision, entry.key, entry.value, None, None))
         for server in self.servers.values():
             server.start()
         async with asyncio.timeout(within.total_seconds()):
@@ -262,10 +276,15 @@ class World:
         """What the process of an API server does (compare server/process.py)."""
         port = self.ports[name] = StorePort(self._storing)
         authenticator = _Badges(self._users)
-        api = await Api.start(port, env, authenticator)
+        journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
+        api = await Api.start(port, env, authenticator, journal=journal)
         metrics = Metrics(env.clock)
         metrics.watched(api.feed.tallies)
-        observer = Observer(api.handle, env, authenticator, metrics, None)
+        if journal is not None:
+            metrics.more(journal.counts.collect)
+        pages = JournalPages(api.handle, authenticator, journal)
+        refusals = None if journal is None else journal.refusals
+        observer = Observer(pages.handle, env, authenticator, metrics, None, refusals)
         gate = Gate(name, observer.answer, api.registry, self.history, self.faults, self.sim.loop)
         self.gates[name] = gate
         http = await HttpServer.start(gate.answer, "0.0.0.0", PORT)
@@ -275,6 +294,9 @@ class World:
         finally:
             await http.drain(DRAIN_WITHIN)
             await api.stop()
+            pages.close()
+            if journal is not None:
+                await journal.refusals.close()
 
     async def _record(self, store: Store) -> None:
         """Note every commit."""

@@ -15,6 +15,8 @@ from tests.twins import (
     agents,
     caches,
     cleanup,
+    explaining,
+    holds,
     jobs,
     ledger,
     node_health,
@@ -168,6 +170,21 @@ TWINS: list[tuple[str, Twin, str]] = [
     ("always-rejected", workloads.replaces_whatever_has_failed_at_once, "not too often: "),
     # 22: the store is put back to a backup
     ("restored-store", workloads.waits_for_revisions_that_may_never_come, "restored store: "),
+    # The worked example of the pending replicas (SPEC O8): what is said must be the cause
+    ("pending-after-rollback", explaining.names_its_view_by_the_latest_cache, "pending after rollback: "),
+    ("pending-after-rollback", explaining.takes_the_reason_for_the_cause, "pending after rollback: "),
+    ("pending-after-rollback", explaining.compares_with_what_a_component_says_of_itself, "pending after rollback: "),
+    # Break glass: what somebody holds, and when it ends
+    ("held-controller", holds.goes_on_while_it_is_held, "controllers held: "),
+    ("held-controller", holds.begins_before_it_knows_who_is_held, "controllers held: "),
+    ("held-controller", holds.waits_for_somebody_to_end_it, "held controller: "),
+    ("held-controller", holds.hears_nothing_while_it_is_held, "held controller: "),
+    ("held-rollout", holds.fills_up_what_is_held, "rollouts held: "),
+    ("held-rollout", holds.does_not_scale_what_is_held, "held rollout: "),
+    ("held-rollout", holds.is_not_woken_when_the_time_is_over, "held rollout: "),
+    ("frozen-evictions", holds.evicts_all_the_same, "evictions held: "),
+    ("frozen-evictions", holds.releases_nodes_all_the_same, "evictions held: "),
+    ("frozen-evictions", holds.freezes_until_it_is_released, "frozen evictions: "),
     # 32: a name that only the server knows
     ("one-delivery", sim.does_an_operation_each_time_it_is_asked, "acknowledged writes: operation deliver."),
     ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: nobody knows "),
@@ -198,6 +215,7 @@ def test_every_scenario_has_a_twin():
     [
         ("duplicate-reservation", 82219),  # That of the worked example.
         ("new-leader-knows", 9),  # Who led a second time named its operations as it had the first time.
+        ("held-controller", 108),  # Who is held may ask once more for what it did before, if the answer was lost.
         ("restored-store", 130),  # The same object at the same revision, in a time that never was and in the present.
     ],
 )

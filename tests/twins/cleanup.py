@@ -10,7 +10,7 @@ from mainstay.controllers import namespace_content
 from mainstay.controllers.namespace import NamespaceDeletion
 from mainstay.controllers.namespace_content import Found, Plan
 from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
-from mainstay.controllers.owner_cleanup.deciding import Remove, Standing
+from mainstay.controllers.owner_cleanup.deciding import Known, Remove, Standing
 from mainstay.controllers.owner_cleanup.following import Following
 from mainstay.controllers.owner_cleanup.nodes import Node, Reference
 from mainstay.controllers.served_kinds import Served, served_kinds
@@ -92,8 +92,8 @@ def deletes_whatever_it_has_become(patch: pytest.MonkeyPatch) -> None:
 
     honest = OwnerCleanup._remove
 
-    async def remove(self: OwnerCleanup, node: Node, obj: dict[str, Any], plan: Remove) -> None:
-        await honest(self, node, {"metadata": {**obj["metadata"], "resourceVersion": ""}}, plan)
+    async def remove(self: OwnerCleanup, node: Node, obj: dict[str, Any], plan: Remove, known: Known) -> None:
+        await honest(self, node, {"metadata": {**obj["metadata"], "resourceVersion": ""}}, plan, known)
 
     patch.setattr(OwnerCleanup, "_remove", remove)
 

@@ -20,8 +20,9 @@ from mainstay.controllers import (
     zones,
 )
 from mainstay.controllers.hearing import Heard, Listening
+from mainstay.controllers.looking import Look
 from mainstay.controllers.node_evidence import Hearing, hearing_of
-from mainstay.controllers.node_plan import MarkPod, Plan, Remove, Sight, Step, WriteNode
+from mainstay.controllers.node_plan import MarkPod, Remove, Sight, Step, WriteNode
 from mainstay.runtime import evidence
 
 # Hearing
@@ -37,8 +38,8 @@ def trusts_the_times_in_leases(patch: pytest.MonkeyPatch) -> None:
         if change.new is not None and (at := (change.new.object().get("spec") or {}).get("renewTime")):
             renewed[change.key.name] = times.parse_time(at)
 
-    def sight(self: node_loop.NodeHealth, own: Any) -> Sight:
-        seen = honest_sight(self, own)
+    def sight(self: node_loop.NodeHealth, own: Any, now: datetime) -> Sight:
+        seen = honest_sight(self, own, now)
         wall = self._clock.wall()
         heard = {}
         for name, each in seen.heard.items():
@@ -100,7 +101,7 @@ def says_it_of_pods_only_once(patch: pytest.MonkeyPatch) -> None:
     honest = node_loop.NodeHealth._act
     told: dict[node_loop.NodeHealth, dict[str, None]] = {}
 
-    async def act(self: node_loop.NodeHealth, plan: Plan, steps: list[Step], name: str) -> None:
+    async def act(self: node_loop.NodeHealth, steps: list[Step], look: Look) -> None:
         own = told.setdefault(self, {})
         own.update({step.name: None for step in steps if isinstance(step, WriteNode) and step.ready is not None})
         pods = self._pods.cache
@@ -109,7 +110,7 @@ def says_it_of_pods_only_once(patch: pytest.MonkeyPatch) -> None:
             for step in steps
             if not isinstance(step, MarkPod) or (pods.get(step.key) or {"spec": {}})["spec"].get("nodeName") in own
         ]
-        await honest(self, plan, kept, name)
+        await honest(self, kept, look)
 
     patch.setattr(node_loop.NodeHealth, "_act", act)
 

@@ -6,6 +6,7 @@ import pytest
 
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.mainstay import RESERVATION
+from mainstay.api.quota_usage import Amounts, Resource
 from mainstay.api.reservations import Phase, is_active
 from mainstay.server import eviction, quota_recount, quota_tally, quotas, reservations, zone_quota
 from mainstay.server.commit_points import NOTHING, Beside, Intended
@@ -13,7 +14,6 @@ from mainstay.server.escort import ALONE, Escort
 from mainstay.server.ledger.charge import Charge
 from mainstay.server.options import DeleteOptions
 from mainstay.server.quota_tally import Limit, Tally
-from mainstay.server.quota_usage import Amounts, Resource
 from mainstay.server.reservations import Expiry, ReservationPoint
 from mainstay.server.shared_writes import SharedWrites
 from mainstay.server.stored import read, stored

@@ -15,8 +15,11 @@ from mainstay.sim.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_CO
 from mainstay.sim.scenarios.eviction_and_budget import SCENARIO as EVICTION_AND_BUDGET
 from mainstay.sim.scenarios.fenced_before_replaced import SCENARIO as FENCED_BEFORE_REPLACED
 from mainstay.sim.scenarios.fraud_batch import SCENARIO as FRAUD_BATCH
+from mainstay.sim.scenarios.frozen_evictions import SCENARIO as FROZEN_EVICTIONS
 from mainstay.sim.scenarios.ghost_node import SCENARIO as GHOST_NODE
 from mainstay.sim.scenarios.half_said import SCENARIO as HALF_SAID
+from mainstay.sim.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
+from mainstay.sim.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
 from mainstay.sim.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
 from mainstay.sim.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
 from mainstay.sim.scenarios.left_over import SCENARIO as LEFT_OVER
@@ -27,6 +30,7 @@ from mainstay.sim.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
 from mainstay.sim.scenarios.one_leader import SCENARIO as ONE_LEADER
 from mainstay.sim.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
 from mainstay.sim.scenarios.owners_and_dependents import SCENARIO as OWNERS_AND_DEPENDENTS
+from mainstay.sim.scenarios.pending_after_rollback import SCENARIO as PENDING_AFTER_ROLLBACK
 from mainstay.sim.scenarios.pods_come_and_go import SCENARIO as PODS_COME_AND_GO
 from mainstay.sim.scenarios.progress_told import SCENARIO as PROGRESS_TOLD
 from mainstay.sim.scenarios.racing_schedulers import SCENARIO as RACING_SCHEDULERS
@@ -85,5 +89,9 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         ALWAYS_REJECTED,
         TWO_CONTROLLERS,
         RESTORED_STORE,
+        PENDING_AFTER_ROLLBACK,
+        HELD_CONTROLLER,
+        HELD_ROLLOUT,
+        FROZEN_EVICTIONS,
     )
 }

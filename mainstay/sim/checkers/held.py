@@ -1,0 +1,183 @@
+"""What is held stays as it is: judged by what was committed and asked for, and nobody's word.
+
+A Hold binds those who have seen it. They are given `MOMENTS` for that, which is more than a watch takes that nobody
+keeps back; from then on, until it is removed or its time is over, it must be kept.
+"""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mainstay.api.holds import Held, freezing, held_of, holding_controller, holding_rollout
+from mainstay.api.kind import Object
+from mainstay.sim.checkers import Violated
+from mainstay.sim.clock import EPOCH
+from mainstay.sim.history import Asked, Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+MOMENTS: Final = timedelta(seconds=10)
+_HOLDS: Final = "mainstay.dev/holds/"
+_PODS: Final = "core/pods/"
+_NODES: Final = "core/nodes/"
+_SETS: Final = "apps/replicasets/"
+_DEPLOYMENTS: Final = "apps/deployments/"
+_DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+_RELEASED: Final = ("node.kubernetes.io/unreachable", "NoExecute")
+_UID_LENGTH: Final = 36
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class HoldsThere:
+    """The Holds in the store, and since when."""
+
+    def __init__(self) -> None:
+        self._there: dict[str, tuple[Held, int]] = {}
+
+    def saw(self, event: Committed) -> None:
+        if not event.key.startswith(_HOLDS):
+            return
+        held = None if event.value is None else held_of(_decode(event.value))
+        since_ns = event.at_ns
+        before = self._there.pop(event.key, None)
+        if before is not None and before[0].is_in_force(_wall(event.at_ns)):
+            since_ns = before[1]  # It was made longer or shorter. One that was over begins anew.
+        if held is not None:
+            self._there[event.key] = (held, since_ns)
+
+    def binding(self, at_ns: int) -> list[Held]:
+        """Those that everybody must know of by now."""
+        return [
+            held
+            for held, since_ns in self._there.values()
+            if at_ns - since_ns > _ns(MOMENTS) and held.is_in_force(_wall(at_ns))
+        ]
+
+
+class ControllersHeld:
+    """A controller that is held changes nothing: nothing is committed for a decision of it. (It may ask again for what
+    was done before, and whose answer was lost.)"""
+
+    name = "controllers held"
+
+    def __init__(self) -> None:
+        self._holds = HoldsThere()
+        self._asked: dict[int, Asked] = {}
+
+    def saw(self, event: Event) -> None:
+        if isinstance(event, Asked):
+            if event.is_write and event.decision:
+                self._asked[event.request] = event
+        elif isinstance(event, Committed):
+            self._holds.saw(event)
+            asked = self._asked.get(event.request or 0)
+            if asked is None:
+                return
+            controller = asked.decision[: -_UID_LENGTH - 1]
+            held = holding_controller(self._holds.binding(event.at_ns), controller)
+            if held is not None:
+                raise Violated(self.name, f"{controller} writes, and {held.words}", [asked, event])
+
+    async def at_end(self, world: "World") -> None:
+        """Everything was told while it happened."""
+
+
+class RolloutsHeld:
+    """No set is made for a Deployment that is held, and none of its sets gets another size for the same number of
+    replicas."""
+
+    name = "rollouts held"
+
+    def __init__(self) -> None:
+        self._holds = HoldsThere()
+        self._wanted: dict[str, dict[int, int]] = {}
+        """Of each Deployment, the numbers of replicas, and when each was last wanted."""
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed):
+            return
+        self._holds.saw(event)
+        if event.key.startswith(_DEPLOYMENTS) and event.value is not None:
+            name = event.key.removeprefix(_DEPLOYMENTS)
+            times = self._wanted.setdefault(name, {})
+            for number in (event.previous, event.value):
+                if number is not None:
+                    times[int(_decode(number)["spec"]["replicas"])] = event.at_ns
+        elif event.key.startswith(_SETS) and event.value is not None:
+            self._saw_set(event, _decode(event.value), None if event.previous is None else _decode(event.previous))
+
+    def _saw_set(self, event: Committed, new: Object, old: Object | None) -> None:
+        owner = next((each["name"] for each in new["metadata"].get("ownerReferences") or ()), "")
+        namespace, name = new["metadata"]["namespace"], new["metadata"]["name"]
+        held = holding_rollout(self._holds.binding(event.at_ns), namespace, owner)
+        if held is None:
+            return
+        if old is None:
+            raise Violated(self.name, f"{name} is made, and {held.words}", [event])
+        before, after = old["spec"]["replicas"], new["spec"]["replicas"]
+        if before == after:
+            return
+        # It was made for a number of replicas. If nobody has asked for another one, this is the rollout going on.
+        was_for = int(old["metadata"].get("annotations", {}).get(_DESIRED, -1))
+        times = self._wanted.get(f"{namespace}/{owner}", {})
+        lately = [number for number, at_ns in times.items() if event.at_ns - at_ns < _ns(MOMENTS)]
+        if not any(number != was_for for number in [*lately, *list(times)[-1:]]):
+            raise Violated(self.name, f"{name} goes from {before} to {after}, and {held.words}", [event])
+
+    async def at_end(self, world: "World") -> None:
+        """Everything was told while it happened."""
+
+
+class EvictionsHeld:
+    """While evictions are held nobody but users and agents tells a pod to go, and no node is released."""
+
+    name = "evictions held"
+
+    def __init__(self, *programs: str) -> None:
+        """Those who must not."""
+        self._programs = programs
+        self._holds = HoldsThere()
+        self._who: dict[int, str] = {}
+
+    def saw(self, event: Event) -> None:
+        if isinstance(event, Asked):
+            if event.is_write:
+                self._who[event.request] = event.who
+        elif isinstance(event, Committed):
+            self._holds.saw(event)
+            if self._who.get(event.request or 0) not in self._programs or event.previous is None:
+                return
+            if event.key.startswith(_PODS):
+                self._saw_pod(event, _decode(event.previous))
+            elif event.key.startswith(_NODES) and event.value is not None:
+                self._saw_node(event, _decode(event.previous), _decode(event.value))
+
+    def _saw_pod(self, event: Committed, old: Object) -> None:
+        is_told = event.value is None or "deletionTimestamp" in _decode(event.value)["metadata"]
+        was_told = "deletionTimestamp" in old["metadata"]
+        held = freezing(self._holds.binding(event.at_ns), old["metadata"]["namespace"])
+        if held is not None and (event.value is None or (is_told and not was_told)):
+            raise Violated(self.name, f"{event.key} goes, and {held.words}", [event])
+
+    def _saw_node(self, event: Committed, old: Object, new: Object) -> None:
+        held = freezing(self._holds.binding(event.at_ns), "")
+        if held is not None and _is_released(new) and not _is_released(old):
+            raise Violated(self.name, f"{event.key} is released, and {held.words}", [event])
+
+    async def at_end(self, world: "World") -> None:
+        """Everything was told while it happened."""
+
+
+def _is_released(node: Object) -> bool:
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return any((each.get("key"), each.get("effect")) == _RELEASED for each in taints)
+
+
+def _wall(at_ns: int) -> datetime:
+    return EPOCH + timedelta(microseconds=at_ns // 1000)
+
+
+def _ns(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000

@@ -1,0 +1,38 @@
+"""Bugs that would make an explanation wrong: in what is recorded, and in what is made of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from mainstay.explain.debug import joining as debug
+from mainstay.journal.record import Seen
+from mainstay.scheduler.cycle import CurrentPolicy, Cycle
+from mainstay.scheduler.recording import Setting
+
+
+def names_its_view_by_the_latest_cache(patch: pytest.MonkeyPatch) -> None:
+    """One number for all kinds, as if all caches were always equally far."""
+
+    honest = Cycle._setting
+
+    def setting(self: Cycle, current: CurrentPolicy) -> Setting:
+        made = honest(self, current)
+        latest = max(seen.revision for seen in made.view)
+        return replace(made, view=tuple(Seen(seen.kind, latest) for seen in made.view))
+
+    patch.setattr(Cycle, "_setting", setting)
+
+
+def takes_the_reason_for_the_cause(patch: pytest.MonkeyPatch) -> None:
+    """What the scheduler said is believed, and not tried again on what there is now."""
+    patch.setattr(debug, "would_place", lambda placing, versions: "")
+
+
+def compares_with_what_a_component_says_of_itself(patch: pytest.MonkeyPatch) -> None:
+    """A ComponentState is up to ten seconds old, and about another moment than the decision."""
+    honest = debug._Joining._latest
+
+    async def latest(self: debug._Joining, kind: str, seen: int) -> int:
+        return min(await honest(self, kind, seen), max(self._says("scheduler-1", kind), seen))
+
+    patch.setattr(debug._Joining, "_latest", latest)
