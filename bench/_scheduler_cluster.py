@@ -83,7 +83,7 @@ def _cluster(nodes: int, pods: int) -> Iterator[tuple[ApiServer, Path]]:
     with TemporaryDirectory(prefix="bench-scheduler-") as text:
         directory = Path(text)
         with ApiServer(directory / "server") as server:
-            tasks.run(_fill(server, directory, nodes, pods))
+            tasks.run(fill(server, directory, nodes, pods))
             yield server, directory
 
 
@@ -94,9 +94,9 @@ def _beforehand(nodes: int, pods: int) -> Iterator[Figure]:
 
 def _bind_all(server: ApiServer, directory: Path, pods: int, name: str) -> Iterator[Figure]:
     with SchedulerProcess(server.kubeconfig, directory / "scheduler") as scheduler:
-        first = _look_until(scheduler, 1)
+        first = look_until(scheduler, 1)
         start, server_s, scheduler_s = time.perf_counter(), server.cpu_s(), scheduler.cpu_s()
-        _look_until(scheduler, pods)
+        look_until(scheduler, pods)
         wall_s, done = time.perf_counter() - start, pods - first
         scheduler_us = (scheduler.cpu_s() - scheduler_s) / done * 1e6
         server_us = (server.cpu_s() - server_s) / done * 1e6
@@ -113,7 +113,7 @@ def _in_one_go(nodes: int, pods: int) -> Iterator[Figure]:
         _wait_until_ready(scheduler)
         start = time.perf_counter()
         tasks.run(_create_pods(server, directory, pods))
-        _look_until(scheduler, pods)
+        look_until(scheduler, pods)
         wall_s = time.perf_counter() - start
         yield Figure(f"cluster: {pods:,} pods created and bound in one go", pods / wall_s, "/s", None, "≥ 1500")
 
@@ -136,14 +136,14 @@ def _memory(nodes: int, pods: int) -> Figure:
         _cluster(nodes, pods) as (server, directory),
         SchedulerProcess(server.kubeconfig, directory / "scheduler") as scheduler,
     ):
-        _look_until(scheduler, pods)
+        look_until(scheduler, pods)
         time.sleep(2)
         return Figure(
             f"cluster: memory with {nodes:,} nodes, {pods:,} pods", scheduler.memory_mb(), "MB", None, "≤ 400"
         )
 
 
-def _look_until(scheduler: SchedulerProcess, wanted: int) -> int:
+def look_until(scheduler: SchedulerProcess, wanted: int) -> int:
     end = time.perf_counter() + _WITHIN_S
     while (found := scheduler.bound()) < wanted:
         if time.perf_counter() > end:
@@ -169,7 +169,7 @@ def bench_client(server: ApiServer, directory: Path) -> Client:
     return Client(from_kubeconfig_file(server.kubeconfig), env, user_agent="bench")
 
 
-async def _fill(server: ApiServer, directory: Path, nodes: int, pods: int) -> None:
+async def fill(server: ApiServer, directory: Path, nodes: int, pods: int) -> None:
     async with bench_client(server, directory) as client:
         await each(nodes, lambda number: _add_node(client, number))
         await each(pods, lambda number: client.create(PODS, pod(number), "default"))
