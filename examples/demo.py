@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -89,6 +89,7 @@ class Demo:
             await self.tell_of_a_new_version()
             await self.tell_of_a_bad_version()
             await self.tell_of_the_server()
+            await self.tell_of_the_journal()
             if stays:
                 self.show_how_to_look_around()
                 await asyncio.Event().wait()
@@ -157,6 +158,7 @@ class Demo:
             await self.show("apply", "-f", str(self.manifest("bad", deadline_s=5)), only=API)
             await self.until("it is given up", lambda: self.view.verdict(API) in ("stuck", "failed"))
             say(f"{len(self.view.ready())} of the version before are ready: it went no further than its surge")
+            await self.show("mainstay", "why", f"deploy/{API}", fails=True)
             if self.kubectl == ["kubectl"]:
                 await self.show("rollout", "status", f"deployment/{API}", fails=True)
                 await self.show("rollout", "undo", f"deployment/{API}")
@@ -179,6 +181,13 @@ class Demo:
             await self.show("get", "configmap", "note")
             await self.show("get", "deployment", API, "-o", "wide")
 
+    async def tell_of_the_journal(self) -> None:
+        title("8. What happened goes into one file, and every decision in it can be made again, exactly")
+        bundle = self.directory / "incident.bundle"
+        with bundle.open("wb") as file:
+            await self.show("mainstay", "record", "--since=5m", into=file)
+        await self.show("mainstay", "replay", str(bundle))
+
     def show_how_to_look_around(self) -> None:
         title("Look around: all of it goes on until Ctrl-C")
         say(f"export KUBECONFIG={self.directory}/kubeconfig")
@@ -186,6 +195,9 @@ class Demo:
             "kubectl get nodes -L topology.kubernetes.io/zone",
             "kubectl get deployment,pods -o wide --watch",
             f"kubectl scale deployment {API} --replicas=12",
+            f"mainstay why deploy/{API}",
+            f"mainstay timeline deploy/{API} --since 5m",
+            "kubectl get decisions --watch",
             f"kubectl rollout history deployment/{API}",
             "kubectl drain node-a1 --ignore-daemonsets   # then: kubectl uncordon node-a1",
             "kubectl get events --watch",
@@ -246,19 +258,25 @@ class Demo:
         say(f"$ kill -9 {pid}    # {what}")
         os.kill(pid, signal.SIGKILL)
 
-    async def show(self, *words: str, only: str = "", fails: bool = False) -> None:
-        """Run a command and show what it says: `mainstay …`, or kubectl."""
+    async def show(self, *words: str, only: str = "", fails: bool = False, into: BinaryIO | None = None) -> None:
+        """Run a command and show what it says: `mainstay …`, or kubectl. With `into`, its output goes there."""
         is_ours = words[0] == "mainstay"
         program = PROGRAM if is_ours else self.kubectl
         name = "mainstay" if is_ours or self.kubectl == PROGRAM else "kubectl"
         arguments = words[1:] if is_ours else words
-        say("$", name, *(repr(word) if " " in word else word for word in arguments))
+        shown = [*(repr(word) if " " in word else word for word in arguments), *([] if into is None else ["> FILE"])]
+        say("$", name, *shown)
         process = await asyncio.create_subprocess_exec(
-            *program, *arguments, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            *program,
+            *arguments,
+            env=self.environment,
+            stdout=subprocess.PIPE if into is None else into,
+            stderr=subprocess.STDOUT if into is None else subprocess.PIPE,
         )
-        assert process.stdout is not None
+        said = process.stdout if into is None else process.stderr
+        assert said is not None
         lines = []
-        async for line in process.stdout:
+        async for line in said:
             text = line.decode().rstrip()
             lines.append(text)
             if not only or any(word in text for word in only.split("|")):

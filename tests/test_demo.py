@@ -22,6 +22,12 @@ def test_the_demo_runs_to_its_end_and_cleans_up():
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7. kill -9 of the API server" in done.stdout
+    assert re.search(r"\$ mainstay why deploy/risk-api\n +\d of \d+ .*: .*(readiness|crash|exited)", done.stdout), (
+        done.stdout
+    )
+    replayed = re.search(r"(\d+) decisions made again: all the same", done.stdout)
+    assert replayed is not None, done.stdout
+    assert int(replayed[1]) > 100
     counted = re.findall(r"(\d+) requests to risk-api meanwhile: (\d+) failed", done.stdout)
     # While processes are killed, a node is silent, versions come and go, and the server is away.
     assert [int(failed) for _, failed in counted] == [0, 0, 0, 0, 0]
