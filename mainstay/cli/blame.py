@@ -7,7 +7,7 @@ import click
 from mainstay.cli.answering import answer_option, harmless, show_answer
 from mainstay.cli.asking import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options, object_argument
+from mainstay.cli.explaining import Opened, Source, explain, explain_options, nothing_known, object_argument
 from mainstay.cli.output import Output
 from mainstay.cli.selecting import namespace_option
 from mainstay.cli.table_text import TableText
@@ -53,7 +53,7 @@ async def show_blame(
     except BadPath as error:
         raise click.UsageError(str(error)) from None
     except NothingKnown as error:
-        raise click.ClickException(str(error)) from None
+        raise await nothing_known(error, moment, asked) from None
     if field and not found.fields:
         raise click.ClickException(f"{found.about.words} has no field {field}, and has had none in this journal")
     show_answer(screen, found, output or Output(), lambda is_wide: _lines(screen, found, is_wide=is_wide))

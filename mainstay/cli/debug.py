@@ -8,7 +8,7 @@ import click
 from mainstay.cli.answering import answer_option, show_answer
 from mainstay.cli.asking import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options, object_argument
+from mainstay.cli.explaining import Opened, Source, explain, explain_options, nothing_known, object_argument
 from mainstay.cli.output import Output
 from mainstay.cli.selecting import namespace_option
 from mainstay.cli.why import EXITS
@@ -67,7 +67,9 @@ async def show_debug(
     moment = await opened.moment()
     try:
         view = await joined(moment, asked.kind, asked.name, asked.namespace, generation=generation)
-    except (NothingKnown, NoSuchMoment) as error:
+    except NothingKnown as error:
+        raise await nothing_known(error, moment, asked) from None
+    except NoSuchMoment as error:
         raise click.ClickException(str(error)) from None
     show_answer(screen, view, output or Output(), lambda is_wide: debug_text(view, is_wide=is_wide))
     for note in opened.notes:
@@ -80,4 +82,6 @@ def exit_of(view: DebugView) -> Exit:
         return Exit.INCOMPLETE
     if view.finding is Finding.ROOT_CAUSE:
         return EXITS[Verdict(view.why_verdict)]
+    if view.finding is Finding.REFUSED and view.why_verdict == Verdict.WAITING:
+        return Exit.WAITING  # For what may come by itself: a node that is not well, pods that are about to end.
     return _EXITS.get(view.finding, Exit.WAITING)

@@ -99,8 +99,8 @@ async def show_diff(
         raise click.UsageError("say from when: --from 10m, --from 2026-11-16T03:10:00Z, --from REVISION.")
     if ends and opened.at:
         raise click.UsageError("--to and --at are the same here: leave out one of them.")
-    before = await moment_at(opened.journal, begins)
-    after = await moment_at(opened.journal, ends or opened.at)
+    before = await moment_at(opened.journal, begins, "--from")
+    after = await moment_at(opened.journal, ends or opened.at, "--to" if ends else "--at")
     if before.revision > after.revision:
         raise click.UsageError(f"--from is after --to: {before.revision} comes after {after.revision}.")
     where = None if everywhere else namespace or opened.namespace

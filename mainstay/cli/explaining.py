@@ -15,6 +15,7 @@ Each command is an `async` function over `Opened` and a `Screen`, so that it can
 time too.
 """
 
+import difflib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -31,6 +32,7 @@ from mainstay.api.kind import Kind
 from mainstay.api.kind_name import KindName
 from mainstay.api.kinds import BUILTIN
 from mainstay.cli.asking import Screen, Terminal, cluster_options, config_for, explained, kubeconfig_places
+from mainstay.cli.kinds import Asked as KindAsked
 from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
@@ -50,7 +52,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFINITIONS: Final = KindName(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False
 )
+FILES_AFTER: Final = timedelta(seconds=5)
+"""So long a server is waited for whose files can be read as well."""
 _CLOCKS_DIFFER: Final = timedelta(minutes=1)
+_NAMESPACES: Final = KindName("", "v1", "Namespace", "namespaces", False)
+_NAMESPACES_NAMED_MAX: Final = 5
+_USUAL_TYPES: Final = (
+    "pods",
+    "deployments",
+    "replicasets",
+    "jobs",
+    "services",
+    "nodes",
+    "namespaces",
+    "resourcequotas",
+    "poddisruptionbudgets",
+)
 _REVISION: Final = re.compile(r"\d+", re.ASCII)
 
 
@@ -171,21 +188,31 @@ async def _of_cluster(stack: AsyncExitStack, source: Source) -> Opened:
     config = config_for(source.kubeconfig, source.context)
     env = Env(SystemClock(), Chance.fresh(), SystemDisk(Path()))
     client = await stack.enter_async_context(Client(config, env, user_agent="mainstay"))
+    directory = _data_directory(source)
     try:
-        kinds = await read_kinds(client)
+        # With files to turn to, nobody needs to wait for a server that hangs.
+        async with tasks.timeout(None if directory is None else FILES_AFTER):
+            kinds = await read_kinds(client)
+    except TimeoutError:
+        assert directory is not None  # Without files there is no time limit.
+        return await _of_files(stack, config, directory)
     except Unavailable as error:
         if error.status:
             raise
-        directory = _data_directory(source)
         if directory is not None:
-            found = await _of_directory(stack, directory)
-            note = f"the API server does not answer: this is what its files in {directory} say"
-            return replace(found, namespace=_namespace(config), notes=(note,))
+            return await _of_files(stack, config, directory)
         raise click.ClickException(
             f"{explained(error, config)}\n"
             "The files of a server that does not run can be asked as well: --journal with its data directory."
         ) from error
     return Opened(journal=RemoteJournal(client), kinds=kinds, namespace=_namespace(config), client=client)
+
+
+async def _of_files(stack: AsyncExitStack, config: Config, directory: Path) -> Opened:
+    """Instead of a server that does not answer."""
+    found = await _of_directory(stack, directory)
+    note = f"the API server does not answer: this is what its files in {directory} say"
+    return replace(found, namespace=_namespace(config), notes=(note, *found.notes))
 
 
 def _data_directory(source: Source) -> Path | None:
@@ -219,7 +246,16 @@ async def _of_directory(stack: AsyncExitStack, path: Path) -> Opened:
         stack.callback(disk.close)
     journal = LocalJournal(Reader(*disks))
     stack.callback(journal.close)
-    return Opened(journal=journal, kinds=await kinds_of(journal))
+    return Opened(journal=journal, kinds=await kinds_of(journal), notes=await _as_of(journal))
+
+
+async def _as_of(journal: Journal) -> tuple[str, ...]:
+    """Files may be of a server that stopped long ago, and what they say is not what is."""
+    try:
+        latest = await Moment.now(journal)
+    except NoSuchMoment:
+        return ()
+    return (f"as of {latest.at:%Y-%m-%d %H:%M:%S} UTC (revision {latest.revision}), the last change in these files",)
 
 
 def _is_history(name: str) -> bool:
@@ -238,11 +274,11 @@ async def _of_bundle(path: str) -> Opened:
     return Opened(journal=journal, kinds=await kinds_of(journal))
 
 
-async def moment_at(journal: Journal, at: str) -> Moment:
+async def moment_at(journal: Journal, at: str, option: str = "--at") -> Moment:
     """The moment that a text names: a time, how long ago, a revision, or `@` and a decision. Empty: now.
 
-    "Ago" is counted back from the journal's end, so that it means something in a bundle, too. Raises
-    `click.ClickException`.
+    "Ago" is counted back from the journal's end, so that it means something in a bundle, too. `option` is where people
+    wrote it. Raises `click.ClickException`.
     """
     try:
         if not at:
@@ -259,30 +295,85 @@ async def moment_at(journal: Journal, at: str) -> Moment:
         except ValueError:
             pass
         else:
+            if ago < timedelta():
+                raise _in_the_future(option, at)
             now = await Moment.now(journal)
             return await Moment.at_time(journal, now.at - ago)
         try:
             time = times.parse_time(at)
         except ValueError:
             raise click.UsageError(
-                f"--at {at!r} is no time (2026-11-16T05:49:00Z), no length of time (10m), no revision, no @decision."
+                f"{option} {at!r} is no time (2026-11-16T05:49:00Z), no length of time (10m), no revision, "
+                "no @decision."
             ) from None
         if time > SystemClock().wall() + _CLOCKS_DIFFER:
-            raise click.UsageError(f"--at {at} is in the future: `mainstay plan` is for what would happen.")
+            raise _in_the_future(option, at)
         return await Moment.at_time(journal, time)
     except NoSuchMoment as error:
-        raise click.ClickException(f"--at {at}: {error}" if at else str(error)) from None
+        raise click.ClickException(f"{option} {at}: {error}" if at else str(error)) from None
+
+
+def _in_the_future(option: str, at: str) -> click.UsageError:
+    return click.UsageError(f"{option} {at} is in the future: `mainstay plan` is for what would happen.")
 
 
 def one_object(kinds: Kinds, words: Sequence[str], namespace: str) -> Asked:
     """What `TYPE/NAME` or `TYPE NAME` names. Raises `click.ClickException`."""
     if not words:
         raise click.UsageError("say what: TYPE/NAME, as in `pod/web-1` or `deploy/web`.")
-    asked = kinds.asked(words)
+    asked = _kinds_asked(kinds, words)
     if len(asked) > 1 or len(asked[0].names) != 1:
         raise click.UsageError("say which one, and only one: TYPE/NAME, as in `pod/web-1` or `deploy/web`.")
     kind = asked[0].kind.name
     return Asked(kind, namespace if kind.namespaced else "", asked[0].names[0])
+
+
+def _kinds_asked(kinds: Kinds, words: Sequence[str]) -> list[KindAsked]:
+    try:
+        return kinds.asked(words)
+    except click.UsageError:
+        raise
+    except click.ClickException as error:
+        if len(words) == 1 and "/" not in words[0]:
+            said = f"{words[0]!r} is no type: say TYPE/NAME, as in `pod/{words[0]}` or `deploy/{words[0]}`."
+            raise click.UsageError(said) from None
+        served = kinds.words()
+        usual = [each for each in _USUAL_TYPES if each in served]
+        more = f" and {len(served) - len(usual)} more (`kubectl api-resources`)" if len(served) > len(usual) else ""
+        message = error.format_message()
+        stop = "" if message.endswith("?") else "."
+        raise click.ClickException(f"{message}{stop} There are {', '.join(usual)}{more}.") from None
+
+
+async def elsewhere(moment: Moment, asked: Asked) -> str:
+    """Where an object of this name is, when it is not where it was looked for; empty if nowhere.
+
+    Also says if there is no such namespace. Raises `JournalUnreachable`.
+    """
+    if not asked.kind.namespaced:
+        return ""
+    spaces = [
+        str(each["metadata"].get("namespace") or "")
+        for each in await moment.all(asked.kind)
+        if each["metadata"]["name"] == asked.name
+    ]
+    known = {str(each["metadata"]["name"]) for each in await moment.all(_NAMESPACES)}
+    parts = []
+    if known and asked.namespace not in known:
+        near = difflib.get_close_matches(asked.namespace, sorted(known), n=1)
+        parts.append(f"there is no namespace {asked.namespace}" + (f"; perhaps {near[0]} was meant" if near else ""))
+    if others := sorted({space for space in spaces if space != asked.namespace}):
+        shown = ", ".join(f"-n {space}" for space in others[:_NAMESPACES_NAMED_MAX])
+        more = f" and {len(others) - _NAMESPACES_NAMED_MAX} more" if len(others) > _NAMESPACES_NAMED_MAX else ""
+        where = "another namespace" if len(others) == 1 else f"{len(others)} other namespaces"
+        parts.append(f"there is a {asked.kind.kind} {asked.name} in {where}: {shown}{more}")
+    return "; ".join(parts)
+
+
+async def nothing_known(error: Exception, moment: Moment, asked: Asked) -> click.ClickException:
+    """What to raise when there is no such object: what is known of it, and where it is instead."""
+    hint = await elsewhere(moment, asked)
+    return click.ClickException(f"{error}\n{hint[0].upper()}{hint[1:]}" if hint else str(error))
 
 
 async def kinds_of(journal: Journal) -> Kinds:

@@ -5,7 +5,7 @@ A Hold ends by itself; who needs longer says so again. What somebody else holds 
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from mainstay.cli.selecting import namespace_option
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
-from mainstay.env import SystemClock
+from mainstay.env import SystemClock, machine
 
 _DEPLOYMENTS: Final = KindName("apps", "v1", "Deployment", "deployments", True)
 _NAMESPACES: Final = KindName("", "v1", "Namespace", "namespaces", False)
@@ -64,7 +64,12 @@ def _complete(context: click.Context, param: click.Parameter, incomplete: str) -
     metavar="TIME",
     help="30m, 2h, 3d; a week at most.",
 )
-@click.option("--owner", default="", metavar="NAME", help="Who answers for it.  [default: your user name]")
+@click.option(
+    "--owner",
+    default="",
+    metavar="NAME",
+    help="Who answers for it.  [default: your user name]",
+)
 @click.option("--name", default="", metavar="NAME", help="Of the Hold.  [default: made of what is held]")
 @namespace_option
 @click.option(
@@ -103,13 +108,19 @@ def hold(
     config = config_for(kubeconfig, context)
     target = target_of(word, namespace, config.namespace)
     now, is_dry = SystemClock().wall(), dry_run == "server"
-    wish = wished(target, name, owner or user_name(), reason, now, length)
+    wish = wished(target, name, owner or user_name(config.user), reason, now, length)
     return ask(config, lambda client, screen: hold_it(client, screen, wish, now, output, is_dry=is_dry))
 
 
-def user_name(environ: Mapping[str, str] = os.environ) -> str:
-    """Raises `click.UsageError` if nobody says."""
-    found = environ.get("USER") or environ.get("LOGNAME") or ""
+def user_name(
+    of_kubeconfig: str, environ: Mapping[str, str] = os.environ, of_machine: Callable[[], str] = machine.user_name
+) -> str:
+    """Who is at work: as the shell says, as the machine says, else as whom the cluster is asked.
+
+    Shells in containers and cron do not say, and a container may have a user that its machine has no name for. Raises
+    `click.UsageError` if nobody says.
+    """
+    found = environ.get("USER") or environ.get("LOGNAME") or of_machine() or of_kubeconfig
     if not found:
         raise click.UsageError("it is not known who you are: name who answers for it, with --owner.")
     return found

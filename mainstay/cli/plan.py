@@ -44,7 +44,7 @@ class PlanOptions:
 @click.command(cls=Command)
 @manifest_options
 @namespace_option
-@click.option("--force-conflicts", is_flag=True, help="As if fields that others own were taken over.")
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that others own; no note says whose.")
 @click.option(
     "-o",
     "--output",
@@ -66,9 +66,11 @@ def plan(
         mainstay plan -f web.yaml --at 10m           as if it had been applied ten minutes ago
         mainstay plan -f web.yaml --bundle incident.bundle
 
-    The server is asked whether it would take each object (a dry run). Then the controllers and the scheduler decide, in
-    memory, on the cluster as it is with these objects in it: which pods would be made, where each would go, who would
-    wait and why, what would be removed, and what quotas would say. What is not modelled is said.
+    The server is asked whether it would take each object (a dry run). Fields that others own are planned as taken over,
+    which `kubectl apply` does and `mainstay apply` only with --force-conflicts; a note says whose. Then the controllers
+    and the scheduler decide, in memory, on the cluster as it is with these objects in it: which pods would be made,
+    where each would go, who would wait and why, what would be removed, and what quotas would say. What is not modelled
+    is said.
 
     \b
     Exit code:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import click
 
+from mainstay.api.times import human_duration
 from mainstay.cli.asking import Command, Screen
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
@@ -72,9 +73,11 @@ async def record_bundle(
     for each in objects:
         found = asked.object([each], namespace)
         about.append(About(found.kind.text, found.namespace, found.name))
+    extent = await asked.journal.extent()
+    begins = max(ends - since, moment(extent.first_at)) if extent.recorded else ends - since
     contents = await gathered(
         asked.journal,
-        since=ends - since,
+        since=begins,
         until=until,
         build=build(),
         made_at=now,
@@ -90,7 +93,12 @@ async def record_bundle(
     )
     for after, last, reason in contents.head.gaps:
         screen.note(f"the journal does not have revisions {after + 1} to {last} ({reason})")
-    return Exit.INCOMPLETE if contents.head.gaps else Exit.SATISFIED
+    is_short = begins > ends - since
+    is_pruned = is_short and extent.recorded[0][0] > 1
+    if is_short:
+        whose = "what came before is no longer in it" if is_pruned else "it has all since the cluster began"
+        screen.note(f"the journal begins only {human_duration(ends - begins)} before the end: {whose}")
+    return Exit.INCOMPLETE if contents.head.gaps or is_pruned else Exit.SATISFIED
 
 
 def _summary(head: Head, size: int) -> list[str]:

@@ -7,7 +7,7 @@ import click
 from mainstay.cli.answering import answer_option, show_answer, since_of, since_option
 from mainstay.cli.asking import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options, object_argument
+from mainstay.cli.explaining import Opened, Source, explain, explain_options, nothing_known, object_argument
 from mainstay.cli.output import Output
 from mainstay.cli.selecting import namespace_option
 from mainstay.explain.story.text import story_text
@@ -71,7 +71,7 @@ async def show_timeline(
             moment, asked.kind, asked.name, asked.namespace, generation=generation, since=since_of(moment, since)
         )
     except NothingKnown as error:
-        raise click.ClickException(str(error)) from None
+        raise await nothing_known(error, moment, asked) from None
     show_answer(screen, story, output or Output(), lambda is_wide: story_text(story, is_wide=is_wide))
     for note in opened.notes:
         screen.note(f"mainstay: {note}")

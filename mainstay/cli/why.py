@@ -10,12 +10,13 @@ import click
 
 from mainstay.cli.asking import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options, object_argument
+from mainstay.cli.explaining import Opened, Source, elsewhere, explain, explain_options, object_argument
 from mainstay.cli.output import Form, Output, OutputType
 from mainstay.cli.selecting import namespace_option
 from mainstay.cli.yaml_text import yaml_text
 from mainstay.explain.why.answer import Answer, Verdict
 from mainstay.explain.why.asking import why as asked_why
+from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.text import text_of
 
 EXITS = {
@@ -74,8 +75,10 @@ async def show_why(
     moment = await opened.moment()
     answer = await asked_why(moment, asked.kind, asked.name, asked.namespace, generation)
     _show(screen, answer, output or Output())
-    for note in opened.notes:
-        screen.note(f"mainstay: {note}")
+    hint = await elsewhere(moment, asked) if answer.cause is Cause.NO_SUCH_OBJECT else ""
+    for note in (hint, *opened.notes):
+        if note:
+            screen.note(f"mainstay: {note}")
     return exit_of(answer)
 
 

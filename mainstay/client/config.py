@@ -95,6 +95,8 @@ class Config:
     """Goes before `token`, and is read again, because others renew it."""
     namespace: str = "default"
     """For those who do not say. The client itself never adds one."""
+    user: str = field(default="", compare=False)
+    """What the kubeconfig calls who asks; the server goes by the credentials."""
 
     def __post_init__(self) -> None:
         if not self.servers:
@@ -139,6 +141,7 @@ def from_kubeconfig(text: str, base_dir: Path, *, context: str = "") -> Config:
         token=user.text("token"),
         token_file=base_dir / token_file if token_file else None,
         namespace=chosen.text("namespace") or "default",
+        user=chosen.text("user"),
     )
 
 

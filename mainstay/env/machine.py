@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import pwd
 import shutil
 import socket
 import sys
@@ -22,6 +23,14 @@ def hostname() -> str:
 def user_id() -> int:
     """Who this process is to the system."""
     return os.getuid()
+
+
+def user_name() -> str:
+    """What the system calls who this process is; empty if it has no name for them."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def keep_files_private() -> None:

@@ -132,7 +132,8 @@ def made(kind: str, obj: Object) -> Said:
     if kind == HOLDS.text and (held := held_of(obj)) is not None:
         return Said(What.MADE, f"{held.owner} holds {held.target_text} until {held.until}: {shown(held.reason)}")
     if "replicas" in spec:
-        return Said(What.MADE, f"made, with {spec['replicas']} desired replicas")
+        wanted = spec["replicas"]
+        return Said(What.MADE, f"made, with {wanted} desired replica{'' if wanted == 1 else 's'}")
     if kind == POD and spec.get("nodeName"):
         return Said(What.MADE, f"made, for {spec['nodeName']}")
     if isinstance(spec.get("hard"), dict):

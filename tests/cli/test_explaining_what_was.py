@@ -1,6 +1,7 @@
 """`timeline`, `debug`, `blame`, `coupling`, `diff` and `get --at`, as people call them."""
 
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from mainstay.cli import explaining
 from mainstay.cli.blame import show_blame
 from mainstay.cli.coupling import show_coupling
 from mainstay.cli.debug import show_debug
@@ -21,15 +23,21 @@ from mainstay.cli.main import cli, run
 from mainstay.cli.output import Form, Output
 from mainstay.cli.showing import GetOptions
 from mainstay.cli.timeline import show_timeline
+from mainstay.cli.why import show_why
 from mainstay.client.call import WriteOptions
 from mainstay.controllers.kinds import DEPLOYMENTS, PODS
-from mainstay.env import tasks
+from mainstay.env import SystemClock, SystemDisk, tasks
 from mainstay.explain.moment import Moment
+from mainstay.journal.history import HistoryRecorder
+from mainstay.server.history_source import StoreHistory
 from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.scenarios._workloads import a_workload
 from mainstay.sim.simulation import Simulation
+from mainstay.store import open_memory
+from mainstay.store.interface import Put
 from tests.cli.paper import Paper
 from tests.explain.risk import seconds
+from tests.journal.builders import a_pod
 
 JSON, YAML, WIDE = Output(Form.JSON), Output(Form.YAML), Output(Form.WIDE)
 
@@ -114,6 +122,74 @@ async def test_blame_names_who_set_what_and_the_history_of_one_field(sim: Simula
     assert paper.words[0][:4] == ["FIELD", "VALUE", "BEFORE", "WHO"]
     assert ["spec.replicas", "2", "1", "admin"] in [row[:4] for row in paper.words]
     assert [row[:3] for row in history.words[1:]] == [["spec.replicas", "1", "none"], ["spec.replicas", "2", "1"]]
+
+
+@pytest.mark.parametrize("when", ["2099-01-01T00:00:00Z", "-10m"])
+async def test_diff_refuses_the_future_and_says_which_end_is_in_it(sim: Simulation, when: str):
+    async with a_history(sim) as (opened, _, between):
+        with pytest.raises(click.UsageError, match=f"--from {when} is in the future"):
+            await show_diff(opened, Paper(), begins=when)
+        with pytest.raises(click.UsageError, match=f"--to {when} is in the future"):
+            await show_diff(opened, Paper(), begins=str(between.revision), ends=when)
+
+
+async def test_an_object_that_is_not_there_is_found_where_it_is(sim: Simulation):
+    async with a_history(sim) as (opened, _, _):
+        why = Paper()
+        assert await show_why(opened, why, ["deploy/web"], "defualt") == Exit.BLOCKED
+        nobody = Paper()
+        await show_why(opened, nobody, ["deploy/nobody"])
+        for show in (show_timeline, show_debug, show_blame):
+            with pytest.raises(
+                click.ClickException, match="There is a Deployment web in another namespace: -n default"
+            ):
+                await show(opened, Paper(), ["deploy/web"], "kube-system")
+
+    assert why.notes == [
+        "mainstay: there is no namespace defualt; perhaps default was meant; "
+        "there is a Deployment web in another namespace: -n default"
+    ]
+    assert nobody.notes == []
+
+
+@pytest.mark.real_loop
+async def test_files_are_read_instead_of_a_server_that_hangs_and_they_say_as_of_when(tmp_path, monkeypatch):
+    monkeypatch.setattr(explaining, "FILES_AFTER", seconds(0.2))
+    store, disk = await open_memory(), SystemDisk(tmp_path / "journal")
+    recorder = HistoryRecorder(disk, StoreHistory(store), SystemClock())
+    await recorder.start()
+    await store.commit([], [Put("core/pods/default/web", a_pod("web"))])
+    await recorder.reach(2)
+    await recorder.close()
+    disk.close()
+    with socket.create_server(("127.0.0.1", 0)) as frozen:  # Takes connections, and never says a word.
+        kubeconfig = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k"}}],
+            "clusters": [{"name": "k", "cluster": {"server": f"http://127.0.0.1:{frozen.getsockname()[1]}"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+        async with explaining.opened(explaining.Source(kubeconfig=str(tmp_path / "kubeconfig"))) as found:
+            now = await found.moment()
+            pod = await now.get(PODS, "web", "default")
+
+    assert pod is not None
+    assert found.notes == (
+        f"the API server does not answer: this is what its files in {tmp_path} say",
+        f"as of {now.at:%Y-%m-%d %H:%M:%S} UTC (revision 2), the last change in these files",
+    )
+
+
+async def test_a_word_that_is_no_type_is_told_how_to_name_an_object_and_which_types_there_are(sim: Simulation):
+    async with a_history(sim) as (opened, _, _):
+        with pytest.raises(click.UsageError, match=r"'huge' is no type: say TYPE/NAME, as in `pod/huge`"):
+            opened.object(["huge"])
+        with pytest.raises(
+            click.ClickException, match=r'resource type "gadget"\. There are pods, deployments, .* more'
+        ):
+            opened.object(["gadget/x"])
+        with pytest.raises(click.ClickException, match=r"Did you mean deployments\? There are pods"):
+            opened.object(["deploymets/x"])
 
 
 async def test_coupling_takes_a_component_or_an_object(sim: Simulation):

@@ -16,6 +16,7 @@ from mainstay.cli.main import run
 from mainstay.cli.output import Form, Output
 from mainstay.cli.release import name_of, release_all
 from mainstay.cli.showing import GetOptions
+from mainstay.client.config import from_kubeconfig
 from mainstay.client.errors import Invalid, NotFound
 from mainstay.runtime.component_state import COMPONENT_STATES
 from tests.cli.paper import Paper
@@ -97,9 +98,21 @@ def test_the_name_of_a_hold_is_taken_as_it_is():
 
 
 def test_who_answers_for_it_is_the_user_unless_somebody_is_named():
-    assert user_name({"USER": "anna", "LOGNAME": "root"}) == "anna"
+    assert user_name("admin", {"USER": "anna", "LOGNAME": "root"}, lambda: "root") == "anna"
+    assert user_name("admin", {}, lambda: "root") == "root"
+    assert user_name("admin", {}, lambda: "") == "admin"
     with pytest.raises(click.UsageError, match="--owner"):
-        user_name({})
+        user_name("", {}, lambda: "")
+
+
+def test_the_user_of_a_kubeconfig_is_known_by_its_name(tmp_path):
+    kubeconfig = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "kubernetes-admin"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:6443"}}],
+        "users": [{"name": "kubernetes-admin", "user": {"token": "t"}}],
+    }
+    assert from_kubeconfig(msgspec.json.encode(kubeconfig).decode(), tmp_path).user == "kubernetes-admin"
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,16 @@ from datetime import timedelta
 
 import pytest
 
+from mainstay.api.times import human_duration
 from mainstay.cli import main
+from mainstay.cli.exits import Exit
 from mainstay.cli.explaining import Opened, kinds_of
 from mainstay.cli.record import record_bundle
 from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.journal.bundle import open_bundle
+from mainstay.journal.record import moment
 from mainstay.sim.cluster import NodeWishes, whole_cluster
 from mainstay.sim.scenarios._workloads import a_workload
 from mainstay.sim.simulation import Simulation
@@ -57,6 +60,35 @@ async def test_what_happened_in_a_cluster_opens_again_elsewhere_with_all_its_dec
     names = {each.subject.name for each in small.journal.records()}
     assert any(name.startswith("late") for name in names)
     assert not any(name.startswith("web") for name in names)
+
+
+async def test_a_bundle_claims_no_time_from_before_the_journal_begins(sim: Simulation):
+    async with whole_cluster(sim, nodes={"node-a": NodeWishes(zone="a")}) as cluster:
+        await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
+        await tasks.sleep(timedelta(seconds=30))
+        asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
+        extent = await cluster.journal.extent()
+        now = (await Moment.now(cluster.journal)).at
+        paper = Paper()
+        code = await record_bundle(asked, paper, timedelta(days=3), [], "", now)
+        decided = await cluster.journal.decisions(limit=1_000_000)
+
+    bundle = open_bundle(paper.written)
+    assert code == 0
+    assert bundle.head.since == extent.first_at
+    assert bundle.counts.decisions == len(decided.records)
+    assert paper.notes[0].startswith(f"{moment(extent.first_at):%Y-%m-%d %H:%M:%S} to ")
+    age = human_duration(now - moment(extent.first_at))
+    assert paper.notes[-1] == f"the journal begins only {age} before the end: it has all since the cluster began"
+
+    again = Opened(journal=bundle.journal, kinds=asked.kinds)
+    short = Paper()
+    assert await record_bundle(asked, short, timedelta(seconds=5), [], "", now) == 0
+    assert not any("begins only" in note for note in short.notes)
+    cut = Opened(journal=open_bundle(short.written).journal, kinds=again.kinds)
+    longer = Paper()
+    assert await record_bundle(cut, longer, timedelta(hours=1), [], "", now) == Exit.INCOMPLETE
+    assert "what came before is no longer in it" in longer.notes[-1]
 
 
 def test_two_runs_with_one_seed_make_the_same_bundle():

@@ -6,7 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.api.holds import HOLDS
+from mainstay.api.times import format_time
+from mainstay.cli.debug import exit_of
+from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, SERVICES
 from mainstay.env import tasks
 from mainstay.explain.debug.concluding import concluded
 from mainstay.explain.debug.joining import debug
@@ -91,7 +94,7 @@ async def test_before_the_quota_was_raised_the_same_reason_was_the_cause(stale_j
     view = await debug(before, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
 
     assert view.finding is Finding.REFUSED
-    assert "by a picture that is true" in view.cause
+    assert "nothing that was not seen would change that" in view.cause
     assert before.revision < now.revision
 
 
@@ -140,6 +143,42 @@ async def test_where_counting_replicas_says_little_the_view_says_what_why_says(s
     assert "elsewhere" in view.cause
 
 
+async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: Simulation):
+    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+        client = cluster.client
+        await client.create(DEPLOYMENTS, a_workload("web", 1))
+        container = {"name": "main", "image": "x:1"}
+        gated = {"schedulingGates": [{"name": "wait"}], "containers": [container]}
+        await client.create(PODS, {"metadata": {"name": "gated", "namespace": "default"}, "spec": gated})
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        late = {"activeDeadlineSeconds": 5, "template": template}
+        await client.create(JOBS, {"metadata": {"name": "late", "namespace": "default"}, "spec": late})
+        nowhere = {"selector": {"app": "nobody"}, "ports": [{"port": 80}]}
+        await client.create(SERVICES, {"metadata": {"name": "nowhere", "namespace": "default"}, "spec": nowhere})
+        await tasks.sleep(seconds(20))
+        until = format_time(sim.clock_of("store").wall() + seconds(600))
+        hold = {"what": "Rollout", "target": {"namespace": "default", "name": "web"}, "owner": "anna", "reason": "x"}
+        hold["expiresAt"] = until
+        await client.create(HOLDS, {"metadata": {"name": "rollout.default.web"}, "spec": hold})
+        spec = {"template": {"spec": {"containers": [{**container, "image": "x:2"}]}}}
+        await client.patch(DEPLOYMENTS, "web", "default", {"spec": spec})
+        await tasks.sleep(seconds(40))
+        now = await Moment.now(cluster.journal)
+        asked = [(DEPLOYMENTS, "web"), (PODS, "gated"), (JOBS, "late"), (SERVICES, "nowhere"), (NODES, "node-a")]
+        found = [await debug(now, kind, name, "" if kind == NODES else "default") for kind, name in asked]
+
+    assert [(view.finding, view.root_cause, int(exit_of(view))) for view in found] == [
+        (Finding.ROOT_CAUSE, "RolloutHeld", 3),
+        (Finding.ROOT_CAUSE, "SchedulingGated", 2),
+        (Finding.ROOT_CAUSE, "DeadlineExceeded", 2),
+        (Finding.ROOT_CAUSE, "NothingSelected", 2),
+        (Finding.COMPLETE, "Satisfied", 0),
+    ]
+    assert "mainstay why job/late -n default" in found[2].next
+    assert "0 of 0" not in found[4].cause
+    assert found[4].next == "nothing"
+
+
 async def test_a_rollback_of_the_template_is_seen_and_said(sim: Simulation):
     async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
@@ -165,7 +204,7 @@ DONE = Repair(status="True", reason="NothingLeft")
 
 def conclusion(**parts: Any) -> tuple[Finding, str, str]:
     known: dict[str, Any] = {
-        "name": "web",
+        "about": About("deployments.apps", "web", "shop"),
         "generation": 2,
         "observed": 2,
         "counts": Counts(desired=3, ready=2, pending=1),
@@ -240,3 +279,16 @@ def test_replicas_with_a_node_are_starting_and_those_without_a_pod_were_never_ma
     assert conclusion(pending=(starting,))[0] is Finding.STARTING
     assert conclusion(pending=())[0] is Finding.NOT_MADE
     assert conclusion(pending=(Pending(pod="web-1", reason="NotDecidedYet"),))[0] is Finding.UNKNOWN
+
+
+def test_what_is_next_can_be_pasted_with_object_and_namespace():
+    starting = Pending(pod="web-1", reason="ImagePullBackOff", node="n1")
+
+    assert conclusion()[2] == "mainstay why pod/web-1 -n shop says what would cure it."
+    assert conclusion(pending=(starting,))[2] == "mainstay why pod/web-1 -n shop, and mainstay logs web-1 -n shop."
+    assert conclusion(pending=())[2].startswith("mainstay why deployment/web -n shop says ")
+    assert "mainstay timeline deployment/web -n shop" in conclusion(pending=())[2]
+
+
+def test_one_replica_is_told_of_as_one():
+    assert conclusion()[1].startswith("1 replica has no node (quota/q)")

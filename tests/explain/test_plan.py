@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from mainstay.api.kind_name import KindName
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
 from mainstay.cli.explaining import Opened, kinds_of
 from mainstay.cli.manifests import Manifest
 from mainstay.cli.output import Form, Output
 from mainstay.cli.plan import PlanOptions, plan_for, show_plan
+from mainstay.client.call import WriteOptions
 from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
@@ -28,6 +30,8 @@ from tests.explain.plan_agreement import agreement_of, apply, plan_of
 Object = dict[str, Any]
 THREE = {f"node-{zone}": NodeWishes(zone=zone) for zone in "abc"}
 SETTLES = timedelta(seconds=60)
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+SECRETS = KindName("", "v1", "Secret", "secrets", True)
 
 
 def a_deployment(name: str = "web", replicas: int = 3, *, image: str = "pause", cpu: str = "1", **spec: Any) -> Object:
@@ -145,6 +149,57 @@ async def test_what_the_server_would_refuse_is_said_in_its_words(sim: Simulation
     assert [each.name for each in plan.workloads] == ["fine"]
 
 
+async def test_fields_of_others_are_planned_as_taken_over_and_a_note_says_whose(sim: Simulation) -> None:
+    async with whole_cluster(sim, nodes=THREE) as cluster:
+        await tasks.sleep(SETTLES)
+        await apply(cluster.client, a_deployment(replicas=3))
+        scaled = {"spec": {"replicas": 5}}
+        await cluster.client.patch(
+            DEPLOYMENTS, "web", "default", scaled, write=WriteOptions(field_manager="autoscaler")
+        )
+        await tasks.sleep(SETTLES)
+        plan = await plan_of(cluster, [a_deployment(replicas=3)])
+        opened = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
+        alone = await plan_for(opened, [Manifest("test", a_deployment(replicas=3))], PlanOptions())
+        forced = PlanOptions(force_conflicts=True)
+        silent = await plan_for(opened, [Manifest("test", a_deployment(replicas=3))], forced)
+    for each in (plan, alone):
+        assert [obj.action for obj in each.objects] == ["configured"]
+        assert each.verdict is Verdict.SATISFIED
+        (workload,) = each.workloads
+        assert (workload.running, workload.kept, sum(len(gone.pods) for gone in workload.removed)) == (3, 3, 2)
+        (note,) = (note for note in each.notes if "take over" in note)
+        assert note.startswith('deployment/web would take over what others own: .spec.replicas (5 → 3) of "autoscaler"')
+        assert "would be refused without --force-conflicts" in note
+    assert not any("take over" in note for note in silent.notes)
+
+
+async def test_what_kubectl_apply_would_remove_besides_is_said(sim: Simulation) -> None:
+    wanted = a_deployment(replicas=2, nodeSelector={"zone": "b"})
+    last = json.dumps({**wanted, "metadata": {"name": "web", "namespace": "default", "annotations": {}}})
+    made = {**wanted, "metadata": {"name": "web", "annotations": {LAST_APPLIED: last}}}
+    async with whole_cluster(sim, nodes=THREE) as cluster:
+        await cluster.client.create(DEPLOYMENTS, made, "default", write=WriteOptions(field_manager="kubectl"))
+        await tasks.sleep(SETTLES)
+        plan = await plan_of(cluster, [a_deployment(replicas=2)])
+        same = await plan_of(cluster, [wanted])
+    (note,) = (note for note in plan.notes if "not in the file" in note)
+    assert "kept in this plan: .spec.template.spec.nodeSelector. `kubectl apply` would remove that" in note
+    assert not any("not in the file" in note for note in same.notes)
+
+
+async def test_values_of_secrets_are_not_in_the_note_about_whose_fields_would_be_taken_over(sim: Simulation) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}}
+    async with whole_cluster(sim, nodes=THREE) as cluster:
+        await apply(cluster.client, {**secret, "data": {"word": "b25l"}})
+        other = {"data": {"word": "dHdv"}}
+        await cluster.client.patch(SECRETS, "db", "default", other, write=WriteOptions(field_manager="vault"))
+        plan = await plan_of(cluster, [{**secret, "data": {"word": "b25l"}}])
+    (note,) = (note for note in plan.notes if "take over" in note)
+    assert '.data.word of "vault"' in note
+    assert not any(value in note for value in ("b25l", "dHdv"))
+
+
 async def test_a_node_with_another_taint_moves_pods_and_says_whose(sim: Simulation) -> None:
     async with whole_cluster(sim, nodes={"node-a": NodeWishes(), "node-b": NodeWishes()}) as cluster:
         await tasks.sleep(SETTLES)
@@ -158,6 +213,40 @@ async def test_a_node_with_another_taint_moves_pods_and_says_whose(sim: Simulati
         }
         plan = await plan_of(cluster, [tainted])
     assert [each.text for each in plan.others] == ["would go from node-a: does not tolerate a taint of node-a"]
+
+
+async def test_a_cure_says_for_how_many_it_is_enough(sim: Simulation) -> None:
+    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+        await tasks.sleep(SETTLES)
+        await cluster.client.patch(NODES, "node-a", "", {"spec": {"unschedulable": True}})
+        await tasks.sleep(SETTLES)
+        plan = await plan_of(cluster, [a_deployment(replicas=5, cpu="2")])
+        all_of_them = await plan_of(cluster, [a_deployment(replicas=2, cpu="2")])
+    (wait,) = plan.workloads[0].waits
+    assert (wait.count, wait.cures[0].command, wait.cures[0].enough_for) == (5, "kubectl uncordon node-a", 2)
+    assert "cure: uncordon node-a: then node-a can take it (enough for 2 of 5)" in text_of(plan)
+    (wait,) = all_of_them.workloads[0].waits
+    assert (wait.count, wait.cures[0].enough_for) == (2, 2)
+    assert "cure: uncordon node-a: then node-a can take it\n" in text_of(all_of_them)
+
+
+async def test_pods_on_a_node_that_is_lost_are_not_counted_as_running(sim: Simulation) -> None:
+    async with whole_cluster(sim, nodes=THREE) as cluster:
+        await tasks.sleep(SETTLES)
+        tolerations = [
+            {"key": f"node.kubernetes.io/{each}", "operator": "Exists"} for each in ("unreachable", "not-ready")
+        ]
+        await apply(cluster.client, a_deployment(replicas=3, tolerations=tolerations))
+        await tasks.sleep(SETTLES)
+        cluster.world.programs["node-a"].crash(silently=True)
+        await tasks.sleep(SETTLES * 2)
+        plan = await plan_of(cluster, [a_deployment(replicas=3, tolerations=tolerations)])
+    (workload,) = plan.workloads
+    assert (workload.running, workload.running_least, workload.running_most) == (2, 2, 2)
+    assert workload.nodes == {"node-b": 1, "node-c": 1}
+    assert workload.notes == ("1 is on node-a, which is not heard of: not counted as running",)
+    assert plan.sentence == "2 of 3 pods would run."
+    assert plan.verdict is Verdict.WAITING
 
 
 async def test_pods_that_wait_now_would_get_the_room_that_is_made(sim: Simulation) -> None:

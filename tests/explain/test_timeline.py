@@ -5,10 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from mainstay.agent.runners.containers import Behaviour
 from mainstay.api.holds import HOLDS
 from mainstay.api.times import format_time
 from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, ZONE_QUOTAS
 from mainstay.env import tasks
+from mainstay.explain.debug.joining import debug
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import Line, Story
 from mainstay.explain.story.text import story_text
@@ -24,6 +26,8 @@ from mainstay.sim.scenarios._workloads import a_workload
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
+from tests.explain.why.asked import a_cluster, a_deployment
+from tests.faults.objects import an_acting_node
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +218,27 @@ async def test_a_refusal_again_and_again_is_counted_and_goes_on(sim: Simulation)
     assert ", still retrying" in text
 
 
+async def test_a_refusal_by_affinity_names_the_label_that_no_node_has(sim: Simulation):
+    nodes = {"node-a": NodeWishes(), "node-b": NodeWishes(labels={"disktype": "ssd"})}
+    async with whole_cluster(sim, nodes=nodes) as cluster:
+        for name, disk in (("one", "sdd"), ("two", "ssd2")):
+            spec = {"nodeSelector": {"disktype": disk}, "containers": [{"name": "main", "image": "x:1"}]}
+            pod = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+            await cluster.client.create(PODS, pod)
+        await tasks.sleep(seconds(10))
+        now = await Moment.now(cluster.journal)
+
+        stories = [await timeline(now, PODS, name, "default") for name in ("one", "two")]
+        view = await debug(now, PODS, "one", "default")
+
+    assert [one(story, What.REFUSED, "finds no node").details for story in stories] == [
+        ("NodeAffinity rejects node-a, node-b: none has disktype=sdd",),
+        ("NodeAffinity rejects node-a, node-b: none has disktype=ssd2",),
+    ]
+    assert view.pending[0].reason == "NodeAffinity"
+    assert view.cause.endswith("none has disktype=sdd")
+
+
 async def test_the_story_of_what_is_gone_ends_with_its_end(sim: Simulation):
     async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
         pod = await _run_and_remove(cluster)
@@ -312,6 +337,54 @@ async def test_a_journal_that_begins_later_says_so(sim: Simulation):
 
     assert story.lines[0].text == "desired replicas 1 → 2"
     assert What.MADE not in [line.what for line in story.lines if line.about.kind == DEPLOYMENTS.text]
+
+
+async def test_two_rollouts_in_one_second_are_told_apart_each_with_its_own_cause(sim: Simulation):
+    async with whole_cluster(sim, nodes={"node-a": NodeWishes(), "node-b": NodeWishes()}) as cluster:
+        await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
+        await tasks.sleep(seconds(30))
+        for image in ("x:2", "x:3"):
+            spec = {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}
+            await cluster.client.patch(DEPLOYMENTS, "web", "default", {"spec": spec})
+            await tasks.sleep(seconds(0.3))
+        await tasks.sleep(seconds(60))
+
+        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+
+    assert len({line.about.name for line in story.lines if line.about.kind == "replicasets.apps"}) == 3
+    revisions = [line.revision for line in story.lines if line.revision]
+    assert revisions == sorted(revisions)
+    begun: set[str] = {
+        line.about.name for line in story.lines if line.about.kind not in (PODS.text, "replicasets.apps")
+    }
+    for line in story.lines:
+        names = [line.about.name, *line.others]
+        if line.what is What.MADE:
+            begun.update(names)
+        assert begun.issuperset(names), line
+        assert all(name.rpartition("-")[0] == names[0].rpartition("-")[0] for name in names), line
+        if line.what is What.MADE and line.about.kind == PODS.text:
+            causes = [story.lines[link.line - 1].about.words for link in line.causes if link.line]
+            assert line.owner in causes
+
+
+async def test_a_crash_loop_is_told_in_a_few_lines_however_long_it_goes_on(sim: Simulation):
+    async with a_cluster(sim, {"node-a": an_acting_node("node-a", 1)}) as cluster:
+        cluster.world.machines["node-a"].behave = lambda _: Behaviour(lasts=seconds(1), code=4)
+        await cluster.client.create(DEPLOYMENTS, a_deployment("web", 1))
+        await tasks.sleep(seconds(300))
+
+        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+
+    told = [line for line in story.lines if line.about.kind == PODS.text and not line.is_detail]
+    waits = [line for line in told if "CrashLoopBackOff" in line.text or "BackOff" in line.text]
+    assert [(line.what, line.is_going_on, line.count >= 4) for line in waits] == [(What.FAILED, True, True)]
+    again = [line for line in told if "is started again" in line.text]
+    assert [(line.what, line.text) for line in again] == [
+        (What.READY, f"container main is started again (restart {again[0].count}); is ready")
+    ]
+    assert len(told) <= 8
+    assert len(story_text(story)) <= 25
 
 
 async def _run_and_remove(cluster: Cluster) -> str:

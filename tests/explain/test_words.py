@@ -95,5 +95,6 @@ def test_counts_and_times_of_a_status_are_details():
 
 def test_what_was_made_says_what_matters_of_it_at_once():
     assert made("deployments.apps", {"spec": {"replicas": 3}}).text == "made, with 3 desired replicas"
+    assert made("deployments.apps", {"spec": {"replicas": 1}}).text == "made, with 1 desired replica"
     assert made("pods", {"spec": {"nodeName": "n1"}}).text == "made, for n1"
     assert made("zonequotas.mainstay.dev", {"spec": {"hard": {"cpu": "2"}}}).text == "made, with limits: cpu 2"

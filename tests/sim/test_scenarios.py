@@ -30,7 +30,7 @@ from tests.twins import (
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
-SEEDS_MAX = 24  # Enough to find each of them. Most are found with the first few.
+SEEDS_MAX = 40  # Enough to find each of them. Most are found with the first few.
 
 # The scenario, the bug, and how the problem is said.
 TWINS: list[tuple[str, Twin, str]] = [

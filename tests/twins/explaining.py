@@ -1,8 +1,7 @@
 """Bugs that would make an explanation wrong: in what is recorded, and in what is made of it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mainstay.explain.debug import joining as debug
 from mainstay.journal.record import Seen

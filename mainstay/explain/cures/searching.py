@@ -61,14 +61,19 @@ class CureFound:
     """Of a wait: when, at the latest, if that is known."""
     cost: int = 0
     """How large the change is, compared with others."""
+    enough_for: int = 1
+    """How many pods would get a node by it: this one, and the siblings that were asked about."""
 
 
-def cures_of(objects: Objects, pod: Object, policy: Policy, seed: str) -> tuple[CureFound, ...]:
+def cures_of(
+    objects: Objects, pod: Object, policy: Policy, seed: str, siblings: Sequence[Object] = ()
+) -> tuple[CureFound, ...]:
     """The smallest changes by which a pod would get a node; nothing if it gets one as things are.
 
-    `objects.pods` should have all pods, those without a node too: who is scaled down loses these first.
+    `objects.pods` should have all pods, those without a node too: who is scaled down loses these first. `siblings` wait
+    for the same: each cure says for how many it is enough.
     """
-    trial = Trial(objects, pod, policy, seed)
+    trial = Trial(objects, pod, policy, seed, siblings=siblings)
     decision = trial.decision()
     if not isinstance(decision, Unschedulable):
         return ()
@@ -175,6 +180,7 @@ class _Search:
             is_wait=all(change in WAITS for change in changes),
             until=max(step.until for step in steps),
             cost=sum(step.cost for step in steps) + _STEP_MORE * (len(steps) - 1),
+            enough_for=outcome.enough_for,
         )
 
 

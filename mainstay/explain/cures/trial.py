@@ -88,12 +88,25 @@ class Outcome:
     """The one that would be chosen; empty if there is none."""
     others: tuple[str, ...] = ()
     """Where those would go that are made anew because of it."""
+    enough_for: int = 1
+    """How many would get a node: the pod, and those of its siblings that were asked about."""
 
 
 class Trial:
-    """Questions about one pod. Bounded: after `questions_max` of them every answer is no."""
+    """Questions about one pod. Bounded: after `questions_max` of them every answer is no.
 
-    def __init__(self, objects: Objects, pod: Object, policy: Policy, seed: str, questions_max: int = 150) -> None:
+    `siblings` are others that wait as it does: an outcome says how many of them would get a node with it.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        pod: Object,
+        policy: Policy,
+        seed: str,
+        questions_max: int = 150,
+        siblings: Sequence[Object] = (),
+    ) -> None:
         self.objects = objects
         self.pod = pod
         self._policy = policy
@@ -103,6 +116,10 @@ class Trial:
         self._ghosts = dict(objects.ghosts)
         self._left = questions_max
         self._ahead = [pod_to_place(each) for each in ahead_of(objects, pod)]
+        ahead = {each.uid for each in self._ahead}
+        own = {each["metadata"]["uid"] for each in siblings}
+        self._siblings_ahead = [place for place, each in enumerate(self._ahead) if each.uid in own]
+        self._siblings_behind = [each for each in siblings if each["metadata"]["uid"] not in ahead]
 
     def decision(self) -> Decision:
         """As things are."""
@@ -122,10 +139,12 @@ class Trial:
             return _NOWHERE
         self._left -= 1
         pod = self.pod
+        behind = self._siblings_behind
         changes: list[Edit] = []
         for edit in edits:
             if isinstance(edit, PodEdit):
                 pod = edit.edit(pod)
+                behind = [edit.edit(each) for each in behind]
             else:
                 changes.append(edit)
         leaving = [edit for edit in changes if isinstance(edit, PodsGone)]
@@ -135,13 +154,18 @@ class Trial:
         ):
             if "" in others:
                 return _NOWHERE
-            with self._changed(leaving), self._assumed(self._ahead):
-                return self._outcome(pod, tuple(others))
+            with self._changed(leaving), self._assumed(self._ahead) as ahead:
+                before = sum(1 for place in self._siblings_ahead if ahead[place])
+                return self._outcome(pod, tuple(others), before, behind)
 
-    def _outcome(self, pod: Object, others: tuple[str, ...]) -> Outcome:
+    def _outcome(self, pod: Object, others: tuple[str, ...], before: int, behind: Sequence[Object]) -> Outcome:
         placing = pod_to_place(pod)
         node = self._chosen(placing)
-        return Outcome(tuple(scores(self._vectors, placing, self._policy)), node, others) if node else _NOWHERE
+        if not node:
+            return _NOWHERE
+        nodes = tuple(scores(self._vectors, placing, self._policy))
+        with self._assumed([placing, *map(pod_to_place, behind)]) as placed:
+            return Outcome(nodes, node, others, before + sum(1 for each in placed if each))
 
     def _chosen(self, pod: PodToPlace) -> str:
         """As `decide`, but nobody is told why not."""

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from mainstay.explain.debug.view import CacheSeen, Counts, Finding, Held, Pending, Repair, Rollback
+from mainstay.explain.story.lines import About
 
 Conclusion = tuple[Finding, str, str]
 NAMES_MAX: Final = 3
 
 
 def concluded(
-    name: str,
+    about: About,
     generation: int,
     observed: int,
     counts: Counts,
@@ -39,9 +40,9 @@ def concluded(
     return (
         _stale(waiting, caches, repair)
         or _unheard(rollbacks)
-        or _behind(name, generation, observed, caches)
-        or _refused(max(counts.pending, len(waiting)), waiting, repair)
-        or _other(name, pending, missing)
+        or _behind(about.name, generation, observed, caches)
+        or _refused(about, max(counts.pending, len(waiting)), waiting, repair)
+        or _other(about, pending, missing)
     )
 
 
@@ -100,7 +101,7 @@ def _behind(name: str, generation: int, observed: int, caches: Sequence[CacheSee
     )
 
 
-def _refused(count: int, waiting: Sequence[Pending], repair: Repair | None) -> Conclusion | None:
+def _refused(about: About, count: int, waiting: Sequence[Pending], repair: Repair | None) -> Conclusion | None:
     if not waiting:
         return None
     reasons = dict.fromkeys(each.reason for each in waiting)
@@ -108,23 +109,23 @@ def _refused(count: int, waiting: Sequence[Pending], repair: Repair | None) -> C
     if repair is not None and repair.status == "False":
         return (
             Finding.REPAIR_NOT_DONE,
-            f"{count} replicas have no node ({some(list(reasons))}), and repair is not done: {repair.reason}",
+            f"{replicas(count)} no node ({some(list(reasons))}), and repair is not done: {repair.reason}",
             "let repair finish first: what is left over may hold the room that is missing.",
         )
     words = f": {'; '.join(first.words)}" if first.words else ""
     return (
         Finding.REFUSED,
-        f"{count} replicas have no node ({some(list(reasons))}), by a picture that is true{words}",
-        f"mainstay why pod/{first.pod} says what would cure it.",
+        f"{replicas(count)} no node ({some(list(reasons))}), and nothing that was not seen would change that{words}",
+        f"{command('why', _pod(about, first))} says what would cure it.",
     )
 
 
-def _other(name: str, pending: Sequence[Pending], missing: int) -> Conclusion:
+def _other(about: About, pending: Sequence[Pending], missing: int) -> Conclusion:
     undecided = [each for each in pending if not each.node and not each.decision]
     if undecided:
         return (
             Finding.UNKNOWN,
-            f"{len(undecided)} replicas have no node, and no scheduler has recorded a decision about them",
+            f"{replicas(len(undecided))} no node, and no scheduler has recorded a decision about them",
             "look whether a scheduler runs and answers to their schedulerName: mainstay status.",
         )
     starting = [each for each in pending if each.node]
@@ -133,14 +134,32 @@ def _other(name: str, pending: Sequence[Pending], missing: int) -> Conclusion:
         first = starting[0]
         return (
             Finding.STARTING,
-            f"{len(starting)} replicas have a node and are not ready: {some(list(reasons))}",
-            f"mainstay why pod/{first.pod}, and mainstay logs {first.pod}.",
+            f"{replicas(len(starting))} a node and not become ready: {some(list(reasons))}",
+            f"{command('why', _pod(about, first))}, and mainstay logs {first.pod}{in_namespace(about.namespace)}.",
         )
     return (
         Finding.NOT_MADE,
-        f"{missing} replicas of {name} are missing, and there are no pods for them",
-        "mainstay why says what keeps its controller from making them; mainstay timeline, what it has tried.",
+        f"{missing} of the replicas of {about.name} {'is' if missing == 1 else 'are'} missing, without pods for them",
+        f"{command('why', about)} says what keeps its controller from making them; {command('timeline', about)}, what "
+        "it has tried.",
     )
+
+
+def command(verb: str, about: About) -> str:
+    """What to type, whole: it can be pasted anywhere."""
+    return f"mainstay {verb} {about.words.replace(' ', '/', 1)}{in_namespace(about.namespace)}"
+
+
+def in_namespace(namespace: str) -> str:
+    return f" -n {namespace}" if namespace else ""
+
+
+def replicas(count: int) -> str:
+    return "1 replica has" if count == 1 else f"{count} replicas have"
+
+
+def _pod(about: About, pending: Pending) -> About:
+    return About("pods", pending.pod, about.namespace)
 
 
 def some(names: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.controllers.repair import COMPLETE
 from mainstay.controllers.repair_loop import LOOP as REPAIR
-from mainstay.explain.debug.concluding import concluded
+from mainstay.explain.debug.concluding import command, concluded
 from mainstay.explain.debug.view import (
     CacheSeen,
     Condition,
@@ -44,6 +44,7 @@ from mainstay.explain.story.refusing import Placing, is_placement, placing, reco
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import Answer, Verdict
 from mainstay.explain.why.asking import why
+from mainstay.explain.why.causes import Cause
 from mainstay.explain.words import said
 from mainstay.explain.writers import Known, Version
 from mainstay.journal.keys import object_key_of
@@ -83,12 +84,27 @@ async def debug(moment: Moment, kind: KindName, name: str, namespace: str = "", 
 def with_root_cause(view: DebugView, answer: Answer) -> DebugView:
     """The view, with what `why` says where the view itself only says that something is not there yet."""
     told = msgspec.structs.replace(view, root_cause=str(answer.cause), why_verdict=str(answer.verdict))
-    is_well = view.finding is Finding.COMPLETE and answer.verdict is Verdict.SATISFIED
-    if is_well or view.finding not in _VAGUE:
+    if view.finding not in _VAGUE:
         return told
-    cures = [each.text for each in answer.cures]
-    advice = cures[0] if cures else f"mainstay timeline {answer.subject.path} tells how it came to this."
-    return msgspec.structs.replace(told, finding=Finding.ROOT_CAUSE, cause=answer.sentence, next=advice)
+    if view.finding is Finding.COMPLETE and answer.cause is Cause.FIGHTING_WRITERS:
+        return told  # Who writes what in turn is in the view; what is complete stays so.
+    if answer.verdict is Verdict.SATISFIED:
+        if view.finding is Finding.COMPLETE and view.counts.desired:
+            return told
+        # It has no replicas that could be missing, or needs none any more: a Service, a Node, a Job that is done.
+        return msgspec.structs.replace(told, finding=Finding.COMPLETE, cause=answer.sentence, next="nothing")
+    return msgspec.structs.replace(told, finding=Finding.ROOT_CAUSE, cause=answer.sentence, next=_advice(view, answer))
+
+
+def _advice(view: DebugView, answer: Answer) -> str:
+    """What cures it, if `why` knows; and in any case how to see more of it."""
+    if answer.cures:
+        cure = answer.cures[0]
+        first = f"{cure.text}{f': {cure.command}' if cure.command and cure.command not in cure.text else ''}"
+    else:
+        first = answer.advice
+    more = f"{command('why', view.about)} says more, {command('timeline', view.about)} how it came to this."
+    return f"{first.rstrip('.')}. {more}" if first else more
 
 
 async def _moment_of(moment: Moment, versions: Sequence[Version], kind: KindName, name: str, generation: int) -> Moment:
@@ -142,12 +158,13 @@ class _Joining:
         observed = status.get("observedGeneration")
         seen = int(observed) if observed is not None else generation
         held = tuple(Held(name=each.name, what=str(each.what), words=each.words) for each in holds)
+        about = About(self._kind.text, self._who.name, self._who.namespace)
         finding, cause, advice = concluded(
-            self._who.name, generation, seen, counts, held, tuple(rollbacks), tuple(pending), tuple(caches), repair
+            about, generation, seen, counts, held, tuple(rollbacks), tuple(pending), tuple(caches), repair
         )
         gaps = dict.fromkeys([*self._known.gaps, *moment.gaps])
         return DebugView(
-            about=About(self._kind.text, self._who.name, self._who.namespace),
+            about=about,
             uid=self._who.uid,
             generation=generation,
             observed_generation=seen,
@@ -221,7 +238,7 @@ class _Joining:
             made = await placing(self._moment.journal, last, self._known.past)
             words = recorded_words(last)
             if made is not None and made.is_same:
-                words = refusal_words(made.refusals, made.nodes, who.namespace)
+                words = refusal_words(made.refusals, made.nodes, made.scheduling.pod)
             elsewhere, seen = await self._with_all_seen(last, made)
             for each in seen:
                 known = caches.get((each.component, each.kind))
@@ -258,7 +275,8 @@ class _Joining:
             ]
             return f"quota/{','.join(quotas)}"
         first = made.refusals[0]
-        return f"{first.plugin or 'scheduler'}/{first.reason}{f' {first.detail}' if first.detail else ''}"
+        by = f"{first.plugin or 'scheduler'}/" if first.plugin != first.reason else ""
+        return f"{by}{first.reason}{f' {first.detail}' if first.detail else ''}"
 
     # Caches.
 

@@ -1,20 +1,26 @@
 """Would the server take this object, and what would it make of it? Asked of the server itself, without doing it.
 
 A *proposal* is an object that somebody wants to apply, as it would be stored: with defaults, merged with what is
-there. A
-living server says so in a dry run of the same server-side apply that `mainstay apply` sends. Where there is none, in a
-bundle or at an earlier time, the same merging, defaults and validation are done here; then quotas are counted on
-(quotas.py), but nobody has asked the server's admission.
+there. A living server says so in a dry run of the same server-side apply that `mainstay apply` sends. Where there is
+none, in a bundle or at an earlier time, the same merging, defaults and validation are done here; then quotas are
+counted on (quotas.py), but nobody has asked the server's admission.
+
+Whether fields that others own are in the way depends on how it is applied: `mainstay apply` is refused, and
+`kubectl apply` takes them over. So nothing is planned as refused for that alone: it is planned as taken over, and a
+note says from whom, and what who applies it has to know. Not modelled, and said: `kubectl apply` also removes what its
+last application had (it keeps that in an annotation) and the file has no more.
 
 Quotas are never sent, not even for a dry run: a server that is asked about one begins to count what it limits, and
 notes that in its store.
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 from mainstay.api import times
 from mainstay.api.apply import Application
@@ -25,13 +31,18 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kinds import BUILTIN
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
-from mainstay.client.errors import ApiError, NotFound, Unavailable
+from mainstay.client.errors import ApiError, Conflict, NotFound, Unavailable
 from mainstay.controllers.kinds import NAMESPACES, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.explain.moment import Moment
 
 _NEVER_SENT: Final = (RESOURCE_QUOTAS, ZONE_QUOTAS)
 _KINDS: Final[dict[KindName, Kind]] = {kind.reference: kind for kind in BUILTIN}
 _NOT_WANTED: Final = ("metadata", "status", "kind", "apiVersion")
+_SECRETS: Final = KindName("", "v1", "Secret", "secrets", True)
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_OWNED_BY_OTHERS: Final = "FieldManagerConflict"
+_FIELDS_NAMED_MAX: Final = 5
+_VALUES_LENGTH_MAX: Final = 80
 _OF_SERVER: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
 
@@ -93,13 +104,20 @@ async def admitted_by_server(
     except NotFound:
         before = None
     write = WriteOptions(dry_run=True, field_validation="Strict")
+    taken: list[_Taken] = []
     try:
-        after = await client.apply(kind, obj, manager=manager, force=force, write=write)
+        try:
+            after = await client.apply(kind, obj, manager=manager, force=force, write=write)
+        except Conflict as error:
+            taken = _taken(error.details)
+            if force or not taken:
+                raise
+            after = await client.apply(kind, obj, manager=manager, force=True, write=write)
     except Unavailable:
         raise
     except ApiError as error:
         return Proposal(where=where, kind=kind, object=obj, before=before, refusal=str(error))
-    return Proposal(where=where, kind=kind, object=after, before=before)
+    return Proposal(where=where, kind=kind, object=after, before=before, note=_notes(kind, obj, before, after, taken))
 
 
 async def admitted_here(
@@ -112,11 +130,18 @@ async def admitted_here(
     if known is None:
         note = f"{kind}: its definition was not looked at, so nothing was filled in or checked"
         return Proposal(where=where, kind=kind, object=obj, before=before, note=note)
+    taken: list[_Taken] = []
     try:
-        after = applied(known, obj, before, manager=manager, force=force, now=moment.at)
+        try:
+            after = applied(known, obj, before, manager=manager, force=force, now=moment.at)
+        except Refusal as error:
+            taken = _taken(error.details or {})
+            if force or not taken:
+                raise
+            after = applied(known, obj, before, manager=manager, force=True, now=moment.at)
     except Refusal as error:
         return Proposal(where=where, kind=kind, object=obj, before=before, refusal=str(error))
-    return Proposal(where=where, kind=kind, object=after, before=before)
+    return Proposal(where=where, kind=kind, object=after, before=before, note=_notes(kind, obj, before, after, taken))
 
 
 def applied(kind: Kind, obj: Object, before: Object | None, *, manager: str, force: bool, now: datetime) -> Object:
@@ -147,6 +172,90 @@ def applied(kind: Kind, obj: Object, before: Object | None, *, manager: str, for
     return new
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A field that somebody else owns, and that would be another."""
+
+    field: str
+    """As the server names it: `.spec.replicas`."""
+    owner: str
+
+
+def _taken(details: Mapping[str, Any]) -> list[_Taken]:
+    """What is in the way if that is all that is: fields that others own. Else nothing."""
+    causes = details.get("causes") or ()
+    if any(each.get("reason") != _OWNED_BY_OTHERS for each in causes):
+        return []
+    return [_Taken(str(each["field"]), str(each["message"]).removeprefix("conflict with ")) for each in causes]
+
+
+def _notes(kind: KindName, obj: Object, before: Object | None, after: Object, taken: Sequence[_Taken]) -> str:
+    """A line for each."""
+    found = [_take_over(kind, before, after, taken)]
+    if gone := _gone(obj, after):
+        found.append(
+            f"{kind.kind.lower()}/{after['metadata']['name']}: not in the file any more, and kept in this plan: "
+            f"{', '.join(_shortened(gone))}. `kubectl apply` would remove that; "
+            "`mainstay apply` leaves what it did not set."
+        )
+    return "\n".join(note for note in found if note)
+
+
+def _gone(obj: Object, after: Object) -> list[str]:
+    """Fields that `kubectl apply` set the last time, that the file does not have, and that are there. Not in lists."""
+    text = (after["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    try:
+        last = msgspec.json.decode(text) if text else None
+    except msgspec.DecodeError:
+        return []
+    return _missing(last, obj, after, "") if isinstance(last, dict) else []
+
+
+def _missing(last: Mapping[str, Any], new: Mapping[str, Any], there: Mapping[str, Any], path: str) -> list[str]:
+    found = []
+    for name in sorted(last.keys() & there.keys()):
+        if name not in new:
+            # An empty mapping is how kubectl writes down that there was nothing.
+            found += [f"{path}.{name}"] if last[name] not in ({}, None) else []
+        elif all(isinstance(each[name], dict) for each in (last, new, there)):
+            found += _missing(last[name], new[name], there[name], f"{path}.{name}")
+    return found
+
+
+def _take_over(kind: KindName, before: Object | None, after: Object, taken: Sequence[_Taken]) -> str:
+    if not taken:
+        return ""
+    by_owner: dict[str, list[str]] = {}
+    for each in taken:
+        change = "" if kind == _SECRETS else _change(each.field, before or {}, after)
+        by_owner.setdefault(each.owner, []).append(f"{each.field}{change}")
+    listed = "; ".join(f"{', '.join(_shortened(fields))} of {owner}" for owner, fields in by_owner.items())
+    return (
+        f"{kind.kind.lower()}/{after['metadata']['name']} would take over what others own: {listed}. `kubectl apply` "
+        "does so without asking; `mainstay apply`, and any server-side apply by a new manager, would be refused "
+        "without --force-conflicts."
+    )
+
+
+def _shortened(fields: Sequence[str]) -> list[str]:
+    more = len(fields) - _FIELDS_NAMED_MAX
+    return list(fields) if more <= 0 else [*fields[:_FIELDS_NAMED_MAX], f"{more} more"]
+
+
+def _change(field: str, before: Object, after: Object) -> str:
+    """From what to what, where a few words say it. Fields in lists are only named."""
+    values = []
+    for obj in (before, after):
+        value: Any = obj
+        for name in field.removeprefix(".").split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        values.append(value)
+    old, new = values
+    if not isinstance(old, int | str) or not isinstance(new, int | str) or len(f"{old}{new}") > _VALUES_LENGTH_MAX:
+        return ""
+    return f" ({old} → {new})"
+
+
 def _with_note(proposal: Proposal, note: str) -> Proposal:
     return Proposal(
         where=proposal.where,
@@ -154,7 +263,7 @@ def _with_note(proposal: Proposal, note: str) -> Proposal:
         object=proposal.object,
         before=proposal.before,
         refusal=proposal.refusal,
-        note=note,
+        note="\n".join(each for each in (note, proposal.note) if each),
     )
 
 

@@ -84,7 +84,11 @@ async def planned(moment: Moment, proposals: Sequence[Proposal], notes: Sequence
     ]
     others = report.others(proposals)
     quotas = uses(state.quotas(), after.quotas, state.new_limits(proposals))
-    told = [*notes, *_notes(proposals, state, after), *(proposal.note for proposal in proposals if proposal.note)]
+    told = [
+        *notes,
+        *_notes(proposals, state, after),
+        *(note for proposal in proposals for note in proposal.note.splitlines()),
+    ]
     verdict = _verdict(objects, workloads, after.is_settled and not moment.gaps)
     return Plan(
         verdict=verdict,

@@ -27,6 +27,8 @@ from mainstay.scheduler.what_if import Objects
 GROUPS_MAX: Final = 3
 """Of pods that wait for different reasons, in one workload."""
 SEED: Final = "plan"
+SIBLINGS_MAX: Final = 50
+"""So many of those that wait for the same are tried with each cure."""
 
 
 Ghosts = Mapping[str, tuple[Object, ...]]
@@ -46,19 +48,26 @@ class Report:
         self._zones = {node["metadata"]["name"]: pod_state.zone_of(node) for node in after.all(NODES)}
         self._pods = _by_workload(after)
         self._worlds = runs
+        self._unwell = {node["metadata"]["name"]: trouble for node in after.all(NODES) if (trouble := _trouble(node))}
+        """What is wrong with nodes of which nobody can say that their pods run."""
 
     def workload(self, proposal: Proposal) -> WorkloadPlan:
         after = self._after
         key = ObjectKey(proposal.namespace, proposal.name)
         active = [pod for pod in self._pods.get((proposal.kind, key), ()) if pod_state.is_active(pod)]
         current = [pod for pod in active if _is_current(after, proposal.kind, key, pod)]
-        running = [pod for pod in current if pod_state.node_of(pod)]
+        placed = [pod for pod in current if pod_state.node_of(pod)]
+        running = [pod for pod in placed if pod_state.node_of(pod) not in self._unwell]
         nodes = _counted(pod_state.node_of(pod) for pod in running)
         wanted = _wanted(after.get(proposal.kind, key) or proposal.object, proposal.kind)
         unplaced = [pod for pod in current if not pod_state.node_of(pod)]
         waiting = [pod for pod in unplaced if pod["metadata"]["uid"] in after.waiting]
         each = self._running(proposal.kind, key)
-        notes = []
+        notes = [
+            f"{number} {'is' if number == 1 else 'are'} on {node}, which {self._unwell[node]}: not counted as running"
+            for node, number in _counted(pod_state.node_of(pod) for pod in placed).items()
+            if node in self._unwell
+        ]
         if len(unplaced) > len(waiting):
             notes.append(f"{len(unplaced) - len(waiting)} pods are gated or left to another scheduler")
         if proposal.kind == JOBS:
@@ -88,7 +97,10 @@ class Report:
             sum(
                 1
                 for pod in pods.get((kind, key), ())
-                if pod_state.is_active(pod) and pod_state.node_of(pod) and _is_current(world, kind, key, pod)
+                if pod_state.is_active(pod)
+                and pod_state.node_of(pod)
+                and pod_state.node_of(pod) not in self._unwell
+                and _is_current(world, kind, key, pod)
             )
             for world, pods in zip(self._worlds, self._runs, strict=True)
         ]
@@ -110,7 +122,7 @@ class Report:
         found = []
         for message, (no, pods) in sorted(groups.items(), key=lambda each: (-len(each[1][1]), each[0]))[:GROUPS_MAX]:
             verdict = judged(objects, pods[0], self._policy, SEED, no.refusals)
-            cures = cures_of(objects, pods[0], self._policy, SEED)
+            cures = cures_of(objects, pods[0], self._policy, SEED, pods[1 : SIBLINGS_MAX + 1])
             found.append(
                 Wait(
                     count=len(pods),
@@ -205,6 +217,14 @@ def _is_current(world: Expansion, kind: KindName, key: ObjectKey, pod: Object) -
 
 
 # Words and numbers.
+
+
+def _trouble(node: Object) -> str:
+    """Why its pods are not taken to run; empty if they are. One that is only planned says nothing yet."""
+    ready = pod_state.condition_of(node, "Ready")
+    if ready is None or ready.get("status") == "True":
+        return ""
+    return "is not heard of" if ready.get("status") == "Unknown" else "is not ready"
 
 
 def _key(obj: Object) -> ObjectKey:

@@ -5,6 +5,7 @@ from typing import Final
 
 from mainstay.explain.cures.searching import CureFound
 from mainstay.explain.plan.quotas import QuotaUse
+from mainstay.explain.plan.report import SIBLINGS_MAX
 from mainstay.explain.plan.values import ObjectPlan, Plan, Wait, WorkloadPlan
 
 _NODES_MAX: Final = 6
@@ -55,7 +56,7 @@ def _workload(plan: WorkloadPlan, wide: bool) -> Iterable[str]:
         yield from _wait(wait, wide)
     for refused in plan.refused:
         yield f"{refused.count} would not be made: {refused.text}"
-        yield from _cures(refused.cures, wide)
+        yield from _cures(refused.cures, wide, 1)
     if plan.old:
         yield f"{plan.old} of earlier templates would stay: the rollout would not get to its end"
     for removed in plan.removed:
@@ -69,12 +70,14 @@ def _wait(wait: Wait, wide: bool) -> Iterable[str]:
     yield f"{wait.count} would wait: {wait.text}"
     if wide:
         yield f"  {wait.message}"
-    yield from _cures(wait.cures, wide)
+    yield from _cures(wait.cures, wide, min(wait.count, SIBLINGS_MAX + 1))
 
 
-def _cures(cures: Sequence[CureFound], wide: bool) -> Iterable[str]:
+def _cures(cures: Sequence[CureFound], wide: bool, tried: int) -> Iterable[str]:
+    """`tried`: with how many pods it was tried out."""
     for cure in cures if wide else cures[:_CURES_MAX]:
-        yield f"  cure: {cure.sentence}"
+        some = f" (enough for {cure.enough_for} of {tried})" if cure.enough_for < tried else ""
+        yield f"  cure: {cure.sentence}{some}"
         if cure.command:
             yield f"    {cure.command}"
 

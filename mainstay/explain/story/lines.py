@@ -1,10 +1,13 @@
 """A story: what happened to an object and to those it depends on, line by line, as values.
 
-Lines are in the order of time. `causes` say which earlier lines led to one: by the revision that a decision had read,
-or by the decision that wrote. `merged` tells the same thing about several objects, or again and again about one, only
-once: with a count, until when, and whether it still goes on. What is not known is in `gaps` and `notes`.
+Lines are in the order of revisions and of time (`ordering.py`). `causes` say which earlier lines led to one: by the
+revision that a decision had read, or by the decision that wrote. `merged` tells the same thing about several objects,
+or again and again about one, only once: with a count, until when, and whether it still goes on. Several objects share a
+line only if they have one owner and one cause, and if nothing is told before what led to it. What is not known is in
+`gaps` and `notes`.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -18,6 +21,13 @@ from mainstay.explain.writers import Who
 
 TOGETHER: Final = timedelta(seconds=1)
 """The same about several objects within this is one thing."""
+
+TURNS_MIN: Final = 3
+"""Twice is not yet again and again."""
+_IN_TURNS: Final = (What.STARTED, What.READY, What.FAILED, What.CONDITION, What.EVENT)
+_CHANGES: Final = (What.MADE, What.WRITTEN, What.TOLD_TO_GO, What.BOUND, What.GONE)
+_COUNTED: Final = re.compile(r"(restart |back-off )[0-9hms]+")
+"""What is another number each time, and means the same."""
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -75,7 +85,13 @@ class Line(_Part, frozen=True, kw_only=True):
     revision: int = 0
     decision: str = ""
     others: tuple[str, ...] = ()
-    """Further objects of the same kind of which the same holds."""
+    """Further objects of the same kind, and of the same owner, of which the same holds."""
+    owner: str = ""
+    """Who controls the object, as in `replicaset web-7d4f`; empty: nobody, or it is not known."""
+    revisions: tuple[int, ...] = ()
+    """Those of `others` and of what came again, besides its own."""
+    decisions: tuple[str, ...] = ()
+    """Likewise."""
     details: tuple[str, ...] = ()
     view: dict[str, int] = {}
     """What a decision had seen: for each kind, the revision."""
@@ -116,7 +132,35 @@ class Story(_Part, frozen=True, kw_only=True):
 
 def merged(lines: Sequence[Line]) -> list[Line]:
     """The same, with what is the same told once. Lines are in the order of time."""
-    return _siblings(_repeats(lines))
+    return _siblings(_repeats(_cycles(lines)))
+
+
+def _cycles(lines: Sequence[Line]) -> list[Line]:
+    """What comes in turns, as in a crash loop: started again, ended, waiting, started again. Each is told once.
+
+    Only from the third time on, and only as long as nobody has written anything else to the object or moved it: what
+    comes after that is news. Told are the words of the last time, with its numbers.
+    """
+    epochs: dict[About, int] = {}
+    turns: dict[tuple[Any, ...], list[int]] = {}
+    for place, line in enumerate(lines):
+        if line.what in _CHANGES and not line.is_detail:
+            epochs[line.about] = epochs.get(line.about, 0) + 1
+        elif line.what in _IN_TURNS:
+            shape = _COUNTED.sub(r"\1#", line.text)
+            key = (line.about, epochs.get(line.about, 0), line.what, shape, line.details, line.who.name, line.is_detail)
+            turns.setdefault(key, []).append(place)
+    found: list[Line | None] = list(lines)
+    for places in turns.values():
+        if len(places) >= TURNS_MIN:
+            first, last = lines[places[0]], lines[places[-1]]
+            for place in places[1:]:
+                first = _with(first, lines[place])
+                found[place] = None
+            count = sum(lines[place].count for place in places)
+            until, is_going_on = last.until or last.at, last.is_going_on
+            found[places[0]] = replace(first, text=last.text, count=count, until=until, is_going_on=is_going_on)
+    return [line for line in found if line is not None]
 
 
 def _repeats(lines: Sequence[Line]) -> list[Line]:
@@ -129,7 +173,7 @@ def _repeats(lines: Sequence[Line]) -> list[Line]:
         before = found[place] if place is not None else None
         if before is not None and place is not None and _is_same(before, line):
             found[place] = replace(
-                before,
+                _with(before, line),
                 count=before.count + line.count,
                 until=line.until or line.at,
                 is_going_on=line.is_going_on,
@@ -155,22 +199,40 @@ def _is_stale_as(one: Line, other: Line) -> bool:
     return [each.kind for each in one.stale] == [each.kind for each in other.stale]
 
 
+def _with(first: Line, line: Line) -> Line:
+    """The first line, which stands for the other one, too: what that led to leads here."""
+    revisions = dict.fromkeys((*first.revisions, line.revision, *line.revisions))
+    decisions = dict.fromkeys((*first.decisions, line.decision, *line.decisions))
+    return replace(
+        first,
+        revisions=tuple(each for each in revisions if each and each != first.revision),
+        decisions=tuple(each for each in decisions if each and each != first.decision),
+    )
+
+
 def _siblings(lines: Sequence[Line]) -> list[Line]:
-    """Several objects, the same words at the same time."""
+    """Several objects of one owner, the same words at the same time, for the same cause.
+
+    A line moves up to the first of its kind. So nothing that led to it, and nothing else about its object, may have
+    been told in between: else a pod would be gone before it runs.
+    """
     found: list[Line] = []
+    told = _Told()
+    last: dict[About, int] = {}
     open_: dict[tuple[Any, ...], int] = {}
     for line in lines:
-        key = (line.what, line.about.kind, line.about.namespace, line.text, line.details, line.who.name, line.count)
+        words = (line.what, line.about.kind, line.about.namespace, line.text, line.details, line.who.name, line.count)
+        causes = told.causes(line)
+        key = (*words, line.owner, causes, line.is_going_on, line.is_detail)
         place = open_.get(key)
-        first = found[place] if place is not None else None
-        if (
-            first is not None
-            and place is not None
-            and line.about.name != first.about.name
-            and line.about.name not in first.others
-            and line.at - first.at <= TOGETHER
-            and first.is_going_on == line.is_going_on
-        ):
+        is_sibling = (
+            place is not None
+            and abs(line.at - found[place].at) <= TOGETHER
+            and last.get(line.about, -1) < place
+            and all(isinstance(cause, str) or cause < place for cause in causes)
+        )
+        if place is not None and is_sibling:
+            first = _with(found[place], line)
             found[place] = replace(
                 first,
                 others=(*first.others, line.about.name),
@@ -178,9 +240,46 @@ def _siblings(lines: Sequence[Line]) -> list[Line]:
                 queue_wait_ms=max(first.queue_wait_ms, line.queue_wait_ms),
             )
         else:
-            open_[key] = len(found)
+            place = open_[key] = len(found)
             found.append(line)
+        last[line.about] = place
+        told.add(line, place)
     return found
+
+
+class _Told:
+    """Which line tells of a revision or of a decision."""
+
+    def __init__(self) -> None:
+        self._by_revision: dict[int, int] = {}
+        self._by_decision: dict[str, int] = {}
+        self._details: dict[int, None] = {}
+
+    def add(self, line: Line, place: int) -> None:
+        if line.is_detail:
+            self._details[place] = None
+        for revision in (line.revision, *line.revisions):
+            # Of several lines about one revision, one that is always shown: others are to find it.
+            if revision and self._by_revision.setdefault(revision, place) in self._details and not line.is_detail:
+                self._by_revision[revision] = place
+        if line.what in (What.DECIDED, What.REFUSED):
+            for decision in (line.decision, *line.decisions):
+                if decision:
+                    self._by_decision.setdefault(decision, place)
+
+    def place(self, link: Link) -> int | None:
+        return self._by_revision.get(link.revision) if link.revision else self._by_decision.get(link.decision)
+
+    def causes(self, line: Line) -> frozenset[int | str]:
+        """What led to a line: the places of what is told; of the rest, the versions of other objects."""
+        found: set[int | str] = set()
+        for link in line.causes:
+            place = self.place(link)
+            if place is not None:
+                found.add(place)
+            elif link.revision and not link.text.startswith(f"{line.about.words}@"):
+                found.add(link.text)
+        return frozenset(found)
 
 
 def numbered(lines: Sequence[Line]) -> tuple[Line, ...]:
@@ -188,24 +287,20 @@ def numbered(lines: Sequence[Line]) -> tuple[Line, ...]:
     if not lines:
         return ()
     first = lines[0].at
-    by_revision: dict[int, int] = {}
-    by_decision: dict[str, int] = {}
+    told = _Told()
     for number, line in enumerate(lines, 1):
-        if line.revision:
-            by_revision.setdefault(line.revision, number)
-        if line.what in (What.DECIDED, What.REFUSED) and line.decision:
-            by_decision.setdefault(line.decision, number)
+        told.add(line, number)
     made = []
     for number, line in enumerate(lines, 1):
-        causes = []
+        causes: dict[object, Link] = {}
         for link in line.causes:
-            to = by_revision.get(link.revision) if link.revision else by_decision.get(link.decision)
-            if to is not None and to != number and lines[to - 1].at <= line.at:
-                causes.append(replace(link, line=to))
+            to = told.place(link)
+            if to is not None and to < number:
+                causes.setdefault((to, link.is_verified), replace(link, line=to))
             elif to != number:
-                causes.append(link)
+                causes[link] = link
         offset = (line.at - first) // timedelta(milliseconds=1)
-        made.append(replace(line, number=number, offset_ms=max(offset, 0), causes=tuple(causes)))
+        made.append(replace(line, number=number, offset_ms=max(offset, 0), causes=tuple(causes.values())))
     return tuple(made)
 
 

@@ -45,7 +45,7 @@ class Mattering:
         self._changes: dict[str, Sequence[ChangeRecord]] = {}
         self._looked_at: dict[int, Version | None] = {}
         self._made: dict[str, Placing | None] = {}
-        self._words: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self._words: dict[tuple[str, tuple[str, ...], str], tuple[str, ...]] = {}
 
     async def policies(self, begins: int, records: Iterable[DecisionRecord]) -> None:
         """The policies that were changed meanwhile, in the versions that decisions went by."""
@@ -57,12 +57,14 @@ class Mattering:
     async def refusals(self, record: DecisionRecord) -> tuple[str, ...]:
         """Why a pod got no node: filter by filter, by deciding again; else in the record's own words."""
         # Equal messages name the same nodes and numbers, so of many pods that wait for the same, one is enough.
-        alike = (record.outcome.message, record.reasons)
+        # They do not name the labels that a pod asks for.
+        of = record.subject.name if "affinity" in record.outcome.message else ""
+        alike = (record.outcome.message, record.reasons, of)
         if alike not in self._words:
             made = await self._made_again(record)
             if made is None or not made.is_same:
                 return recorded_words(record)
-            self._words[alike] = refusal_words(made.refusals, made.nodes, record.subject.namespace)
+            self._words[alike] = refusal_words(made.refusals, made.nodes, made.scheduling.pod)
         return self._words[alike]
 
     async def _made_again(self, record: DecisionRecord) -> Placing | None:

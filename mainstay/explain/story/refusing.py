@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mainstay.api.kind import Object
+from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.placement import Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild, Past
@@ -130,16 +131,16 @@ def turned_by(placing: Placing, versions: Sequence[Version]) -> list[Version]:
 # In words.
 
 
-def refusal_words(refusals: Sequence[Refusal], nodes: Sequence[Object], namespace: str) -> tuple[str, ...]:
-    """One line for each reason: the filter, the zones and nodes, the numbers."""
+def refusal_words(refusals: Sequence[Refusal], nodes: Sequence[Object], pod: Object) -> tuple[str, ...]:
+    """One line for each reason: the filter, the zones and nodes, the numbers; of an affinity, the labels."""
     zones: dict[str, list[str]] = {}
     for node in nodes:
         zone = (node["metadata"].get("labels") or {}).get(ZONE, "")
         zones.setdefault(zone, []).append(node["metadata"]["name"])
-    return tuple(_words(refusal, zones, namespace) for refusal in refusals)
+    return tuple(_words(refusal, zones, nodes, pod) for refusal in refusals)
 
 
-def _words(refusal: Refusal, zones: Mapping[str, Sequence[str]], namespace: str) -> str:
+def _words(refusal: Refusal, zones: Mapping[str, Sequence[str]], nodes: Sequence[Object], pod: Object) -> str:
     refused = frozenset(refusal.nodes)
     whole = sorted(zone for zone, names in zones.items() if zone and refused.issuperset(names))
     covered = frozenset(name for zone in whole for name in zones[zone])
@@ -149,10 +150,29 @@ def _words(refusal: Refusal, zones: Mapping[str, Sequence[str]], namespace: str)
         places.append(_some(rest or list(refusal.nodes)))
     where = " and ".join(places) if len(places) < 3 else f"{', '.join(places[:-1])} and {places[-1]}"
     names = f" ({_some(list(refusal.nodes))})" if whole else ""
-    whom = f" for namespace {namespace}" if refusal.reason is Reason.ZONE_QUOTA_EXCEEDED else ""
+    whom = (
+        f" for namespace {pod['metadata'].get('namespace', '')}" if refusal.reason is Reason.ZONE_QUOTA_EXCEEDED else ""
+    )
     detail = f" {refusal.detail}" if refusal.detail else ""
-    numbers = _numbers(refusal)
-    return f"{refusal.plugin or 'scheduler'} rejects {where}{names}{whom}: {refusal.reason}{detail}{numbers}"
+    what = f"{refusal.reason}{detail}{_numbers(refusal)}"
+    if refusal.reason is Reason.NODE_AFFINITY:
+        what = _affinity([node for node in nodes if node["metadata"]["name"] in refused], pod)
+    return f"{refusal.plugin or 'scheduler'} rejects {where}{names}{whom}: {what}"
+
+
+def _affinity(nodes: Sequence[Object], pod: Object) -> str:
+    """What the pod asks of a node, and none of these has."""
+    asked = requirements_of(pod["spec"])
+    wanted = [*asked.selector.requirements]
+    if asked.terms is not None and len(asked.terms) == 1:
+        wanted += asked.terms[0].labels
+    labels = [node["metadata"].get("labels") or {} for node in nodes]
+    missing = [str(each) for each in wanted if not any(each.matches(has) for has in labels)]
+    if missing:
+        return f"{'none has' if len(nodes) > 1 else 'it has not'} {', '.join(missing)}"
+    if asked.terms is not None and (len(asked.terms) != 1 or asked.terms[0].names):
+        return f"{'none matches' if len(nodes) > 1 else 'it does not match'} what the pod's node affinity asks for"
+    return f"none has all of {', '.join(str(each) for each in wanted)}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,9 +1,11 @@
 """Lines of a story from what is recorded: a version of an object, a decision, an Event. Plain functions."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from mainstay.controllers.kinds import PODS
 from mainstay.explain.fields import shown
 from mainstay.explain.story.lines import About, Line, Link, Stale
 from mainstay.explain.story.refusing import is_placement
@@ -14,6 +16,12 @@ from mainstay.runtime.events import DECISION
 
 OBSERVED_LATE: Final = timedelta(milliseconds=500)
 """A change that a component sees later than this is told of: it decided on an old picture meanwhile."""
+
+BACK_OFF: Final = "BackOff"
+_STARTED_AGAIN: Final = "is started again"
+_FOLLOWS: Final = ("Ready ", "ContainersReady ")
+"""Conditions of a pod that follow from how its containers are."""
+_OF_POD: Final = re.compile(r" pod=\S+")
 
 
 def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]:
@@ -53,7 +61,33 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]
         # Mostly one write says both.
         key = (What.READY, False) if (What.READY, False) in found else (What.STARTED, False)
         found[key] = [*started, *found.get(key, ())]
-    return [line(what, "; ".join(texts), is_detail=is_detail) for (what, is_detail), texts in found.items()]
+    if version.kind == PODS.text:
+        _say_once(found)
+    return [
+        line(what, _without_pod("; ".join(texts)), is_detail=is_detail) for (what, is_detail), texts in found.items()
+    ]
+
+
+def _say_once(found: dict[tuple[What, bool], list[str]]) -> None:
+    """Of a pod whose container has ended, waits or is started again, one line of each write is enough."""
+    failed = found.get((What.FAILED, False))
+    if failed is None:
+        return
+    if (What.READY, False) in found and all(_STARTED_AGAIN in text for text in failed):
+        # It has failed before this write, and is well again with it.
+        found[What.READY, False] = [*found.pop((What.FAILED, False)), *found[What.READY, False]]
+        return
+    conditions = found.pop((What.CONDITION, False), [])
+    follows = [text for text in conditions if text.startswith(_FOLLOWS)]
+    if follows:
+        found.setdefault((What.CONDITION, True), []).extend(follows)
+    if others := [text for text in conditions if text not in follows]:
+        found[What.CONDITION, False] = others
+
+
+def _without_pod(text: str) -> str:
+    """The agent's words without the pod, which the line names: then they are the same for all pods."""
+    return _OF_POD.sub("", text)
 
 
 def links_of(version: Version) -> tuple[Link, ...]:
@@ -224,12 +258,13 @@ def line_of_event(version: Version) -> Line | None:
         at=version.at,
         what=What.EVENT,
         about=About(kind, about.get("name", ""), about.get("namespace", "")),
-        text=f"Event {event.get('reason', '')}: {shown(message)}",
+        text=f"Event {event.get('reason', '')}: {shown(_without_pod(message))}",
         who=Who(source, component=source, decision=decision),
         revision=version.revision,
         decision=decision,
         causes=(Link(decision, decision=decision),) if decision else (),
-        is_detail=event.get("type") != "Warning",
+        # That a container waits to be started again, its pod's status says as well.
+        is_detail=event.get("type") != "Warning" or (kind == PODS.text and event.get("reason") == BACK_OFF),
     )
 
 

@@ -29,6 +29,7 @@ from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.story.following import Family, Followed, ancestors
 from mainstay.explain.story.lines import About, Line, Link, Story, merged, numbered
 from mainstay.explain.story.mattering import Mattering
+from mainstay.explain.story.ordering import in_order
 from mainstay.explain.story.refusing import is_placement
 from mainstay.explain.story.telling import (
     line_of_event,
@@ -90,6 +91,8 @@ class _Telling:
         """By the name of a pod: the node it was on."""
         self._replaced: dict[str, str] = {}
         """By the name of a pod: the uid of the one it replaces."""
+        self._owners: dict[About, str] = {}
+        """In words."""
 
     async def tell(self, generation: int, since: datetime | None) -> Story:
         about = self._about
@@ -209,8 +212,12 @@ class _Telling:
 
     def _tell_versions(self, versions: Iterable[Version], *, spec_only: bool = False) -> None:
         for version in versions:
+            obj = version.object
+            about = About(version.kind, version.key.name, version.key.namespace)
+            for reference in obj["metadata"].get("ownerReferences") or ():
+                if reference.get("controller"):
+                    self._owners[about] = f"{reference['kind'].lower()} {reference['name']}"
             if version.kind == PODS.text:
-                obj = version.object
                 self._names[obj["metadata"].get("uid", "")] = version.key.name
                 if node := (obj.get("spec") or {}).get("nodeName"):
                     self._nodes[version.key.name] = node
@@ -312,6 +319,7 @@ class _Telling:
 
     def _story(self, generation: int, begins: "_Bound", ends: "_Bound") -> Story:
         lines = [each for each in self._lines.values() if ends.at is None or each.at <= ends.at]
+        lines = [replace(each, owner=self._owners.get(each.about, "")) for each in lines]
         lines = in_order(self._joined(lines))
         lines = self._going_on(lines, ends)
         told = numbered(merged(lines))
@@ -396,23 +404,8 @@ class _Bound:
         self.at = at
 
 
-def in_order(lines: Iterable[Line]) -> list[Line]:
-    """By time; what led to something comes before it, also if clocks differ a little."""
-    found = list(lines)
-    at_of = {line.revision: line.at for line in found if line.revision}
-    moved = []
-    for line in found:
-        read = [at_of[link.revision] for link in line.causes if link.revision in at_of and not line.revision]
-        moved.append(replace(line, at=max([line.at, *read])))
-    return sorted(moved, key=lambda line: (line.at, _ORDER.index(line.what), line.revision, line.about.name))
-
-
 _ENDS: Final = (What.TOLD_TO_GO, What.FAILED, What.GONE)
 """After which a pod is replaced."""
-_ORDER: Final = (
-    *(What.TOLD_TO_GO, What.WRITTEN, What.MADE, What.SEEN, What.QUEUED, What.REFUSED, What.DECIDED, What.BOUND),
-    *(What.STARTED, What.READY, What.CONDITION, What.FAILED, What.EVENT, What.GONE),
-)
 
 
 def event_version(change: ChangeRecord) -> Version:

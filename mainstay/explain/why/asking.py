@@ -19,7 +19,7 @@ from mainstay.controllers.kinds import (
     ZONE_QUOTAS,
 )
 from mainstay.controllers.pod_state import condition_of, is_leaving
-from mainstay.explain.moment import Moment
+from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.why.answer import Answer, Subject, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import MEANINGS, Cause
@@ -65,22 +65,32 @@ _BAD: Final = frozenset({("Stalled", "True"), ("Ready", "False"), ("Available", 
 async def why(moment: Moment, kind: KindName, name: str, namespace: str = "", generation: int | None = None) -> Answer:
     """Why an object is as it is at a moment. Raises `JournalUnreachable`.
 
-    With a `generation` that is over: how it stood when the next one came.
+    With a `generation` that is over: how it stood when the next one came. Raises `NoSuchMoment` if there never was one
+    of that number.
     """
     case = await Case.at(moment)
     obj = await case.get(kind, name, namespace)
-    if obj is not None and generation is not None:
-        current = int(obj["metadata"].get("generation") or 0)
+    known = obj if obj is not None or generation is None else await _last_known(case, kind, name, namespace)
+    if known is not None and generation is not None:
+        current = int(known["metadata"].get("generation") or 0)
         if 0 < generation < current:
             return await _of_generation(case, kind, name, namespace, generation, current)
-        if generation > current:
-            case.notes[f"there is no generation {generation} yet: the object is at {current}"] = None
+        if generation != current:
+            words = subject_of(kind, known).words
+            at = f"it {'was' if obj is None else 'is'} at {current}" if current else "objects of its kind have none"
+            raise NoSuchMoment(f"there is no generation {generation} of {words}: {at}")
     if obj is None:
         found, subject = await _not_there(case, kind, name, namespace)
     else:
         subject = subject_of(kind, obj)
         found = await with_refused_change(case, kind, obj, await _found(case, kind, obj))
     return _answer(case, subject, found)
+
+
+async def _last_known(case: Case, kind: KindName, name: str, namespace: str) -> Object | None:
+    """An object that is gone, as it was."""
+    versions = await case.versions(kind.text, namespace, name)
+    return versions[-1].object if versions else None
 
 
 async def _of_generation(
@@ -222,5 +232,5 @@ def _answer(case: Case, subject: Subject, found: Found) -> Answer:
         also=found.also,
         gaps=gaps,
         notes=tuple(dict.fromkeys((*found.notes, *case.notes, *case.known.notes))),
-        advice="" if verdict is Verdict.SATISFIED else MEANINGS[found.cause].advice,
+        advice="" if verdict is Verdict.SATISFIED else found.advice or MEANINGS[found.cause].advice,
     )

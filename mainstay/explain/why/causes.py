@@ -405,7 +405,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         (
             Cause.NODE_LOST,
             "The node is not heard of any more.",
-            "Bring it back; its pods are replaced when it is released.",
+            "Bring it back. Else its pods are replaced when it is released, and they tolerate that no longer.",
         ),
         (Cause.NODE_NOT_READY, "The node says that it is not ready.", "Read the conditions of the node."),
         (
@@ -421,7 +421,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         (
             Cause.CRASH_LOOP,
             "A container ends again and again soon after it is started.",
-            "Read its log: `mainstay logs --previous`.",
+            "Read its log: `mainstay logs POD -c CONTAINER -n NAMESPACE --previous`.",
         ),
         (Cause.CONTAINER_FAILED, "A container ended with an error.", "Read its log."),
         (

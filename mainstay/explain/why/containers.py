@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from mainstay.api.kind import Object
@@ -13,6 +13,7 @@ from mainstay.controllers.pod_state import condition_of, node_of, time_of
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, gravity
+from mainstay.explain.why.ends import START_ERROR, Ends, ends_of, is_shaky, statuses_of
 from mainstay.explain.why.found import (
     NOTHING,
     Found,
@@ -52,10 +53,6 @@ _PROBES: Final = {
     "Startup": Cause.STARTUP_PROBE_FAILING,
     "Readiness": Cause.READINESS_PROBE_FAILING,
 }
-RESTARTED_LATELY: Final = timedelta(minutes=10)
-LONGER: Final = 3
-"""A container that has run so many times as long as it did before its last end is taken to be cured."""
-LASTING_MIN: Final = timedelta(seconds=30)
 _FAILED_PROBE: Final = re.compile(r"(Liveness|Startup|Readiness) probe failed(?:: (.*))?", re.DOTALL)
 
 
@@ -63,7 +60,12 @@ async def not_started(case: Case, pod: Object) -> Found | None:
     """Why a container waits or ends again and again. None: nothing of that kind is said."""
     who = subject_of(PODS, pod).words
     probes = await _failed_probes(case, pod)
-    all_found = [found for status in _statuses(pod) if (found := _waits(pod, who, status, probes)) is not None]
+    all_found = []
+    for status in statuses_of(pod):
+        ends = await ends_of(case, pod, str(status.get("name") or ""))
+        found = _waits(pod, who, status, probes, ends, case.now)
+        if found is not None:
+            all_found.append(found)
     if not all_found:
         return None
     worst, *others = sorted(all_found, key=lambda each: gravity(each.cause))
@@ -87,10 +89,11 @@ async def _unless_there_by_now(case: Case, pod: Object, found: Found) -> Found:
 async def restarted_lately(case: Case, pod: Object) -> Found | None:
     """Whether a pod that is ready at this moment is restarted so often that this says little."""
     who = subject_of(PODS, pod).words
-    for status in _statuses(pod):
+    for status in statuses_of(pod):
         if not is_shaky(status, case.now):
             continue
-        found = _waits(pod, who, status, await _failed_probes(case, pod))
+        ends = await ends_of(case, pod, str(status.get("name") or ""))
+        found = _waits(pod, who, status, await _failed_probes(case, pod), ends, case.now)
         if found is not None:
             text = found.sentence.removesuffix(".")
             said = sentence(f"{text}; at this moment it is ready")
@@ -100,19 +103,7 @@ async def restarted_lately(case: Case, pod: Object) -> Found | None:
 
 def was_restarted_lately(pod: Object, now: datetime) -> bool:
     """Whether a pod may be one of those that `restarted_lately` has something to say about."""
-    return any(is_shaky(status, now) for status in _statuses(pod))
-
-
-def is_shaky(status: Mapping[str, Any], now: datetime) -> bool:
-    """Whether a container was restarted not long ago, and has not shown since that it lasts longer than before."""
-    last: Mapping[str, Any] = (status.get("lastState") or NOTHING).get("terminated") or NOTHING
-    began, ended = time_of(last.get("startedAt")), time_of(last.get("finishedAt"))
-    if ended is None or not int(status.get("restartCount") or 0) or now - ended > RESTARTED_LATELY:
-        return False
-    started = time_of(((status.get("state") or NOTHING).get("running") or NOTHING).get("startedAt"))
-    if began is None or started is None:
-        return True
-    return now - started < max(LONGER * (ended - began), LASTING_MIN)
+    return any(is_shaky(status, now) for status in statuses_of(pod))
 
 
 async def not_ready(case: Case, pod: Object) -> Found:
@@ -177,14 +168,23 @@ async def failed(case: Case, pod: Object) -> Found:
         text = f"{who} was ended on {node}: the {seconds} s that it may take are over"
         link = broken("agent", text, *evidence)
         return Found(cause=Cause.DEADLINE_EXCEEDED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
-    for each in _statuses(pod):
+    for each in statuses_of(pod):
         ended = (each.get("state") or NOTHING).get("terminated") or NOTHING
         if ended and int(ended.get("exitCode") or 0) != 0:
             text = f"{who} has failed: its container {each.get('name')} {_ended(ended)} on {node}"
             link = broken("agent", f"container {each.get('name')} {_ended(ended)}", *evidence)
             since = time_of(ended.get("finishedAt"))
-            failing = Cause.CONTAINER_FAILED
-            return Found(cause=failing, sentence=sentence(text), verdict=Verdict.BLOCKED, since=since, chain=(link,))
+            is_wrong = ended.get("reason") == START_ERROR
+            failing = Cause.CONTAINER_CANNOT_START if is_wrong else Cause.CONTAINER_FAILED
+            advice = "" if is_wrong else _read_log(pod, str(each.get("name") or ""))
+            return Found(
+                cause=failing,
+                sentence=sentence(text),
+                verdict=Verdict.BLOCKED,
+                since=since,
+                chain=(link,),
+                advice=advice,
+            )
     if reason in ("NodeLost", "Terminated", "Evicted", "Preempting"):
         text = f"{who} was ended on {node} ({reason}): {message}"
         link = broken("agent", shortened(message), *evidence)
@@ -211,16 +211,17 @@ async def failed(case: Case, pod: Object) -> Found:
 # Containers.
 
 
-def _statuses(pod: Object) -> list[Mapping[str, Any]]:
-    status = pod.get("status") or NOTHING
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-
-
-def _waits(pod: Object, who: str, status: Mapping[str, Any], probes: Mapping[tuple[str, str], str]) -> Found | None:
+def _waits(
+    pod: Object,
+    who: str,
+    status: Mapping[str, Any],
+    probes: Mapping[tuple[str, str], str],
+    ends: Ends,
+    now: datetime,
+) -> Found | None:
     name, node = str(status.get("name") or ""), node_of(pod)
     held: Mapping[str, Any] = (status.get("state") or NOTHING).get("waiting") or NOTHING
     reason, message = str(held.get("reason") or ""), str(held.get("message") or "")
-    last: Mapping[str, Any] = (status.get("lastState") or NOTHING).get("terminated") or NOTHING
     restarts = int(status.get("restartCount") or 0)
     ready = condition_of(pod, "Ready")
     since = time_of((ready or NOTHING).get("lastTransitionTime"))
@@ -248,19 +249,37 @@ def _waits(pod: Object, who: str, status: Mapping[str, Any], probes: Mapping[tup
     if reason not in _NO_NEWS:
         text = f"container {name} of {who} cannot be started on {node} ({reason})" + (f": {message}" if message else "")
         return blocked(Cause.CONTAINER_CANNOT_START, text[0].upper() + text[1:], f"{reason}: {shortened(message, 120)}")
-    ended_by = _ended_by_probe(name, probes)
-    is_looping = reason == "CrashLoopBackOff" or (restarts >= 2 and bool(last))
+    if (status.get("state") or NOTHING).get("running") and not is_shaky(status, now):
+        return None
+    ended_by, last = _ended_by_probe(name, probes), ends.last
+    is_looping = reason == "CrashLoopBackOff" or (restarts >= 2 and ends.fails_often)
     if ended_by and (is_looping or restarts):
+        since = ends.since(only_failures=False) or since
         kind, told = ended_by
         why = f": {told}" if told else ""
         again = "is restarted again and again" if restarts > 1 else "was restarted"
         text = f"{who} {again} on {node} ({count(restarts, 'restart')}): its {kind.lower()} probe fails{why}"
         return blocked(_PROBES[kind], text, f"{kind.lower()} probe of {name} fails{why}")
-    if is_looping:
-        again = "crashes again and again" if restarts > 1 else "has crashed"
-        text = f"{who} {again} on {node}: container {name} {_ended(last)} ({count(restarts, 'restart')})"
-        return blocked(Cause.CRASH_LOOP, text, f"container {name} {_ended(last)}")
-    return None
+    if not is_looping:
+        return None
+    since = ends.since(only_failures=reason != "CrashLoopBackOff") or since
+    if last.get("reason") == START_ERROR:
+        text = f"container {name} of {who} cannot be started on {node}: {last.get('message') or START_ERROR}"
+        text = f"{text[0].upper()}{text[1:]} (tried {count(restarts + 1, 'time')})"
+        return blocked(Cause.CONTAINER_CANNOT_START, text, f"container {name} {_ended(last)}")
+    crashes = "crashes" if int(last.get("exitCode") or 0) else "ends"
+    again = f"{crashes} again and again" if restarts > 1 else "has crashed" if crashes == "crashes" else "has ended"
+    text = f"{who} {again} on {node}: container {name} {_ended(last)} ({count(restarts, 'restart')})"
+    found = blocked(Cause.CRASH_LOOP, text, f"container {name} {_ended(last)}")
+    return replace(found, advice=_read_log(pod, name, is_previous=True))
+
+
+def _read_log(pod: Object, container: str, *, is_previous: bool = False) -> str:
+    """What to do, as it can be pasted."""
+    metadata = pod["metadata"]
+    previous = " --previous" if is_previous else ""
+    where = f"-c {container} -n {metadata.get('namespace') or 'default'}"
+    return f"Read its log: `mainstay logs {metadata['name']} {where}{previous}`."
 
 
 def _image(pod: Object, name: str) -> str:

@@ -46,6 +46,8 @@ class Found:
     also: tuple[Also, ...] = ()
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    advice: str = ""
+    """What to do, if that is known better than from the cause alone."""
 
     def after(self, links: Iterable[Link]) -> "Found":
         """The same, with the links before its own."""

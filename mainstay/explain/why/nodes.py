@@ -145,15 +145,44 @@ async def _silent(case: Case, node: Object) -> Trouble:
 
 def stays_until(node: Object, pod: Object, now: datetime) -> str:
     """How long a pod tolerates that its node is not heard of, in words. Empty: no longer, or it is not asked to go."""
-    taints = [each for each in (node.get("spec") or NOTHING).get("taints") or () if each.get("effect") == NO_EXECUTE]
-    if not taints:
+    if not _has_to_go(node):
         return ""
+    until = _tolerates_until(node, pod, now)
+    if until is None:
+        return "; it tolerates that for as long as it lasts"
+    return f"; it tolerates that until {clock(until)}" if until > now else ""
+
+
+def _stay_until(node: Object, pods: list[Object], now: datetime) -> str:
+    """The same of all pods of a node."""
+    if not pods or not _has_to_go(node):
+        return ""
+    all_ends = [_tolerates_until(node, pod, now) for pod in pods]
+    ends = sorted(each for each in all_ends if each is not None)
+    if not ends:
+        return f", and {'tolerates' if len(pods) == 1 else 'tolerate'} that for as long as it lasts"
+    stays = f", and {len(pods) - len(ends)} of them for as long as it lasts" if len(ends) < len(pods) else ""
+    if ends[-1] <= now:
+        return f", and {'tolerates' if len(pods) == 1 else 'tolerate'} that no longer{stays}"
+    if ends[0] == ends[-1]:
+        when = f"until {clock(ends[0])}"
+    else:
+        when = f"until {clock(ends[0])} (the first) to {clock(ends[-1])} (the last)"
+    return f", and {'tolerates' if len(pods) == 1 else 'tolerate'} that {when}{stays}"
+
+
+def _has_to_go(node: Object) -> bool:
+    return any(each.get("effect") == NO_EXECUTE for each in (node.get("spec") or NOTHING).get("taints") or ())
+
+
+def _tolerates_until(node: Object, pod: Object, now: datetime) -> datetime | None:
+    """None: for ever."""
     stays = stays_for(pod, taints_of(node))
     if stays is None:
-        return "; it tolerates that for as long as it lasts"
+        return None
+    taints = [each for each in (node.get("spec") or NOTHING).get("taints") or () if each.get("effect") == NO_EXECUTE]
     added = [at for each in taints if (at := time_of(each.get("timeAdded"))) is not None]
-    until = max(added) + stays if added else now
-    return f"; it tolerates that until {clock(until)}" if until > now else ""
+    return max(added) + stays if added else now
 
 
 async def _decided(case: Case, name: str) -> tuple[Evidence, ...]:
@@ -185,6 +214,7 @@ async def of_node(case: Case, node: Object) -> Found:
     trouble = await trouble_of(case, name)
     if trouble is not None:
         lives = f"; {count(len(on_it), 'pod')} {'is' if len(on_it) == 1 else 'are'} bound to it" if on_it else ""
+        lives += _stay_until(node, on_it, case.now) if trouble.is_silent else ""
         return Found(
             cause=trouble.cause,
             sentence=sentence(f"Node {trouble.text}{lives}"),

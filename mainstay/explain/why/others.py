@@ -23,6 +23,7 @@ from mainstay.controllers.kinds import (
 )
 from mainstay.controllers.pod_state import condition_of, is_active, is_leaving, is_ready, node_of, time_of, zone_of
 from mainstay.explain.why.answer import Also, Evidence, Involved, Verdict
+from mainstay.explain.why.budgets import budget_advice
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import not_done
@@ -376,6 +377,7 @@ async def of_budget(case: Case, budget: Object) -> Found:
         verdict=Verdict.WAITING if worst is not None else Verdict.BLOCKED,
         chain=(broken("budget", numbers, evidence),),
         also=also,
+        advice=budget_advice(budget),
     )
 
 

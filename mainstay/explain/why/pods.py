@@ -14,6 +14,7 @@ from mainstay.controllers.kinds import DISRUPTION_BUDGETS, NODES, PODS
 from mainstay.controllers.pod_state import condition_of, created_at, is_active, is_leaving, node_of, time_of
 from mainstay.explain.why import containers
 from mainstay.explain.why.answer import Evidence, Involved, Link, Verdict
+from mainstay.explain.why.budgets import budget_advice
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import (
@@ -163,7 +164,8 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Found | None:
     message = shortened(detail or last.outcome.message, 240)
     text = f"{who} was to be evicted{by} at {clock(moment(last.at))}, and that was refused: {message}"
     involved = []
-    budgets = await _budgets_of(case, pod)
+    all_budgets = await _budgets_of(case, pod)
+    budgets = [each["metadata"]["name"] for each in all_budgets]
     if not frozen and budgets and not any(each in text for each in budgets):
         text = f"{text.removesuffix('.')} ({count(len(budgets), 'budget')}: {listed(budgets)})"
     if frozen:
@@ -180,19 +182,20 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Found | None:
         since=moment(last.at),
         chain=(broken("eviction", message, evidence_of(last)),),
         involved=tuple(involved),
+        advice="" if frozen else next((text for each in all_budgets if (text := budget_advice(each))), ""),
     )
 
 
-async def _budgets_of(case: Case, pod: Object) -> list[str]:
-    """The names of the disruption budgets that select a pod."""
+async def _budgets_of(case: Case, pod: Object) -> list[Object]:
+    """The disruption budgets that select a pod."""
     namespace, has = pod["metadata"].get("namespace"), pod["metadata"].get("labels") or {}
     found = []
     for budget in await case.all(DISRUPTION_BUDGETS):
         selector = (budget.get("spec") or NOTHING).get("selector")
         is_here = budget["metadata"].get("namespace") == namespace
         if is_here and selector is not None and labels.from_object(selector).matches(has):
-            found.append(budget["metadata"]["name"])
-    return sorted(found)
+            found.append(budget)
+    return sorted(found, key=lambda each: str(each["metadata"]["name"]))
 
 
 async def with_refused_evictions(case: Case, node: Object, found: Found) -> Found:

@@ -35,9 +35,11 @@ from mainstay.explain.why.found import (
     subject_of,
     unknown,
     waiting,
+    written,
 )
 from mainstay.explain.why.refused import Refused
 from mainstay.explain.why.staleness import SOON
+from mainstay.explain.writers import SERVER, UNKNOWN_WHO
 from mainstay.journal.record import DecisionRecord, Ending, moment
 from mainstay.scheduler.binding import Cause as BindingCause
 from mainstay.scheduler.component import SchedulerSettings
@@ -288,7 +290,7 @@ async def placed(case: Case, pod: Object) -> tuple[Link, ...]:
                     "scheduler", f"bound to {node}; the answer to its binding was not recorded", said_by(pod, said)
                 ),
             )
-        return (done("scheduler", f"on {node}; no scheduler placed it there", said_by(pod, said)),)
+        return (await _placed_by_others(case, pod, node),)
     text = f"{chosen.component} chose {node}" + (f" at attempt {len(records)}" if len(records) > 1 else "")
     try:
         placement = explained(await scheduling(case.journal, chosen, case.past))
@@ -300,3 +302,25 @@ async def placed(case: Case, pod: Object) -> tuple[Link, ...]:
         second, points = placement.alternatives[0]
         text += f"; {placement.totals[node]} points, next {second} with {points}"
     return (done("scheduler", text, evidence_of(chosen)),)
+
+
+async def _placed_by_others(case: Case, pod: Object, node: str) -> Link:
+    """How a pod came to its node of which no decision is known: by somebody's word, or that is not recorded here."""
+    metadata, said = pod["metadata"], condition_of(pod, "PodScheduled")
+    for version in await case.versions(PODS.text, metadata.get("namespace") or "", metadata["name"]):
+        is_it = version.after is not None and version.after["metadata"].get("uid") == metadata.get("uid")
+        if not is_it or version.is_first_known or not _node_in(version.after) or _node_in(version.before):
+            continue
+        who = version.who
+        if version.before is None:
+            return done("scheduler", f"made for {node} by {who.name}: no scheduler placed it there", written(version))
+        if who.decision or who.name in (UNKNOWN_WHO.name, SERVER):
+            by = f" by {who.name}" if who.decision else ""
+            return unknown("scheduler", f"bound to {node}{by}; why there is not in this journal", written(version))
+        return done("scheduler", f"bound to {node} by {who.name}: no scheduler chose it", written(version))
+    text = f"on {node}; how it came there is not in this journal, which does not go back so far"
+    return unknown("scheduler", text, said_by(pod, said))
+
+
+def _node_in(pod: Object | None) -> str:
+    return str(((pod or NOTHING).get("spec") or NOTHING).get("nodeName") or "")

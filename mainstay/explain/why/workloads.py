@@ -297,8 +297,11 @@ async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Found, int, tupl
     Pods that say the same of themselves are held up by the same, so one of each sort is looked at.
     """
     sorts: dict[tuple[str, ...], list[Object]] = {}
+    troubled = await in_trouble(case, map(pod_state.node_of, pods))
     for pod in pods:
-        sorts.setdefault(_said_of(pod), []).append(pod)
+        node = pod_state.node_of(pod)
+        # What a pod on a lost node says of itself is what it was like before.
+        sorts.setdefault((*_said_of(pod), node if node in troubled else ""), []).append(pod)
     if not sorts:
         return None
     most_first = sorted(sorts.values(), key=lambda each: -len(each))
@@ -330,8 +333,6 @@ def _said_of(pod: Object) -> tuple[str, ...]:
         held_up = (each.get("state") or NOTHING).get("waiting") or NOTHING
         last = (each.get("lastState") or NOTHING).get("terminated") or NOTHING
         said += [str(held_up.get("reason")), str(last.get("exitCode")), str(last.get("reason"))]
-    if pod_state.node_of(pod) and ready.get("reason") == "NodeNotReady":
-        said.append(pod_state.node_of(pod))
     return tuple(said)
 
 

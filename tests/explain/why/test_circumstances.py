@@ -8,6 +8,7 @@ import pytest
 
 from mainstay.agent.runner import CannotRun, Wish
 from mainstay.agent.runners.containers import Behaviour
+from mainstay.api import times
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
@@ -338,3 +339,71 @@ async def test_what_waits_for_those_below_names_the_last_of_them(sim: Simulation
     assert f"stays until what it owns is gone. Pod default/{pod['metadata']['name']}" in going.sentence
     assert (last.cause, last.verdict) == (Cause.TERMINATING, Verdict.WAITING)
     assert "all that it owned is gone; the controller owner-cleanup is about to see to it" in last.sentence
+
+
+async def test_a_released_node_says_until_when_its_pods_tolerate_that(sim: Simulation):
+    async with a_cluster(sim) as cluster:
+        for name in ("one", "two"):
+            await cluster.client.create(PODS, a_pod(name, nodeName="node-a"), "default")
+        await rest(5)
+        cluster.world.programs["node-a"].crash(silently=True)
+        await rest(70)
+        node = await asked(cluster, NODES, "node-a")
+        pod = await asked(cluster, PODS, "one")
+        tainted = await cluster.client.get(NODES, "node-a")
+
+    [added] = {each["timeAdded"] for each in tainted["spec"]["taints"] if each["effect"] == "NoExecute"}
+    until = times.parse_time(added) + timedelta(seconds=300)
+    assert node.cause is Cause.NODE_LOST
+    assert f"; 2 pods are bound to it, and tolerate that until {until:%H:%M:%S}." in node.sentence
+    assert f"; it tolerates that until {until:%H:%M:%S}." in pod.sentence
+    assert node.advice.endswith("when it is released, and they tolerate that no longer.")
+
+
+async def test_of_two_pods_that_were_not_ready_only_that_on_the_lost_node_is_counted_as_lost(sim: Simulation):
+    async with a_cluster(sim, ACTING) as cluster:
+        for machine in cluster.world.machines.values():
+            machine.answer = lambda id_, command: 1
+        wanted = a_deployment("web", 2, "2500m")
+        probe = {"exec": {"command": ["check"]}, "periodSeconds": 5, "failureThreshold": 2}
+        wanted["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = probe
+        await cluster.client.create(DEPLOYMENTS, wanted)
+        await rest(40)
+        cluster.world.programs["node-a"].crash(silently=True)
+        await rest(70)
+        answer = await asked(cluster, DEPLOYMENTS, "web")
+
+    told = {answer.cause: 1, **{each.cause: each.count for each in answer.also}}
+    assert told == {Cause.NODE_LOST: 1, Cause.READINESS_PROBE_FAILING: 1}
+    assert answer.sentence.startswith("1 of 2 pods of Deployment default/web is held up: ")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "advice"),
+    [
+        ({"minAvailable": 2}, "lower minAvailable, which is 2, or add replicas."),
+        ({"minAvailable": "100%"}, "lower minAvailable, which is 100%."),
+        ({"maxUnavailable": 0}, "raise maxUnavailable, which is 0."),
+    ],
+)
+async def test_nobody_is_told_to_wait_for_pods_that_are_all_healthy(
+    sim: Simulation, wanted: dict[str, Any], advice: str
+):
+    async with a_cluster(sim) as cluster:
+        await cluster.client.create(DEPLOYMENTS, a_deployment("web", 2))
+        await made(cluster, DISRUPTION_BUDGETS, "web", selector={"matchLabels": {"app": "web"}}, **wanted)
+        await rest(10)
+        [pod, _] = await pods_of(cluster, "web")
+        with pytest.raises(ApiError):
+            await evicted(cluster.client, pod["metadata"]["name"])
+        await rest(1)
+        budget = await asked(cluster, DISRUPTION_BUDGETS, "web")
+        refused = await asked(cluster, PODS, pod["metadata"]["name"])
+        cluster.world.programs["node-a"].crash(silently=True)
+        await rest(70)
+        later = await asked(cluster, DISRUPTION_BUDGETS, "web")
+
+    assert (budget.cause, budget.verdict) == (Cause.BUDGET_EXHAUSTED, Verdict.BLOCKED)
+    assert budget.advice == f"All its pods are healthy, so waiting does not help: {advice}"
+    assert (refused.cause, refused.advice) == (Cause.BUDGET_EXHAUSTED, budget.advice)
+    assert later.advice.startswith("Wait until its other pods are ready")

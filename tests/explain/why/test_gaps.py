@@ -1,12 +1,16 @@
 """Where records are missing, `why` says which, and guesses nothing."""
 
+from datetime import timedelta
+
 import msgspec
 
 from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Verdict
+from mainstay.explain.why.answer import Answer, State, Verdict
 from mainstay.explain.why.asking import why
 from mainstay.explain.why.causes import Cause
+from mainstay.journal.bundle import open_bundle, packed
+from mainstay.journal.gathering import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, LostRecord, without_detail
 from mainstay.sim.simulation import Simulation
@@ -90,3 +94,52 @@ async def test_without_any_decision_a_workload_is_still_told_by_its_status(sim: 
     answer = await why(await Moment.now(journal), DEPLOYMENTS, "web", "default")
 
     assert (answer.cause, answer.verdict) == (Cause.SATISFIED, Verdict.SATISFIED)
+
+
+def how_placed(answer: Answer) -> tuple[State, str]:
+    [link] = [each for each in answer.chain if each.step == "scheduler"]
+    return link.state, link.text
+
+
+async def test_of_a_pod_that_was_placed_before_a_bundle_begins_it_is_not_said_that_no_scheduler_placed_it(
+    sim: Simulation,
+):
+    async with a_cluster(sim) as cluster:
+        await cluster.client.create(PODS, a_pod("web"), "default")
+        await rest(600)
+        await cluster.client.patch(PODS, "web", "default", {"metadata": {"labels": {"tier": "front"}}})
+        await rest(5)
+        now = await Moment.now(cluster.journal)
+        since = now.at - timedelta(minutes=2)
+        contents = await gathered(cluster.journal, since=since, build="b", made_at=now.at)
+        bundle = open_bundle(b"".join(packed(contents)))
+    node = (await now.get(PODS, "web", "default") or {})["spec"]["nodeName"]
+    before, after = [
+        await why(await Moment.now(each), PODS, "web", "default") for each in (cluster.journal, bundle.journal)
+    ]
+
+    assert how_placed(before)[0] is State.DONE
+    assert f"chose {node}" in how_placed(before)[1]
+    text = f"on {node}; how it came there is not in this journal, which does not go back so far"
+    assert how_placed(after) == (State.UNKNOWN, text)
+
+
+async def test_a_pod_whose_binding_is_known_and_whose_decision_is_not_says_so(sim: Simulation):
+    async with a_cluster(sim) as cluster:
+        await cluster.client.create(PODS, a_pod("web"), "default")
+        await rest(10)
+        journal = Less(cluster.journal, lambda record: None)
+    state, text = how_placed(await why(await Moment.now(journal), PODS, "web", "default"))
+
+    assert state is State.UNKNOWN
+    assert text.startswith("bound to node-")
+    assert text.endswith("; why there is not in this journal")
+
+
+async def test_a_pod_that_was_made_right_on_its_node_was_placed_by_no_scheduler(sim: Simulation):
+    async with a_cluster(sim) as cluster:
+        await cluster.client.create(PODS, a_pod("web", nodeName="node-a"), "default")
+        await rest(10)
+        answer = await why(await Moment.now(cluster.journal), PODS, "web", "default")
+
+    assert how_placed(answer) == (State.DONE, "made for node-a by admin: no scheduler placed it there")

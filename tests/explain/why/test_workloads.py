@@ -1,7 +1,10 @@
 """`why` about Deployments, ReplicaSets and Jobs: from the generation that is wanted down to one pod."""
 
+import pytest
+
 from mainstay.api.kind_name import KindName
 from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESOURCE_QUOTAS
+from mainstay.explain.moment import NoSuchMoment
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.sim.cluster import NodeWishes
@@ -99,13 +102,18 @@ async def test_a_generation_that_is_over_is_told_as_it_stood_when_the_next_one_c
         await rest(15)
         now = await asked(cluster, DEPLOYMENTS, "web", generation=2)
         then = await asked(cluster, DEPLOYMENTS, "web", generation=1)
-        never = await asked(cluster, DEPLOYMENTS, "web", generation=7)
+        for never in (7, 0, -1):
+            with pytest.raises(NoSuchMoment, match=f"no generation {never} of Deployment default/web: it is at 2"):
+                await asked(cluster, DEPLOYMENTS, "web", generation=never)
+        await cluster.client.delete(DEPLOYMENTS, "web", "default")
+        await rest(5)
+        with pytest.raises(NoSuchMoment, match="no generation 7 of Deployment default/web: it was at"):
+            await asked(cluster, DEPLOYMENTS, "web", generation=7)
 
     assert (now.cause, now.subject.generation) == (Cause.SCALED_TO_ZERO, 2)
     assert (then.cause, then.subject.generation) == (Cause.NODE_TOO_SMALL, 1)
     assert then.notes[0].startswith("generation 1 was replaced by 2 at")
     assert "by admin" in then.notes[0]
-    assert "there is no generation 7 yet: the object is at 2" in never.notes
 
 
 async def test_a_kind_that_nobody_looks_after_says_so(sim: Simulation):
