@@ -99,9 +99,11 @@ async def test_a_follower_can_stop_while_nothing_comes(directory: Path):
 
 
 async def test_much_output_is_rotated_and_a_follower_misses_nothing(directory: Path):
-    """More than is kept, so the beginning goes, and nothing else."""
-    count = 65_000
-    script = f"while [ ! -e {directory}/go ]; do sleep 0.01; done; yes {'x' * 1000} | head -n {count} | cat -n"
+    """More than is kept, so the beginning goes, and nothing else. It comes in two parts, of which each is less than is
+    kept: a follower who is slower than that by five files would miss some, and here everything may be slow."""
+    count, half = 65_000, 35_000
+    wait = f"while [ ! -e {directory}/%s ]; do sleep 0.01; done; seq %d %d | sed 's/$/ {'x' * 1000}/'; "
+    script = wait % ("go", 1, half) + wait % ("on", half + 1, count)
     async with a_runner(directory) as runner:
         await running(runner, a_wish(script))
         followed = 0
@@ -111,6 +113,8 @@ async def test_much_output_is_rotated_and_a_follower_misses_nothing(directory: P
             async for line in runner.log(POD, "main", LogQuery(follow=True)):
                 followed += 1
                 assert int(line.text.split()[0]) == followed
+                if followed == half:
+                    (directory / "on").touch()
 
         task = asyncio.ensure_future(follow())
         (directory / "go").touch()
