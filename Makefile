@@ -33,7 +33,7 @@ lint: setup ## Check form, types, and the rules of the source
 	.venv/bin/mypy
 	.venv/bin/pytest -q -n 0 tests/test_tidy.py
 
-sim-long: setup ## Run the scenarios with thousands of seeds (ARGS="power-cut --seeds 9000")
+sim-long: setup ## Run the scenarios with thousands of seeds (ARGS="--all --seeds 20000 --log search.jsonl")
 	.venv/bin/python -m tests.search $(ARGS)
 
 chaos: setup components ## Kill what there is of a real cluster, at random (ARGS="--minutes 10 --seed 7")

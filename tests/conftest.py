@@ -1,5 +1,7 @@
 """Rules for all tests. See tests/requirements.py for what they are."""
 
+import signal
+
 from hypothesis import settings
 
 from tests.requirements import pytest_make_collect_report, pytest_runtest_makereport
@@ -11,3 +13,7 @@ pytest_plugins = ["pytester"]
 # The same examples each time, so that a red run means a change; and no time limit on a shared machine.
 settings.register_profile("mainstay", derandomize=True, deadline=None, database=None)
 settings.load_profile("mainstay")
+
+# A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -65,6 +65,19 @@ def nothing_to_prepare(new: Object, old: Object | None) -> None:
     """For a kind that takes an object as it comes."""
 
 
+@dataclass(frozen=True, slots=True)
+class TextAt:
+    """Reads the text at a path in an object, for a field selector; the empty text if there is none."""
+
+    path: tuple[str, ...]
+
+    def __call__(self, obj: Object) -> str:
+        value: Any = obj
+        for step in self.path:
+            value = value.get(step) if value else None
+        return value if isinstance(value, str) else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     group: str

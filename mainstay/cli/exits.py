@@ -14,5 +14,13 @@ class Exit(IntEnum):
     WAITING = 3
     INCOMPLETE = 4
     """The answer is."""
+    VIOLATED = 10
+    """Of simulated runs: a promise was broken."""
+    STUCK = 11
+    """Of simulated runs: one cannot come to its end."""
+    FAILED = 12
+    """Of simulated runs: something raised what nobody handled."""
+    DIFFERENT = 13
+    """Of simulated runs: one that should be equal to another is not."""
     USAGE = 64
     TIMEOUT = 124

@@ -117,7 +117,7 @@ class Commands(click.Group):
 
                 return server
             case "sim":
-                from mainstay.cli.sim import sim
+                from mainstay.cli.simulating import sim
 
                 return sim
             case "status":

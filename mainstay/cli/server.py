@@ -16,6 +16,7 @@ from mainstay.server.access import User
 from mainstay.server.identity import BadTokenFile, read_token_file
 from mainstay.server.journaling import JournalLimits
 from mainstay.server.process import (
+    CannotGoOn,
     CannotStart,
     EtcdChoice,
     GivenTls,
@@ -175,7 +176,7 @@ def server(
         raise click.ClickException(f"cannot use the data directory {data_dir}: {error.strerror}") from None
     try:
         tasks.run(serve(options, env, _say_ready))
-    except CannotStart as error:
+    except (CannotGoOn, CannotStart) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -55,6 +55,8 @@ class Cache:
         """Everything up to here has been applied, and nothing after it."""
         self.is_synced = False
         """Whether it has ever been filled. Before that, nothing being there means nothing."""
+        self.rewinds = 0
+        """How often the store was found to have gone back."""
         self.tombstones = Tombstones(tombstones_max)
         self._entries: dict[ObjectKey, Entry] = {}
         self._keys: tuple[ObjectKey, ...] | None = ()
@@ -223,6 +225,7 @@ class Cache:
         """
         self._require_forward(revision, is_rewind)
         if is_rewind:
+            self.rewinds += 1
             self.tombstones.clear()  # They are about a time that has not come yet.
         given = {entry.key: self._indexed(entry) for entry in entries}
         changes: list[Change] = []

@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 SILENCE_MAX: Final = timedelta(seconds=90)
 _EVENTS_AT_ONCE: Final = 200  # Then others may run, if the stream has more at hand. Some milliseconds.
-_PUT_OFF_EVERY_NS: Final = 1_000_000_000  # The end of patience is put off that often, not at each event.
+_PUT_OFFS: Final = 10  # The end of patience is put off when a tenth of it is over, not at each event.
 _NO_TIME: Final = timedelta(0)
 
 _TYPES: Final = {each.value: each for each in ChangeType}
@@ -134,6 +134,7 @@ class Pump:
         self._jitter = env.chance.stream("client/backoff", str(collection))
         self._deliver = deliver
         self._silence_max = silence_max
+        self._put_off_every_ns = silence_max // timedelta(microseconds=_PUT_OFFS) * 1000
         self.heard_at_ns: int | None = None
         """When a server last said anything, on the monotonic clock."""
         self.last_error = ""
@@ -196,7 +197,7 @@ class Pump:
                 opened_ns = last_ns = self._clock.monotonic_ns()
                 while events := await stream.fetch(_EVENTS_AT_ONCE):
                     now_ns = self.heard_at_ns = self._clock.monotonic_ns()
-                    if now_ns - last_ns >= _PUT_OFF_EVERY_NS and (end := patience.when()) is not None:
+                    if now_ns - last_ns >= self._put_off_every_ns and (end := patience.when()) is not None:
                         patience.reschedule(end + (now_ns - last_ns) / 1e9)
                         last_ns = now_ns
                     for event in events:

@@ -41,7 +41,10 @@ class _Line(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-_MODIFIED: Final = b'{"type":"MODIFIED","object":'
+_BEGINNINGS: Final[tuple[tuple[EventType, bytes], ...]] = (
+    ("MODIFIED", b'{"type":"MODIFIED","object":'),
+    ("BOOKMARK", b'{"type":"BOOKMARK","object":'),
+)
 
 _decode = msgspec.json.Decoder(_Line).decode
 
@@ -97,9 +100,10 @@ class Watch:
         return events
 
     def _event(self, line: bytes) -> WatchEvent:
-        if line.startswith(_MODIFIED) and line.endswith(b"}"):
-            # By far the most. What follows is the object, and is read by whoever needs it.
-            return WatchEvent("MODIFIED", line[len(_MODIFIED) : -1])
+        for type_, beginning in _BEGINNINGS:
+            if line.startswith(beginning) and line.endswith(b"}"):
+                # By far the most. What follows is the object, and is read by whoever needs it.
+                return WatchEvent(type_, line[len(beginning) : -1])
         try:
             read = _decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -168,6 +168,8 @@ def _silences(sight: Sight, heard_so_far: Listening) -> tuple[ZoneSilence, ...]:
 
 def _why_deaf(own: Sequence[Evidence], silences: Sequence[ZoneSilence]) -> str:
     """Why nothing may be released; empty if nothing speaks against it."""
+    if not own and not any(each.silent for each in silences):
+        return ""  # As at most looks.
     anything = Evidence(Signal.MISSED_HEARTBEATS, Strength.SUSTAINED, Scope.NODE)
     refused = allowed([anything, *own], silences).refused
     return next((each.why for each in refused if each.response is Response.EVICT_FROM_NODE), "")

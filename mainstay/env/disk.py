@@ -71,6 +71,18 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def make_directory(path: Path) -> None:
+    """Also those above it; nothing happens if it is there."""
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Let a file have this content: the old one stays until all of the new one is there."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(data)
+    beside.replace(path)
+
+
 def files_below(path: Path, *, deep: bool) -> list[Path] | None:
     """The files in a directory that the user named, sorted; `deep`: and in those below it. None: it is no directory."""
     if not path.is_dir():

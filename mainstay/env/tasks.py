@@ -10,7 +10,8 @@ calls inline, as steps of the simulated schedule.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
@@ -37,6 +38,12 @@ def spawn(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
     _held_on(loop).add(task)
     task.add_done_callback(_ended)
     return task
+
+
+def begin(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+    """As `spawn`, at half the price, for what is done thousands of times a second: the caller holds the task until it
+    ends. If it fails and nobody asks, the loop's exception handler hears of it when the task is let go."""
+    return asyncio.get_running_loop().create_task(work, name=name)
 
 
 def _held_on(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[Any]]:
@@ -108,6 +115,13 @@ async def shielded(work: Coroutine[Any, Any, T], *, name: str) -> T:
 
 async def sleep(duration: timedelta) -> None:
     await asyncio.sleep(duration.total_seconds())
+
+
+@types.coroutine
+def turns(count: int) -> Generator[None, None, None]:
+    """Let all others that are ready have so many turns. The same as sleeping for no time, for what is done often."""
+    for _ in range(count):
+        yield
 
 
 def timeout(duration: timedelta | None) -> contextlib.AbstractAsyncContextManager[asyncio.Timeout]:

@@ -17,7 +17,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Final, cast
 
 from mainstay.api.errors import ApiError, Reason, bad_request
@@ -60,6 +59,7 @@ class Connection(asyncio.Protocol):
     """The protocol of one accepted connection."""
 
     __slots__ = (
+        "_answering",
         "_close_timer",
         "_deadline",
         "_deadline_of",
@@ -86,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
+        self._answering: object = None
         self._stream: Stream | None = None
         self._websocket: WebSocket | None = None
         self._tunnel: Tunnel | None = None
@@ -220,13 +221,18 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - reported; one request's bug must not end the server
             self._write_safely(request, self._failed(request, error))
             return
-        self._task = tasks.spawn(self._answer(request, answer), name=f"{request.method} {request.path}")
-        self._task.add_done_callback(partial(self._answered, answer))
+        self._answering = answer
+        self._task = tasks.begin(self._answer(request, answer), name=f"{request.method} {request.path}")
+        self._task.add_done_callback(self._answered)
 
-    def _answered(self, answer: object, task: asyncio.Task[None]) -> None:
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        answer, self._answering = self._answering, None
         if (close := getattr(answer, "close", None)) is not None:
             close()  # It may have been cancelled before it could begin.
         self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            message = f"task {task.get_name()!r} failed"
+            self._loop.call_exception_handler({"message": message, "exception": error, "task": task})
         self._stream = None
         self._leave_if_over()
         self._advance()

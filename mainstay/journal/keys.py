@@ -4,8 +4,8 @@ Keys are `group/plural/namespace/name`, without the namespace for kinds that hav
 group. The server also keeps keys about other things than objects (lineage, terms, operation ids and their answers), and
 may keep more of them one day. `is_object` says which keys are objects, by what is known of *groups*: those of built-in
 kinds without a dot are few and listed here, every other group has a dot, and the server's own keys begin without one
-where they hold more than names. So a new sort of key that nobody told the journal about is left out of it, rather than
-recorded with whatever it holds.
+where they hold more than names. (The one exception, names that definitions have claimed, is listed.) So a new sort of
+key that nobody told the journal about is left out of it, rather than recorded with whatever it holds.
 """
 
 from typing import Final
@@ -13,12 +13,17 @@ from typing import Final
 from mainstay.api.object_key import ObjectKey
 
 CORE: Final = "core"
+_CLAIMED_NAMES: Final = (
+    "apiextensions.k8s.io/acceptednames/"  # Which definition has which names: server/definitions.py.
+)
 _GROUPS_WITHOUT_DOT: Final = frozenset({CORE, "apps", "autoscaling", "batch", "extensions", "policy"})
 
 
 def is_object(key: str) -> bool:
     """Whether a key of the store is that of an object."""
     group, _, rest = key.partition("/")
+    if key.startswith(_CLAIMED_NAMES):
+        return False
     return "/" in rest and ("." in group or group in _GROUPS_WITHOUT_DOT)
 
 

@@ -74,9 +74,13 @@ async def act(action: Action, client: Client, write: WriteOptions) -> Wrote:
                 return Wrote(kind, key, gone_uid=uid)
         case _:
             assert_never(action)
-    revision = (answer.get("metadata") or {}).get("resourceVersion") if answer.get("kind") != "Status" else None
+    metadata = (answer.get("metadata") or {}) if answer.get("kind") != "Status" else {}
+    revision = metadata.get("resourceVersion")
+    if isinstance(action, Delete) and not metadata.get("deletionTimestamp"):
+        # It is gone at once. If the answer shows it, then as it was before: every cache has reached that revision.
+        return Wrote(action.kind, key, gone_uid=action.uid)
     if revision is None:
-        return Wrote(action.kind, key, gone_uid=action.uid if isinstance(action, Delete) else "")
+        return Wrote(action.kind, key)
     return Wrote(action.kind, key, revision=int(revision))
 
 

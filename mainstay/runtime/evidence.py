@@ -324,7 +324,7 @@ def allowed(evidence: Iterable[Evidence], zones: Iterable[ZoneSilence] = (), zon
     is_zone_silent = any(each.is_mostly_silent for each in all_zones if each.zone == zone)
     because: dict[Response, tuple[Signal, ...]] = {}
     refused = []
-    for response in Response:
+    for response in _RESPONSES if seen else ():
         by = [each for each in seen if TABLE[each.signal].may.get(response, _NEVER) <= each.strength]
         trusted = [each.signal for each in by if not _is_doubtful(each, response, why_deaf)]
         if trusted:
@@ -334,6 +334,7 @@ def allowed(evidence: Iterable[Evidence], zones: Iterable[ZoneSilence] = (), zon
     return Allowed(MappingProxyType(because), Pace.SLOW if is_zone_silent else Pace.USUAL, tuple(refused))
 
 
+_RESPONSES: Final = tuple(Response)
 _NEVER: Final = len(Strength) + 1  # Stronger than anything.
 
 

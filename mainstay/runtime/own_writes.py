@@ -21,7 +21,8 @@ from mainstay.runtime.acting import Wrote
 @dataclass(slots=True)
 class _Own:
     reach: dict[KindName, int] = field(default_factory=dict)
-    gone: list[Wrote] = field(default_factory=list)
+    gone: list[tuple[Wrote, int]] = field(default_factory=list)
+    """What was removed, and how often its cache had gone back by then: a store that is put back has it again."""
     doubts: dict[KindName, None] = field(default_factory=dict)
 
 
@@ -41,7 +42,7 @@ class OwnWrites:
             return
         own = self._keys.setdefault(key, _Own())
         if wrote.gone_uid:
-            own.gone.append(wrote)
+            own.gone.append((wrote, self._caches[wrote.kind].rewinds))
         else:
             own.reach[wrote.kind] = max(own.reach.get(wrote.kind, 0), wrote.revision)
 
@@ -68,7 +69,7 @@ class OwnWrites:
             return True
         if own.doubts or any(self._caches[kind].revision < revision for kind, revision in own.reach.items()):
             return False
-        if any(self._is_there(wrote) for wrote in own.gone):
+        if any(self._is_there(*gone) for gone in own.gone):
             return False
         del self._keys[key]
         return True
@@ -79,15 +80,16 @@ class OwnWrites:
             own = self._keys[key]
             for kind, revision in list(own.reach.items()):
                 await self._caches[kind].wait_until(revision)
-            for wrote in list(own.gone):
+            for wrote, rewinds in list(own.gone):
                 # Nobody said at which revision it went, so each further one is worth a look.
-                while self._is_there(wrote):
+                while self._is_there(wrote, rewinds):
                     cache = self._caches[wrote.kind]
                     await cache.wait_until(cache.revision + 1)
 
     def forget(self, key: ObjectKey) -> None:
         self._keys.pop(key, None)
 
-    def _is_there(self, wrote: Wrote) -> bool:
-        entry = self._caches[wrote.kind].entry(wrote.key)
-        return entry is not None and entry.uid == wrote.gone_uid
+    def _is_there(self, wrote: Wrote, rewinds: int) -> bool:
+        cache = self._caches[wrote.kind]
+        entry = cache.entry(wrote.key)
+        return entry is not None and entry.uid == wrote.gone_uid and cache.rewinds == rewinds

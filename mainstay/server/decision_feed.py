@@ -42,6 +42,10 @@ class DecisionFeed:
         self._window.take(first, decisions)
         self.revision = first + len(decisions) - 1
 
+    @property
+    def news(self) -> int:
+        return self.revision
+
     def window(self, prefix: str) -> Window:
         return self._window
 
@@ -65,8 +69,7 @@ class _Window(Window):
             self.complete_after = self._held.popleft()[0]
         if self.groups:
             changes = [self._change(number, _decode(data)) for number, data in numbered]
-            for group in list(self.groups.values()):
-                group.tell(changes)
+            self.tell(changes)
 
     def since(self, revision: int) -> list[Change] | None:
         if revision < self.complete_after:

@@ -6,21 +6,24 @@ little in the past. A watcher that asks for more than the window has is told to 
 connection takes its data too slowly: nobody is waited for.
 
 Watchers that want the same thing (same namespace, selectors and form) form a group: what is sent to them is made once
-and shared.
+and shared. Groups that want one value of a field, as agents want the pods of their node, are found by that value, so
+that a change costs the same with one agent and with a thousand.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
 from mainstay.api.kind import Kind
 from mainstay.env import tasks
+from mainstay.server.heartbeats import is_heartbeat
 from mainstay.server.keyspace import ASIDE
 from mainstay.store.errors import Compacted, Unavailable
-from mainstay.store.interface import Change, Store
+from mainstay.store.interface import Change, Entry, Store
 
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +47,17 @@ Renderer = Callable[[Change], bytes]
 """What a group is told of a change; nothing, if it does not concern them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What a group wants is never anything else than what has this value in this field."""
+
+    field: str
+    """With the version of the kind in which it is read."""
+    value: str
+    value_of: Callable[[Entry], str]
+    """The same for all with the same field."""
+
+
 class Tally:
     """How many events went out to the watchers of a kind, in one of its versions."""
 
@@ -56,9 +70,10 @@ class Tally:
 class Group:
     """Listeners that want the same."""
 
-    def __init__(self, render: Renderer, tally: Tally) -> None:
+    def __init__(self, render: Renderer, tally: Tally, only: Only | None = None) -> None:
         self.render = render
         self.tally = tally
+        self.only = only
         self.listeners: dict[Listener, None] = {}
 
     def tell(self, changes: Sequence[Change]) -> None:
@@ -70,6 +85,34 @@ class Group:
                 listener.tell(data)
 
 
+class _ByValue:
+    """Groups that want one value of one field each."""
+
+    def __init__(self, value_of: Callable[[Entry], str]) -> None:
+        self._value_of = value_of
+        self._groups: dict[str, dict[Group, None]] = {}
+
+    def add(self, value: str, group: Group) -> None:
+        self._groups.setdefault(value, {})[group] = None
+
+    def remove(self, value: str, group: Group) -> None:
+        groups = self._groups[value]
+        del groups[group]
+        if not groups:
+            del self._groups[value]
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        told: dict[Group, list[Change]] = {}
+        for change in changes:
+            # Where it was before it hears as well: there it is gone.
+            values = dict.fromkeys(self._value_of(each) for each in (change.previous, change.entry) if each is not None)
+            for value in values:
+                for group in self._groups.get(value, ()):
+                    told.setdefault(group, []).append(change)
+        for group, theirs in told.items():
+            group.tell(theirs)
+
+
 class Window:
     """The latest changes of one kind, and who is told of new ones."""
 
@@ -78,13 +121,20 @@ class Window:
         """The window has every change after this revision."""
         self.changes: deque[Change] = deque()
         self.groups: dict[object, Group] = {}
+        self._told_all: dict[Group, None] = {}
+        self._by_value: dict[str, _ByValue] = {}
 
     def add(self, changes: Sequence[Change]) -> None:
         self.changes.extend(changes)
         while len(self.changes) > WINDOW_CHANGES_MAX:
             self.complete_after = self.changes.popleft().revision
-        for group in list(self.groups.values()):
+        self.tell(changes)
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        for group in list(self._told_all):
             group.tell(changes)
+        for groups in list(self._by_value.values()):
+            groups.tell(changes)
 
     def lose(self, revision: int) -> None:
         """Forget everything up to a revision, and tell everybody so."""
@@ -100,11 +150,17 @@ class Window:
             return None
         return [change for change in self.changes if change.revision > revision]
 
-    def join(self, key: object, render: Renderer, listener: Listener, tally: Tally | None = None) -> None:
+    def join(
+        self, key: object, render: Renderer, listener: Listener, tally: Tally | None = None, only: Only | None = None
+    ) -> None:
         """Tell a listener of everything from now on, together with those who want the same, and count that."""
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(render, tally or Tally())
+            group = self.groups[key] = Group(render, tally or Tally(), only)
+            if only is None:
+                self._told_all[group] = None
+            else:
+                self._by_value.setdefault(only.field, _ByValue(only.value_of)).add(only.value, group)
         group.listeners[listener] = None
 
     def leave(self, key: object, listener: Listener) -> None:
@@ -113,6 +169,10 @@ class Window:
             group.listeners.pop(listener, None)
             if not group.listeners:
                 del self.groups[key]
+                if group.only is None:
+                    del self._told_all[group]
+                else:
+                    self._by_value[group.only.field].remove(group.only.value, group)
 
 
 class Feed:
@@ -122,6 +182,8 @@ class Feed:
         self._store = store
         self.revision = revision
         """Everything up to this revision has been passed on."""
+        self.news = revision
+        """The last revision that all who watch should soon hear of: what came after it are mere heartbeats."""
         self._began = revision
         self.tallies: dict[tuple[str, str, str], Tally] = {}
         """What was sent, by group, version and plural name of the kind."""
@@ -153,6 +215,10 @@ class Feed:
             self._waiting.append((revision, waiter))
             await waiter
 
+    def mentioned(self, revision: int) -> None:
+        """Somebody was told of this revision, and may wait until what they watch has come as far."""
+        self.news = max(self.news, revision)
+
     async def stop(self) -> None:
         if self._following is not None:
             await tasks.stop(self._following)
@@ -175,7 +241,7 @@ class Feed:
             revision = await self._store.revision()
         except Unavailable:
             return  # The next attempt to watch will find the same, and lead here again.
-        self._began = self.revision = revision
+        self._began = self.revision = self.news = revision
         for window in self._windows.values():
             window.lose(revision)
         self._wake()
@@ -189,6 +255,8 @@ class Feed:
                         continue
                     group, plural, _ = change.key.split("/", 2)
                     by_kind.setdefault(f"{group}/{plural}/", []).append(change)
+                    if not is_heartbeat(change):
+                        self.mentioned(change.revision)
                 for prefix, changes in by_kind.items():
                     self.window(prefix).add(changes)
                 self.revision = batch.revision

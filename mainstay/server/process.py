@@ -10,6 +10,7 @@ reverse order.
 otherwise. The command line is in cli/server.py.
 """
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -63,6 +64,7 @@ from mainstay.store import open_memory, open_sqlite
 from mainstay.store.errors import StoreError
 from mainstay.store.etcd.store import open_etcd
 from mainstay.store.interface import Store
+from mainstay.store.local import LocalStore
 
 GRACE: Final = timedelta(seconds=10)
 CERTIFICATES_LOOKED_AT_EVERY: Final = timedelta(hours=1)
@@ -75,6 +77,10 @@ _log = logging.getLogger(__name__)
 
 class CannotStart(Exception):
     """The server does not run. The message is for whoever started it, and says what to do."""
+
+
+class CannotGoOn(Exception):
+    """The server has ended by itself, and is to be started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +143,21 @@ class ServerOptions:
 
 
 async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerProcess"], None]) -> None:
-    """Run a server until SIGTERM or SIGINT. A second signal does not wait for requests. Raises `CannotStart`."""
+    """Run a server until SIGTERM or SIGINT. A second signal does not wait for requests. Raises `CannotStart`; and
+    `CannotGoOn` if the store takes no more writes until it is opened again: whoever keeps this process starts it anew.
+    """
     signals = StopSignals()
     try:
         process = await ServerProcess.start(options, env)
         machine.settle()
         on_ready(process)
-        await signals.first()
+        await tasks.until_one_ends([signals.first(), process.store_broken()], name="serve until")
         _log.info("stopping")
         hurrying = tasks.spawn(_hurry(signals, process), name="hurry")
         await process.stop()
         await tasks.stop(hurrying)
+        if process.broken:
+            raise CannotGoOn(f"the store cannot be written, and the server ends to read it anew: {process.broken}")
     finally:
         signals.close()
 
@@ -169,6 +179,9 @@ class ServerProcess:
         self._http: HttpServer | None = None
         self._grace = GRACE
         self.url = ""
+        self.broken = ""
+        """Why the store takes no more writes, if that is so."""
+        self._store: Store | None = None
         self.kubeconfig = options.data_dir / kubeconfig.NAME
 
     @classmethod
@@ -188,6 +201,13 @@ class ServerProcess:
         """Finish what was begun, but for no longer than the grace, and close everything."""
         self._grace = grace
         await self._closing.aclose()
+
+    async def store_broken(self) -> None:
+        """Wait until the store takes no more writes: its disk has failed. A store elsewhere has its own."""
+        if isinstance(self._store, LocalStore):
+            self.broken = await self._store.broken()
+        else:
+            await asyncio.Event().wait()
 
     async def hurry(self) -> None:
         """While stopping: do not wait for requests any longer."""
@@ -213,7 +233,7 @@ class ServerProcess:
                 _log.warning("there is no TLS: whoever sees the traffic can read everything, tokens included")
             tokens[_admin_token(env.disk)] = User(ADMIN, (MASTERS,))
         signing_key = SigningKey(await self._worker.run(ensure_key, env.disk, KEY_FILE))
-        store = await _open_store(options, env)
+        store = self._store = await _open_store(options, env)
         closing.push_async_callback(store.close)
         authenticator = Authenticator(tokens, AccountTokens(signing_key, store, env))
         audit = await self._open_audit(authenticator)

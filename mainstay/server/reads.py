@@ -79,6 +79,7 @@ class Reads:
     async def _page(self, selection: Selection, at: int | None, limit: int | None, after: str | None) -> Listed:
         if selection.matches is None:
             page = await self._store.range(selection.prefix, at=at, limit=limit, after=after)
+            self._feed.mentioned(page.revision)
             return Listed(
                 page.entries, _list_metadata(page.revision, page.entries, page.remaining, selection, exact=True)
             )
@@ -87,6 +88,7 @@ class Reads:
             chunk = None if limit is None else SCAN_ENTRIES
             page = await self._store.range(selection.prefix, at=at, limit=chunk, after=after)
             at = page.revision
+            self._feed.mentioned(at)
             for index, entry in enumerate(page.entries):
                 if selection.matches(entry):
                     found.append(entry)

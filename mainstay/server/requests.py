@@ -3,7 +3,9 @@
 Plain functions: nothing is looked up but the registry of kinds.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -36,6 +38,9 @@ class Target(Struct, frozen=True):
     subresource: str
 
 
+REMEMBERED_CHARACTERS_MAX: Final = 512  # Of a query that is remembered: a megabyte in all, whatever is asked.
+
+
 class NoSuchPath(Exception):
     """Nothing is served there at all. Answered with plain text, which tells clients that the group is unknown."""
 
@@ -44,23 +49,32 @@ _ON_OBJECT: Final = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "
 _ON_COLLECTION: Final = {"GET": Verb.LIST, "POST": Verb.CREATE, "DELETE": Verb.DELETE_COLLECTION}
 
 
+def _values_of(query: str) -> Mapping[str, list[str]]:
+    values: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        values.setdefault(name, []).append(value)
+    return values
+
+
+# Clients ask the same again and again. Nobody changes what this returns.
+_remembered: Final = lru_cache(maxsize=1024)(_values_of)
+
+
 class Options:
     """The query of a request. Names may be repeated; mostly the first one counts."""
 
     __slots__ = ("_values",)
 
     def __init__(self, query: str) -> None:
-        self._values: dict[str, list[str]] = {}
-        if query:
-            for name, value in parse_qsl(query, keep_blank_values=True):
-                self._values.setdefault(name, []).append(value)
+        is_short = len(query) <= REMEMBERED_CHARACTERS_MAX
+        self._values = _remembered(query) if is_short else _values_of(query)
 
     def get(self, name: str, default: str = "") -> str:
         values = self._values.get(name)
         return values[0] if values else default
 
     def all(self, name: str) -> list[str]:
-        return self._values.get(name, [])
+        return list(self._values.get(name, ()))
 
     def __contains__(self, name: str) -> bool:
         return name in self._values

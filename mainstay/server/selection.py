@@ -2,15 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 
 from mainstay.api import fields, labels
-from mainstay.api.kind import Kind
+from mainstay.api.kind import Kind, TextAt
+from mainstay.server.feed import Only
 from mainstay.server.keyspace import key_of, prefix_of
 from mainstay.server.requests import Options, Target
 from mainstay.server.stored import read
 from mainstay.store.interface import Entry
+
+_ANY: Final = msgspec.json.Decoder()
 
 
 class _Labels(msgspec.Struct):
@@ -38,6 +43,8 @@ class Selection:
     """What is shown of an object to whoever asks; None: nothing at all. Without this, all of it is."""
     reader: str = ""
     """Who asks, if not everybody is shown the same."""
+    only: Only | None = None
+    """A field in which all that is meant has one value."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -67,7 +74,17 @@ def selection_of(target: Target, options: Options, *, field_text: str | None = N
             return False
         return by_field is None or by_field.matches(_field_getter(kind, entry))
 
-    return Selection(kind, prefix, label_text, field_text, None if by_label is None and by_field is None else matches)
+    is_all = by_label is None and by_field is None
+    only = None if by_field is None else _only(kind, by_field)
+    return Selection(kind, prefix, label_text, field_text, None if is_all else matches, only=only)
+
+
+def _only(kind: Kind, selector: fields.FieldSelector) -> Only | None:
+    required = next((term for term in selector.terms if term.is_equal), None)
+    if required is None:
+        return None
+    field = required.field
+    return Only(f"{kind.group_version} {field}", required.value, lambda entry: _field_getter(kind, entry)(field))
 
 
 def _field_getter(kind: Kind, entry: Entry) -> Callable[[str], str]:
@@ -79,7 +96,29 @@ def _field_getter(kind: Kind, entry: Entry) -> Callable[[str], str]:
             return name
         if field == "metadata.namespace":
             return namespace
-        selectable = kind.selectable or {}
-        return selectable[field](read(kind, entry))
+        getter = (kind.selectable or {})[field]
+        if isinstance(getter, TextAt) and kind.from_stored is None:
+            return _text_at(getter, entry.value)
+        return getter(read(kind, entry))
 
     return value_of
+
+
+def _text_at(getter: TextAt, value: bytes) -> str:
+    """The same as when all of the object is read, in a fraction of the time."""
+    try:
+        found: Any = _decoder_of(getter.path)(value)
+    except msgspec.ValidationError:
+        return getter(_ANY.decode(value))  # Something on the way there is not what it should be.
+    for _ in getter.path:
+        found = None if found is None else found.inner
+    return found if isinstance(found, str) else ""
+
+
+@lru_cache(maxsize=256)
+def _decoder_of(path: tuple[str, ...]) -> Callable[[bytes], Any]:
+    """Reads nothing but what is on a path: a struct of one field for each step."""
+    inner: Any = Any
+    for step in reversed(path):
+        inner = msgspec.defstruct("At", [("inner", inner | None, None)], rename={"inner": step})
+    return msgspec.json.Decoder(inner).decode

@@ -19,6 +19,7 @@ from mainstay.env import Clock, tasks
 from mainstay.server import forms
 from mainstay.server.feed import Tally, Window
 from mainstay.server.forms import Form, Shape
+from mainstay.server.heartbeats import LEASES
 from mainstay.server.keyspace import prefix_of
 from mainstay.server.reads import require_list_options
 from mainstay.server.requests import Options
@@ -60,6 +61,9 @@ class Followed(Protocol):
     """What is told of afterwards: the feed, or what stands in for it (decision_feed.py)."""
 
     revision: int
+
+    @property
+    def news(self) -> int: ...
 
     def window(self, prefix: str) -> Window: ...
 
@@ -138,6 +142,9 @@ class _Session:
         self._told: int | None = None
         """The revision of the last bookmark; None while the state is still being sent."""
         self._silent_ticks = 0
+        self._bookmark_begins = _bookmark(selection.kind, 0).removesuffix(b'0"}}}\n')
+        # Those who watch leases listen for heartbeats: to them, that none is missing is news.
+        self._hears_heartbeats = prefix_of(selection.kind) == LEASES
 
     async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta) -> None:
         self._stream = stream
@@ -172,7 +179,7 @@ class _Session:
             key = self
         for change in rest:
             self._tell_alone(self._render(change))
-        window.join(key, render, self, self._tally)
+        window.join(key, render, self, self._tally, self._selection.only)
         # Not where the feed is. A client that is ahead of it must not be told to go back; and one that was behind, and
         # has missed nothing of this kind, waits to hear how far it may go.
         self._told = start
@@ -215,10 +222,11 @@ class _Session:
         if self._told is None:
             return
         self._silent_ticks += 1
-        if self._feed.revision > self._told or self._silent_ticks >= HEARTBEAT_TICKS:
+        news = self._feed.revision if self._hears_heartbeats else min(self._feed.news, self._feed.revision)
+        if news > self._told or self._silent_ticks >= HEARTBEAT_TICKS:
             self._told = max(self._told, self._feed.revision)
             self._silent_ticks = 0
-            self._tell_alone(_bookmark(self._selection.kind, self._told))
+            self._tell_alone(self._bookmark_begins + b'%d"}}}\n' % self._told)
 
     def _tell_alone(self, data: bytes, *, events: int = 1) -> None:
         """Tell what nobody else is told at the same time. What a group is told, the group has counted."""

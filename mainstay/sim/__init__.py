@@ -1,4 +1,75 @@
 """Runs Mainstay, or any asyncio program, in virtual time with seeded chance: the same seed gives the same run.
 
-Start at simulation.py. Nothing is imported here: the pytest plugin must stay cheap for those who do not use it.
+    from mainstay.sim import whole_cluster
+
+    async def test_a_website_survives_a_crash(sim):         the fixture is the pytest plugin's
+        async with whole_cluster(sim) as world:
+            world.run(Websites())
+            ...
+
+These are the names that tests of one's own are written with (docs/guides/worst-day.md); simulation.py is where the
+inside begins. Each is imported when it is first used: the pytest plugin must stay cheap for those who do not use it.
+What has a module of its own name is there: `mainstay.sim.run`, `mainstay.sim.sweep`, `mainstay.sim.sieve`.
 """
+
+import pkgutil
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mainstay.sim.checkers import Checker as Checker
+    from mainstay.sim.checkers import Violated as Violated
+    from mainstay.sim.choices import Tape as Tape
+    from mainstay.sim.cluster import Cluster as Cluster
+    from mainstay.sim.cluster import NodeWishes as NodeWishes
+    from mainstay.sim.cluster import bare_cluster as bare_cluster
+    from mainstay.sim.cluster import usual_checkers as usual_checkers
+    from mainstay.sim.cluster import whole_cluster as whole_cluster
+    from mainstay.sim.forks import run_many as run_many
+    from mainstay.sim.guard import Guard as Guard
+    from mainstay.sim.own.stage import OwnStage as OwnStage
+    from mainstay.sim.own.surviving import assert_survives as assert_survives
+    from mainstay.sim.own.trouble import all_but as all_but
+    from mainstay.sim.own.trouble import every as every
+    from mainstay.sim.own.trouble import only as only
+    from mainstay.sim.run import RunResult as RunResult
+    from mainstay.sim.run import Verdict as Verdict
+    from mainstay.sim.run_bundle import RunBundle as RunBundle
+    from mainstay.sim.scenario import Scenario as Scenario
+    from mainstay.sim.scenario import Stage as Stage
+    from mainstay.sim.simulation import Simulation as Simulation
+    from mainstay.sim.world import World as World
+
+_HOME: Final = {
+    "Checker": "checkers",
+    "Cluster": "cluster",
+    "Guard": "guard",
+    "OwnStage": "own.stage",
+    "NodeWishes": "cluster",
+    "RunBundle": "run_bundle",
+    "RunResult": "run",
+    "Scenario": "scenario",
+    "Simulation": "simulation",
+    "Stage": "scenario",
+    "Tape": "choices",
+    "Verdict": "run",
+    "Violated": "checkers",
+    "World": "world",
+    "all_but": "own.trouble",
+    "assert_survives": "own.surviving",
+    "bare_cluster": "cluster",
+    "every": "own.trouble",
+    "only": "own.trouble",
+    "run_many": "forks",
+    "usual_checkers": "cluster",
+    "whole_cluster": "cluster",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return pkgutil.resolve_name(f"{__name__}.{_HOME[name]}:{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

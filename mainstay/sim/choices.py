@@ -121,6 +121,19 @@ class Choices:
             chosen = 1 if stream.replayed.get(stream.ordinal, 0) else 0
         return self._made(label, stream, 2, chosen) == 1
 
+    def says(self, prefix: str) -> bool:
+        """Whether this follows a tape that has something else than benign to say under this label, or further down."""
+        return self._replayed is not None and any(
+            (label == prefix or label.startswith(f"{prefix}/")) and any(chosen.values())
+            for label, chosen in self._replayed.items()
+        )
+
+    def wish(self, label: str, options: int, chosen: int) -> None:
+        """Let the next choice under this label be this one of so many, unless a tape decides. Whatever asks whether
+        something occurs with it finds that 0 does, if it can at all."""
+        stream = self._streams.get(label) or self._open(label)
+        stream.wish(-(-(chosen << _DRAW_BITS) // options))
+
     def _made(self, label: str, stream: "_Stream", options: int, chosen: int) -> int:
         choice = Choice(label, stream.ordinal, options, chosen)
         stream.ordinal += 1
@@ -152,3 +165,7 @@ class _Stream:
             pool.extend(_unpack(blake2b(b"%d/%b" % (self._block, self._source), digest_size=64).digest()))
             self._block += 1
         return pool.pop()
+
+    def wish(self, drawn: int) -> None:
+        """Draw this next."""
+        self._pool.append(drawn)

@@ -66,6 +66,14 @@ class SimDisk:
     def has_power(self) -> bool:
         return self._has_power
 
+    @property
+    def used_bytes(self) -> int:
+        return sum(len(file.current) for file in self._files.values())
+
+    def wipe(self) -> None:
+        """Another disk is in its place, with nothing on it."""
+        self._files.clear()
+
     def cut_power_before(self, operation: int) -> None:
         """Let the power fail just before the n-th operation from now, counting from 1."""
         self._operations_left = operation
@@ -119,7 +127,7 @@ class SimDisk:
         if self._fails("append"):
             file.current += data[: self._choose(f"{name}/written-before-error", len(data) + 1)]
             raise OSError(errno.EIO, f"input/output error on the disk of {self._label}")
-        room = len(data) if self.capacity_bytes is None else max(self.capacity_bytes - self._used_bytes(), 0)
+        room = len(data) if self.capacity_bytes is None else max(self.capacity_bytes - self.used_bytes, 0)
         file.current += data[:room]
         if room < len(data):
             raise DiskFull(f"no room left on the disk of {self._label}")
@@ -132,7 +140,8 @@ class SimDisk:
         self._operate()
         if self._fails("sync"):
             raise OSError(errno.EIO, f"input/output error on the disk of {self._label}")
-        if not self._choices.occurs(f"disk/{self._label}/lost-sync", self.lost_sync_probability):
+        lost = self.lost_sync_probability
+        if not lost or not self._choices.occurs(f"disk/{self._label}/lost-sync", lost):
             file = self._existing(name)
             file.synced = bytes(file.current)
 
@@ -172,9 +181,6 @@ class SimDisk:
         if name not in self._files:
             raise FileNotFoundError(name)
         return self._files[name]
-
-    def _used_bytes(self) -> int:
-        return sum(len(file.current) for file in self._files.values())
 
     def _choose(self, what: str, options: int) -> int:
         return self._choices.choose(f"disk/{self._label}/{what}", options)

@@ -23,6 +23,7 @@ _NO_THREADS: Final = (
     "threads are not simulated: use asyncio.to_thread or loop.run_in_executor, which run the call inline"
 )
 _NO_SIGNALS: Final = "signals are not simulated: cancel the task, or call what the handler would call"
+_NO_KILLING: Final = "it would hit the process that simulates: end the program, or let it fail"
 _NO_DESCRIPTORS: Final = (
     "file descriptors are not simulated: use streams, loop.create_connection or loop.create_server,"
     " which the simulated network provides"
@@ -123,6 +124,10 @@ def replacements() -> dict[tuple[str, str], AnyReplacement]:
     }
     for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"):
         table["os", name] = _refused(getattr(os, name), f"os.{name}", _NO_PROCESSES)
+    for name in ("kill", "killpg", "abort"):
+        table["os", name] = _refused(getattr(os, name), f"os.{name}", _NO_KILLING)
+    for name in ("pthread_kill", "raise_signal"):
+        table["signal", name] = _refused(getattr(signal, name), f"signal.{name}", _NO_KILLING)
     return table
 
 

@@ -15,23 +15,33 @@ A stage that is an `Ending` keeps what it ended with, and can be told how it sho
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.server.definitions import NAMES
 from mainstay.server.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenario import Stage
 from mainstay.store.interface import Entry
 
-LEFT_OUT: Final = (ASIDE, "coordination.k8s.io/", "mainstay.dev/componentstates/", "core/events/", "events.k8s.io/")
+LEFT_OUT: Final = (
+    ASIDE,
+    NAMES,
+    "coordination.k8s.io/",
+    "mainstay.dev/componentstates/",
+    "core/events/",
+    "events.k8s.io/",
+)
 _OF_THE_WAY: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 _EVIDENCE: Final = re.compile(r'\\"evidence\\":\[.*?\]')
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _OF_THE_LAST_STEP: Final = ("lastAction", "lastError")
-_COUNTED: Final = ("deployment.kubernetes.io/revision",)
+# How often a Deployment has moved on, and what it wanted when it last looked at one of its sets: of those that have no
+# pods any more, that depends on when it was done with them.
+_COUNTED: Final = tuple(f"deployment.kubernetes.io/{name}" for name in ("revision", "desired-replicas", "max-replicas"))
 _decode = msgspec.json.Decoder(Object).decode
 
 
@@ -56,16 +66,26 @@ class Ending(Stage):
 
 def final_state(entries: Iterable[Entry]) -> list[str]:
     """One text for each object, sorted. `entries` is all that the store has."""
+    return sorted(f"{kind}: {text}" for kind, text in _texts(entries))
+
+
+def final_objects(entries: Iterable[Entry]) -> dict[str, list[Object]]:
+    """The same as objects, to be compared field by field (differences.py): by kind, and name or oldest owner."""
+    found: dict[str, list[str]] = {}
+    for kind, text in _texts(entries):
+        name = msgspec.json.decode(text)["metadata"].get("name", "")
+        found.setdefault(f"{kind}/{name}", []).append(text)
+    return {name: [msgspec.json.decode(text) for text in sorted(found[name])] for name in sorted(found)}
+
+
+def _texts(entries: Iterable[Entry]) -> Iterator[tuple[str, str]]:
     objects = [(entry.key, _decode(entry.value)) for entry in entries if not entry.key.startswith(LEFT_OUT)]
     names = _names_of(objects)
-    told = []
     for key, obj in objects:
-        kind = key.rpartition("/")[0]
-        text = f"{kind}: {msgspec.json.encode(_told(obj), order='sorted').decode()}"
+        text = msgspec.json.encode(_told(obj), order="sorted").decode()
         for made, instead in names:
             text = text.replace(made, instead)
-        told.append(_EVIDENCE.sub("EVIDENCE", _TIME.sub("TIME", text)))
-    return sorted(told)
+        yield key.rpartition("/")[0], _EVIDENCE.sub("EVIDENCE", _TIME.sub("TIME", text))
 
 
 def _names_of(objects: list[tuple[str, Object]]) -> list[tuple[str, str]]:

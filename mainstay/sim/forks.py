@@ -8,6 +8,7 @@ A run that does not end, because it computes for ever, is killed after a time on
 depends on the machine.
 """
 
+import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,9 @@ import msgspec
 from mainstay.env.processes import Child, Children, Ended, Message, Send
 from mainstay.sim.run import Booted, Patch, RunResult, Verdict
 from mainstay.sim.scenario import Scenario
+from mainstay.sim.strategies import Strategy
+from mainstay.sim.strategies.all import RANDOM
+from mainstay.sim.trace import Trace
 
 WALL_MAX: Final = timedelta(minutes=2)  # Of a run. They take some tenths of a second.
 AHEAD_MAX: Final = 100  # How many results, for each job, may wait for a slow run before them.
@@ -39,18 +43,28 @@ class Lost:
 
 
 def run_many(
-    scenario: Scenario, seeds: Sequence[int], *, jobs: int = 1, patch: Patch | None = None
+    scenario: Scenario,
+    seeds: Sequence[int],
+    *,
+    jobs: int = 1,
+    patch: Patch | None = None,
+    strategy: Strategy = RANDOM,
 ) -> Iterator[RunResult]:
     """Run a scenario with each of these seeds, `jobs` at once. Results come in the order of the seeds.
 
     If the scenario does not even boot, that is the only result.
     """
-    for sent in from_booted(scenario, lambda booted, send: _run_all(booted, seeds, jobs, send), patch):
+    for sent in from_booted(scenario, lambda booted, send: _run_all(booted, seeds, jobs, strategy, send), patch):
         yield lost(scenario, seeds[0], sent) if isinstance(sent, Lost) else decode(sent)
 
 
 def from_booted(
-    scenario: Scenario, work: Callable[[Booted, Send], None], patch: Patch | None = None
+    scenario: Scenario,
+    work: Callable[[Booted, Send], None],
+    patch: Patch | None = None,
+    *,
+    journal: bool = False,
+    trace: Callable[[], Trace] | None = None,
 ) -> Iterator[bytes | Lost]:
     """Boot a scenario in a fork, let it go on with `work` there, and give what is sent."""
 
@@ -58,7 +72,7 @@ def from_booted(
         _be_silent()
         if patch is not None:
             patch()
-        work(Booted(scenario), send)
+        work(Booted(scenario, journal=journal, trace=None if trace is None else trace()), send)
 
     with Children() as children:
         children.start(boot)
@@ -107,17 +121,18 @@ def lost(scenario: Scenario, seed: int, why: Lost) -> RunResult:
     return RunResult(scenario.name, seed, verdict, problem, trace="", virtual_s=0.0, choices=0)
 
 
-def _run_all(booted: Booted, seeds: Sequence[int], jobs: int, send: Send) -> None:
+def _run_all(booted: Booted, seeds: Sequence[int], jobs: int, strategy: Strategy, send: Send) -> None:
     if booted.has_failed:
         seeds = seeds[:1]
-    works = [partial(_run_one, booted, seed) for seed in seeds]
+    works = [partial(_run_one, booted, seed, strategy) for seed in seeds]
     for seed, sent in zip(seeds, each_in_a_fork(works, jobs), strict=True):
         send(encode(lost(booted.scenario, seed, sent)) if isinstance(sent, Lost) else sent)
 
 
-def _run_one(booted: Booted, seed: int) -> bytes:
-    return encode(booted.go(seed))
+def _run_one(booted: Booted, seed: int, strategy: Strategy) -> bytes:
+    return encode(booted.go(seed, strategy=strategy))
 
 
 def _send_result(work: Callable[[], bytes], send: Send) -> None:
+    gc.disable()  # All that this copy leaves behind goes with it: to look for what could go sooner only takes time.
     send(work())

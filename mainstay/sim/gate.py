@@ -5,14 +5,16 @@ the history, and asks the faults what becomes of a request: whether it gets in, 
 one who asks is alive to hear it. The server itself knows nothing of all this, and the client sees what it would see of
 a bad network: a connection that breaks off, or silence.
 
-A watch goes through a tap, which can hold back what it delivers, or cut it off.
+A watch goes through a tap, which can hold back what it delivers, let it through slowly, or cut it off.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
@@ -34,7 +36,7 @@ from mainstay.server.registry import Registry
 from mainstay.server.requests import NoSuchPath, Options, Target, Verb, target_of
 from mainstay.server.watching import Outgoing
 from mainstay.sim.history import Answered, Asked, Delivered, Ended, History, Opened
-from mainstay.sim.store_port import REQUEST
+from mainstay.sim.store_port import ASKING, CONTENT, Asking, Content
 
 if TYPE_CHECKING:
     from mainstay.sim.loop import SimLoop
@@ -70,11 +72,23 @@ class Fate:
 class Interference(Protocol):
     """Who decides what goes wrong at the gates."""
 
+    def refusal_of(self, asked: Asked) -> ApiError | None:
+        """What a request is turned away with before anything is done about it. None: it is let in."""
+
     def fate_of(self, asked: Asked) -> Fate | None:
         """What becomes of a write. None: what should."""
 
     def delivering(self, tap: "Tap") -> None:
         """A change, not a mere bookmark, is about to be delivered. The tap may be closed or cut now."""
+
+    def opened(self, tap: "Tap") -> None:
+        """A watch begins. The tap may be closed, or slowed down, from the start."""
+
+    def told(self, tap: "Tap") -> None:
+        """A watch has told a whole state."""
+
+    def has_been_told(self, tap: "Tap") -> bool:
+        """Whether this program, since it was started, has been told a whole state of what this watch is about."""
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -118,10 +132,19 @@ class Gate:
         self._handler = handler
         self._registry = registry
 
+    def taps_of(self, who: str) -> list["Tap"]:
+        return [tap for tap in self.taps.values() if tap.who == who]
+
     async def answer(self, request: Request) -> Answer:
         asked = self._asked(request)
         self.history.add(asked)
-        REQUEST.set(asked.request)  # Each request has a task of its own, and with it a context.
+        ASKING.set(Asking(asked.request, asked.who))  # Each request has a task of its own, and with it a context.
+        refusal = self.interference.refusal_of(asked)
+        if refusal is not None:
+            self._note(asked, refusal.code)
+            raise refusal
+        if asked.method == "GET" and "resourceVersion=0&" in f"{request.query}&":
+            CONTENT.set(Content(0))  # Any state will do.
         fate = self.interference.fate_of(asked) if asked.is_write else None
         if fate is not None:
             await self._meet(fate, asked, request)
@@ -192,7 +215,10 @@ class Gate:
 
         async def tapped(stream: Outgoing) -> None:
             tap = self.taps[asked.request] = Tap(self, asked, target, stream)
-            self.history.add(_opened(self.loop.time_ns(), asked, target, options))
+            opened = _opened(self.loop.time_ns(), asked, target, options)
+            self.history.add(opened)
+            CONTENT.set(Content(opened.after, is_newcomer=not self.interference.has_been_told(tap)))
+            self.interference.opened(tap)
             try:
                 await run(tap)  # type: ignore[arg-type]  # A watch needs of a stream what a tap has.
             finally:
@@ -214,25 +240,52 @@ class Tap:
         self.prefix = prefix_of(target.kind)
         """Of the keys that it is about."""
         self._task = asyncio.current_task()
-        self._held: list[bytes] | None = None
+        self._held: deque[bytes] = deque()
         self._held_bytes = 0
+        self._holds = 0
+        """How many want it closed."""
+        self._room_bytes: int | None = None
+        """What may be kept back for a client that reads slowly; None if this one does not."""
         self._is_cut = False
+        self._stays_at: int | None = None
+        """Nothing of what came after this revision is told."""
+        self._is_staying = False
+        """It would have been told by now, and is kept back."""
+        self.coming = b""
+        """What it is about to deliver."""
         self._past: deque[bytes] = deque(maxlen=REPEATED_MAX)
 
-    def write(self, data: bytes) -> bool:
-        is_flowing = self._held is None and not self._is_cut
-        if is_flowing and not data.startswith(b'{"type":"BOOKMARK"'):
-            self._gate.interference.delivering(self)
-        return self._pass_on(data)
+    @property
+    def is_flowing(self) -> bool:
+        return not self._holds and self._room_bytes is None and not self._is_cut
 
-    def _pass_on(self, data: bytes) -> bool:
+    def write(self, data: bytes) -> bool:
+        if self._stays_at is not None and (late := _first_after(data, self._stays_at)) is not None:
+            self._stays_at = None
+            has_room = not late or self._write(data[:late])
+            self._is_staying = True
+            self.hold()
+            return self._write(data[late:]) and has_room
+        return self._write(data)
+
+    def _write(self, data: bytes) -> bool:
+        if self.is_flowing and not data.startswith(b'{"type":"BOOKMARK"'):
+            self.coming = data
+            self._gate.interference.delivering(self)
         if self._is_cut:
             return True
-        if self._held is not None:
-            self._held.append(data)
-            self._held_bytes += len(data)
-            return self._held_bytes <= HELD_BYTES_MAX
-        return self._deliver(data)
+        if self.is_flowing:
+            return self._deliver(data)
+        self._held.append(data)
+        self._held_bytes += len(data)
+        return self._held_bytes <= HELD_BYTES_MAX if self._room_bytes is None else self._has_room()
+
+    def _has_room(self) -> bool:
+        if self._room_bytes is None or self._held_bytes <= self._room_bytes:
+            return True
+        self._held.clear()  # What it has not read by now it never gets.
+        self.cut()
+        return False
 
     async def drain(self) -> None:
         await self._stream.drain()
@@ -246,15 +299,51 @@ class Tap:
     # Faults.
 
     def hold(self) -> None:
-        """Keep everything back from now on."""
-        if self._held is None:
-            self._held = []
+        """Keep everything back from now on, until each `hold` has its `release`."""
+        self._holds += 1
 
     def release(self) -> None:
         """Deliver what was kept back, and what comes from now on."""
-        held, self._held, self._held_bytes = self._held, None, 0
-        if held and not self._is_cut and not self._deliver(b"".join(held)):
-            self._stream.end_soon()
+        self._holds -= 1
+        self._flow()
+
+    def stay_at(self, revision: int) -> None:
+        """Tell nothing of what came after a revision, until `go_on`. The first of it must not have been told yet."""
+        self._stays_at = revision
+
+    def go_on(self) -> None:
+        self._stays_at = None
+        if self._is_staying:
+            self._is_staying = False
+            self.release()
+
+    def slow_down(self, every: timedelta, room_bytes: int) -> None:
+        """Let the client read one piece in so much time. Whoever has more than this to read is cut off as too slow."""
+        if self._room_bytes is None:
+            self._room_bytes = room_bytes
+            self._read_one(every // timedelta(microseconds=1) * 1000)
+
+    def speed_up(self) -> None:
+        self._room_bytes = None
+        self._flow()
+
+    def _read_one(self, every_ns: int) -> None:
+        if self._room_bytes is None or self._is_cut:
+            return
+        if self._held and not self._holds:
+            data = self._held.popleft()
+            self._held_bytes -= len(data)
+            self._deliver(data)
+        loop = self._gate.loop
+        loop.call_at_ns(loop.time_ns() + every_ns, self._read_one, every_ns, context=Context())
+
+    def _flow(self) -> None:
+        if self.is_flowing and self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+            if not self._deliver(data):
+                self._stream.end_soon()
 
     def cut(self, *, in_order: bool = False) -> None:
         """End the watch before what would be delivered next: in order, as a server does now and then, or abruptly."""
@@ -266,7 +355,7 @@ class Tap:
 
     def repeat(self, count: int) -> None:
         """Tell again the last changes that were told. Not part of the history: no server of ours does this."""
-        if self._held is None and not self._is_cut and self._past:
+        if self.is_flowing and self._past:
             self._stream.write(b"".join(list(self._past)[-count:]))
 
     def _deliver(self, data: bytes) -> bool:
@@ -278,6 +367,8 @@ class Tap:
             is_end_of_state = False
             if event.type == BOOKMARK:
                 is_end_of_state = metadata.annotations is not None
+                if is_end_of_state:
+                    self._gate.interference.told(self)
             elif event.type != "ERROR":
                 self._past.append(line + b"\n")
                 key = (
@@ -302,7 +393,18 @@ def _opened(now_ns: int, asked: Asked, target: Target, options: Options) -> Open
         after=after,
         wants_state=after == 0 or options.flag("sendInitialEvents"),
         is_selecting=bool(target.name or options.get("labelSelector") or options.get("fieldSelector")),
+        has_end_of_state=options.flag("sendInitialEvents"),
     )
+
+
+def _first_after(data: bytes, revision: int) -> int | None:
+    """Where in the lines of a watch the first is that came after a revision."""
+    place = 0
+    for line in data.splitlines(keepends=True):
+        if int(_line_decoder.decode(line).object.metadata.resource_version) > revision:
+            return place
+        place += len(line)
+    return None
 
 
 def _revision_of(body: bytes) -> int:

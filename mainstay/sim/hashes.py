@@ -17,6 +17,8 @@ their order in a set is the program's to avoid.
 import asyncio
 import asyncio.mixins
 import sys
+import zlib
+from collections.abc import Callable
 from typing import Any, Final
 
 from mainstay.sim import surroundings
@@ -32,6 +34,10 @@ _CLASSES: Final[tuple[type, ...]] = (
 # Classes of libraries, by module and name, that go into one set with the above. One address is enough for a set to have
 # another order: this stands in aiohttp's set of connections for one that is being made.
 _FOREIGN_CLASSES: Final = (("aiohttp.connector", "_TransportPlaceholder"),)
+
+# Values of libraries that are put into sets, by module, name, and the fields by which they are equal. Their texts hash
+# differently in each process: kopf begins to watch what it serves in the order of a set.
+_FOREIGN_VALUES: Final = (("kopf._cogs.structs.references", "Resource", ("group", "version", "plural")),)
 
 # Some classes leave no room for a number (`__slots__`, as aiohttp's server side). All objects of such a class that a
 # run has met have one hash: their order in a set is then a matter of the order in which they were put there. Sets of
@@ -49,6 +55,22 @@ def install() -> None:
         foreign = getattr(sys.modules.get(module), name, None)
         if isinstance(foreign, type):
             _install_in(foreign)
+    for module, name, fields in _FOREIGN_VALUES:
+        value = getattr(sys.modules.get(module), name, None)
+        if isinstance(value, type) and value not in _by_text:
+            _by_text[value] = None
+            value.__hash__ = _text_hash(fields)  # type: ignore[method-assign, assignment]
+
+
+_by_text: dict[type, None] = {}
+"""Those that have such a hash by now."""
+
+
+def _text_hash(fields: tuple[str, ...]) -> Callable[[Any], int]:
+    def text_hash(value: Any) -> int:
+        return zlib.crc32("/".join(str(getattr(value, field)) for field in fields).encode())
+
+    return text_hash
 
 
 def _install_in(owner: type) -> None:

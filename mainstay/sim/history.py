@@ -99,6 +99,8 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
     """It is first told what is there."""
     is_selecting: bool
     """It has label or field selectors."""
+    has_end_of_state: bool = True
+    """A bookmark says where the state ends, if it wants one. Old clients do not ask for that."""
 
     def __str__(self) -> str:
         start = "with state" if self.wants_state else f"after {self.after}"
@@ -147,6 +149,26 @@ class Healed(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         return f"{_time(self.at_ns)} all is healed"
+
+
+class Reopened(msgspec.Struct, frozen=True, gc=False):
+    """The store has come back, with what its disk has kept: everything up to this revision."""
+
+    at_ns: int
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{_time(self.at_ns)} the store is back, at revision {self.revision}"
+
+
+class Restored(msgspec.Struct, frozen=True, gc=False):
+    """The store was put back to this revision: what was committed after it was never committed."""
+
+    at_ns: int
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{_time(self.at_ns)} the store is put back to revision {self.revision}"
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -221,6 +243,8 @@ Event = (
     | Ended
     | Fault
     | Healed
+    | Reopened
+    | Restored
     | Started
     | Crashed
     | Became

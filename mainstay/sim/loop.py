@@ -170,6 +170,7 @@ class SimLoop(FencedLoop):
 
     def give_up_timers(self, is_given_up: Callable[[SimTimer], bool]) -> list[SimTimer]:
         """Take out those of which this is true, and return them."""
+        self._drop_cancelled_timers()
         given_up = [entry for entry in self._timers if is_given_up(entry[2])]
         dropped = {entry[1] for entry in given_up}
         self._timers[:] = [entry for entry in self._timers if entry[1] not in dropped]

@@ -191,13 +191,13 @@ class Network:
         began = self._loop.time_ns()
         for after in SYN_AFTER_NS:
             await self._wait_until(began + after)
-            await self._wait_until(self._loop.time_ns() + out.delay_ns())
-            if not out.is_open:
+            await self._wait_until(self._loop.time_ns() + out.transit_ns())
+            if not out.is_open or out.loses():
                 continue
             listener = out.target.bound_to(address, port)
             is_served = listener is not None and listener.is_serving
-            await self._wait_until(self._loop.time_ns() + back.delay_ns())
-            if not back.is_open:
+            await self._wait_until(self._loop.time_ns() + back.transit_ns())
+            if not back.is_open or back.loses():
                 continue
             if listener is None or not is_served:
                 self._loop.trace.note("net.refused", str(out), port)
@@ -245,6 +245,22 @@ class Network:
         for link in (self.link(a, b), self.link(b, a)):
             link.latency_ns = _nanoseconds(latency)
             link.jitter_ns = _nanoseconds(jitter)
+
+    def set_loss(self, a: Host | str, b: Host | str, probability: float) -> None:
+        """How likely it is that a packet gets lost, either way. TCP repeats it, so it comes late."""
+        for link in (self.link(a, b), self.link(b, a)):
+            link.loss = probability
+
+    def lose_connections(self, a: Host | str, b: Host | str, *, telling: Host | str | None = None) -> None:
+        """From now on nothing gets through on the connections that are there between two hosts, and they do not know;
+        only the ends at the host `telling` are told. New connections work. So it is when something on the way, that
+        has to know each connection, has forgotten them."""
+        told = None if telling is None else self._named(telling)
+        for link in (self.link(a, b), self.link(b, a)):
+            for end in list(link.ends):
+                end.lose_way()
+                if link.source is told:
+                    self._loop.call_soon(end.fail, os_error(errno.ECONNRESET), context=end.context)
 
     def cut(self, a: Host | str, b: Host | str, *, one_way: bool = False) -> None:
         """Let nothing through between two hosts, or only nothing from `a` to `b`. TCP repeats, and gives up at last."""

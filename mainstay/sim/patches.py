@@ -22,8 +22,10 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, Final
 
-from mainstay.sim import fences, foreign_chance, foreign_network, foreign_time, hashes, surroundings
+from mainstay.sim import fences, foreign_chance, foreign_network, foreign_order, foreign_time, hashes, surroundings
+from mainstay.sim.processes import current_process
 from mainstay.sim.surroundings import Replacement, Surroundings
+from mainstay.sim.tasks import SimTask
 
 Namespace = dict[str, Any]
 Site = tuple[Namespace, str, object, object]  # Where something can be found by name: the real thing, its stand-in.
@@ -78,8 +80,13 @@ _real_all_tasks = asyncio.all_tasks
 def _all_tasks(run: Surroundings, loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
     if loop is None:
         loop = asyncio.get_running_loop()
+    if loop is not run.loop:
+        return _real_all_tasks(loop)
     # asyncio's own answer comes from a set of weak references, where tasks of earlier loops have left their mark.
-    return set(run.loop.tasks()) if loop is run.loop else _real_all_tasks(loop)
+    tasks = run.loop.tasks()
+    process = current_process()
+    # A program that ends by cancelling all there is means its own tasks, and not those of the cluster around it.
+    return {task for task in tasks if process is None or (isinstance(task, SimTask) and task.process is process)}
 
 
 _METHODS: Final[Mapping[tuple[type, str], Any]] = {
@@ -129,6 +136,7 @@ _STAND_INS: Final[Mapping[tuple[str, str], Any]] = {
     **foreign_time.replacements(),
     **foreign_chance.replacements(),
     **foreign_network.replacements(),
+    **foreign_order.replacements(),
     **fences.replacements(),
     ("asyncio", "all_tasks"): Replacement(asyncio.all_tasks, _all_tasks),
 }

@@ -14,6 +14,7 @@ kernel's part of a connection (wire.py) is not the process: segments to a dead o
 """
 
 import asyncio
+import gc
 import logging
 import sys
 import warnings
@@ -100,7 +101,8 @@ class Processes:
         kept, process.held = process.held, []
         self._halt(process)
         process.remains += self._loop.give_up_tasks(process)
-        self._loop.give_up_timers(self._takes)
+        # Its own only: what a paused one waits for is not due because another has died.
+        self._loop.give_up_timers(lambda timer: timer._context.get(PROCESS) is process and self._takes(timer))
         self._loop.make_ready([handle for handle in kept if not self._takes(handle)])
 
     def _halt(self, process: Process) -> None:
@@ -109,6 +111,14 @@ class Processes:
 
     def sort_out(self, ready: deque[SimHandle]) -> None:
         """Take out what has no turn now."""
+        halted = self.halted
+        for handle in ready:
+            # Nearly always there is nothing to take out, and this is done before each round.
+            process = handle._context.get(PROCESS)
+            if process is not None and process in halted:
+                break
+        else:
+            return
         kept = [handle for handle in ready if not self._takes(handle)]
         if len(kept) < len(ready):
             ready.clear()
@@ -135,6 +145,8 @@ class Processes:
                     if isinstance(left, asyncio.Task):
                         _close(left)
                 process.remains.clear()
+            if any(process.is_dead for process in self.halted):
+                gc.collect()  # What it has left open is no fault of whoever runs later in this process.
         self.halted.clear()
 
 

@@ -14,7 +14,7 @@ handle what can go wrong outside, and the rest are bugs.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from datetime import timedelta
 from enum import StrEnum
@@ -50,9 +50,19 @@ class Program:
     """One program. `tell` is called with each step that it takes."""
 
     def __init__(
-        self, sim: Simulation, name: str, main: Main, tell: Callable[["Program", Step], None] | None = None
+        self,
+        sim: Simulation,
+        name: str,
+        main: Main,
+        tell: Callable[["Program", Step], None] | None = None,
+        *,
+        versions: Mapping[str, Main] | None = None,
     ) -> None:
         self.name = name
+        self.versions: dict[str, Main] = dict(versions or {})
+        """What else it could run as: an older build, other settings."""
+        self.version = ""
+        """As which of them it runs from its next start on. Empty: as usual."""
         self.incarnation = -1
         """How often it was started before the last time."""
         self.ended: Step | None = None
@@ -91,7 +101,8 @@ class Program:
         env = self._sim.env(self.name, self.incarnation)
         process = self._process = Process(f"{self.name}/{self.incarnation}", self._host)
         context = process.context()
-        work = context.run(self._main, env)
+        main = self.versions[self.version] if self.version else self._main
+        work = context.run(main, env)
         task = self._task = self._sim.loop.create_task(work, name=process.name, context=context)
         # In no process: if this one does not live to see its end, somebody must.
         task.add_done_callback(self._main_ended, context=Context())

@@ -8,13 +8,18 @@ pytest-asyncio.
 A coroutine test may take 30 days of virtual time, or what it is given as `@pytest.mark.sim(limit=...)`, a `timedelta`
 or None: a test that waits for ever while some other task sets timers would otherwise go on without end.
 
-Each example of a Hypothesis test is a run of its own. A failing test says which seed it ran with; `--sim-seed` gives
-that seed to all tests that do not name one themselves.
+Each example of a Hypothesis test is a run of its own.
+
+The same seed is the same run. A test has one seed, or several: `@pytest.mark.sim(seeds=50)` makes fifty tests of it,
+with seeds from 0 on and fixtures of their own, and `--sim-seeds 50` does so with all that do not name theirs. A test
+that fails says with which seed, how far it had come, what had gone wrong by then and who was waiting where, and how to
+run it again with `--sim-seed`: the one seed of all tests that do not name a single one themselves.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Iterator
+import shlex
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -30,15 +35,28 @@ REAL_LOOP_LIMIT: Final = timedelta(seconds=60)
 SIM_LIMIT: Final = timedelta(days=30)
 
 
+_SEED: Final = "_sim_seed"  # The fixture by which a test has several seeds.
+_FAULTS_SHOWN: Final = 20
+_TASKS_SHOWN: Final = 30
+_TOLD: Final = pytest.StashKey[str]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("mainstay").addoption(
-        "--sim-seed", type=int, default=0, metavar="N", help="seed of simulated tests that do not name one (0)"
+    group = parser.getgroup("mainstay")
+    group.addoption(
+        "--sim-seed", type=int, default=None, metavar="N", help="the seed of simulated tests that name none (0)"
+    )
+    group.addoption(
+        "--sim-seeds", type=int, default=1, metavar="N", help="how many seeds simulated tests have that name none (1)"
     )
     parser.addini("mainstay_async_tests", 'set to "sim" to run all coroutine tests in the simulator', default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sim(seed=0, limit=timedelta(days=30)): run a coroutine test in the simulator")
+    config.addinivalue_line(
+        "markers",
+        "sim(seed=0, seeds=1, limit=timedelta(days=30)): run a coroutine test in the simulator, with one seed or many",
+    )
     config.addinivalue_line("markers", "real_loop: run a coroutine test on the production loop")
     if config.getini("mainstay_async_tests") not in ("", "sim"):
         raise pytest.UsageError('mainstay_async_tests can only be "sim", or absent')
@@ -51,6 +69,36 @@ def sim(request: pytest.FixtureRequest) -> "Iterator[Simulation]":
 
     with Simulation(_seed(request.node)) as simulation:
         yield simulation
+
+
+@pytest.fixture
+def _sim_seed(request: pytest.FixtureRequest) -> int:
+    """Asked for by nobody: it is there to be parametrized."""
+    return int(request.param)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    node = metafunc.definition
+    is_simulated = inspect.iscoroutinefunction(metafunc.function) and _loop_of(node) == "sim"
+    if getattr(metafunc.function, "hypothesis", None) is not None or not (
+        is_simulated or "sim" in metafunc.fixturenames
+    ):
+        return
+    seeds = _seeds(node)
+    if seeds is not None:
+        metafunc.fixturenames.append(_SEED)
+        metafunc.parametrize(_SEED, seeds, indirect=True, ids=[f"seed-{seed}" for seed in seeds])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: "pytest.CallInfo[None]"
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.failed and (told := item.stash.get(_TOLD, "")):
+        report.sections.append(("the simulation", told))
+    return report
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -89,10 +137,31 @@ def _loop_of(item: pytest.Function) -> Literal["sim", "real"] | None:
 
 
 def _seed(item: pytest.Item) -> int:
-    for mark in _marks(item):
-        if mark.name == "sim" and "seed" in mark.kwargs:
-            return int(mark.kwargs["seed"])
-    return int(item.config.getoption("--sim-seed"))
+    """The one of this test."""
+    if (asked := item.config.getoption("--sim-seed")) is not None:
+        own = _marked(item, "seed")
+        return int(asked) if own is None else int(own)
+    several = getattr(item, "callspec", None)
+    if several is not None and _SEED in several.params:
+        return int(several.params[_SEED])
+    return int(_marked(item, "seed") or 0)
+
+
+def _seeds(item: pytest.Item) -> Sequence[int] | None:
+    """If it is to be run with several, which."""
+    asked: int | None = item.config.getoption("--sim-seed")
+    own = _marked(item, "seeds")
+    if own is None:
+        count = int(item.config.getoption("--sim-seeds"))
+        return range(count) if count > 1 and asked is None and _marked(item, "seed") is None else None
+    if asked is not None:
+        return [asked]
+    return range(own) if isinstance(own, int) else list(own)
+
+
+def _marked(item: pytest.Item, name: str) -> Any:
+    """What the closest mark says of this that says anything."""
+    return next((mark.kwargs[name] for mark in _marks(item) if mark.name == "sim" and name in mark.kwargs), None)
 
 
 def _limit(item: pytest.Item) -> timedelta | None:
@@ -115,11 +184,45 @@ def _in_simulator(
             simulation = Simulation(_seed(item))
             if "sim" in kwargs:
                 kwargs["sim"] = simulation
+        item.stash[_TOLD] = ""
         # Closed here and not by the fixture: what fails in the end belongs to the test.
         with simulation:
-            simulation.run(test(*args, **kwargs), limit=_limit(item))
+            try:
+                simulation.run(test(*args, **kwargs), limit=_limit(item))
+            except Exception:
+                item.stash[_TOLD] = _told(item, simulation)  # Now: when it is closed, nobody waits any more.
+                raise
 
     return run
+
+
+def _told(item: pytest.Function, simulation: "Simulation") -> str:
+    """What is to be known about a run that has failed."""
+    from mainstay.sim.waiting import describe, is_own
+
+    tasks = simulation.loop.tasks()
+    own = [task for task in tasks if is_own(task)]
+    others = len(tasks) - len(own)
+    happened = [line for tell in simulation.tellers for line in tell()]
+    path = item.nodeid.partition("[")[0]
+    lines = [
+        f"seed {simulation.seed}, {simulation.loop.time():.3f} s of virtual time",
+        f"run it again: pytest {shlex.quote(path)} --sim-seed {simulation.seed}",
+        f"what went wrong before:{'' if happened else ' nothing'}",
+        *_some(happened, _FAULTS_SHOWN, last=True),
+        f"who was waiting, besides {others} tasks of the cluster:{'' if own else ' nobody'}",
+        *_some(describe(own).splitlines(), _TASKS_SHOWN),
+    ]
+    return "\n".join(lines)
+
+
+def _some(lines: Sequence[str], count: int, *, last: bool = False) -> list[str]:
+    """The first of them, or the last."""
+    left = len(lines) - count
+    if left <= 0:
+        return [f"  {line.strip()}" for line in lines]
+    shown = [f"  {line.strip()}" for line in (lines[-count:] if last else lines[:count])]
+    return [f"  ({left} before that)", *shown] if last else [*shown, f"  (and {left} more)"]
 
 
 def _on_real_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

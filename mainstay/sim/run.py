@@ -25,9 +25,13 @@ from mainstay.sim.checkers.quiescence import Quiescence
 from mainstay.sim.choices import Tape
 from mainstay.sim.errors import Deadlock, Livelock, TooLong
 from mainstay.sim.faults.schedule import NAMES
-from mainstay.sim.history import Event
+from mainstay.sim.history import Delivered, Event
 from mainstay.sim.scenario import BOOT_SEED, Scenario
 from mainstay.sim.simulation import Simulation
+from mainstay.sim.strategies import Strategy
+from mainstay.sim.strategies.all import RANDOM, drawn_of, strategy_of
+from mainstay.sim.trace import Choice, Trace
+from mainstay.sim.waiting import describe
 from mainstay.sim.world import World
 
 Patch = Callable[[], object]
@@ -39,6 +43,7 @@ Disturb = Callable[[World], None]
 BOOT_MAX: Final = timedelta(minutes=10)  # Of virtual time.
 END_MAX: Final = timedelta(minutes=10)  # For what is done after the last write.
 _FRAMES_SHOWN: Final = 3
+_TASKS_SHOWN: Final = 60
 
 
 class Verdict(StrEnum):
@@ -46,6 +51,8 @@ class Verdict(StrEnum):
     VIOLATED = "violated"
     STUCK = "stuck"
     FAILED = "failed"
+    DIFFERENT = "different"
+    """Made again in another process it was another run (guard.py)."""
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -64,6 +71,12 @@ class RunResult(msgspec.Struct, frozen=True):
     """How many choices the run has made since its boot."""
     told: str = ""
     """What the scenario has to say about it."""
+    drawn: str = ""
+    """What the seed has drawn: the strategy, which faults could happen, and who stayed dead in the end."""
+    tape: list[Choice] = []
+    """The choices that were not benign. Of a run that has passed, none are kept."""
+    waiting: str = ""
+    """Which tasks were waiting where when it ended, if it has not passed."""
 
     @property
     def is_passed(self) -> bool:
@@ -81,13 +94,21 @@ def run(scenario: Scenario, seed: int, *, tape: Tape | None = None, patch: Patch
 class Booted:
     """A scenario that is ready to begin. Can go on once; forks of this process can, once each."""
 
-    def __init__(self, scenario: Scenario, *, keep_trace: bool = False) -> None:
+    def __init__(
+        self, scenario: Scenario, *, keep_trace: bool = False, journal: bool = False, trace: Trace | None = None
+    ) -> None:
         self.scenario = scenario
-        self.sim = Simulation(BOOT_SEED, keep_trace=keep_trace)
-        self.world = World(self.sim)
+        self.sim = Simulation(BOOT_SEED, keep_trace=keep_trace, trace=trace)
+        self.world = World(self.sim, journal=journal)
         self.quiescence = Quiescence(scenario.calm)
         self._checkers: list[Checker] = [*scenario.checkers(), self.quiescence]
+        self._hearing = [each for each in self._checkers if getattr(each, "hears_deliveries", False)]
         self._boot_failure: BaseException | None = None
+        self._drawn: list[str] = []
+        self.error: BaseException | None = None
+        """Why the run has not passed, once it is over."""
+        self.began_ns = 0
+        """When the run began: all before that is the boot."""
         self.world.history.subscribe(self._saw)
         try:
             self.stage = scenario.make(self.world)
@@ -117,15 +138,19 @@ class Booted:
         """The choices of the run, without those of the boot."""
         return self.sim.tape
 
-    def go(self, seed: int, tape: Tape | None = None, *, disturb: Disturb | None = None) -> RunResult:
+    def go(
+        self, seed: int, tape: Tape | None = None, *, strategy: Strategy = RANDOM, disturb: Disturb | None = None
+    ) -> RunResult:
         """Make the run of this seed. With `disturb`, these faults happen and not those of the scenario."""
         if self._boot_failure is not None:
             return self._result(seed, self._boot_failure)
+        self.began_ns = self.sim.loop.time_ns()
         self.sim.begin_again(seed, tape)
         scenario = self.scenario
         try:
             self.sim.run(
-                self._go(disturb or self._faults), limit=scenario.lasts + scenario.calm + scenario.silence + END_MAX
+                self._go(disturb or self._by(strategy, tape)),
+                limit=scenario.lasts + scenario.calm + scenario.silence + END_MAX,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the verdict
             return self._result(seed, error)
@@ -135,8 +160,17 @@ class Booted:
         await self.world.boot()
         await self.stage.ready()
 
-    def _faults(self, world: World) -> None:
-        world.faults.start(NAMES if self.scenario.faults is None else self.scenario.faults)
+    def _by(self, strategy: Strategy, tape: Tape | None) -> Disturb:
+        """A tape knows by which strategy it was made."""
+        allowed = NAMES if self.scenario.faults is None else self.scenario.faults
+
+        def disturb(world: World) -> None:
+            drawn = strategy if tape is None else strategy_of(world.sim.choices)
+            drawn.disturb(world, allowed)
+            on = ", ".join(world.faults.on) or "none"
+            self._drawn.append(f"strategy {drawn_of(drawn, world.sim.choices)}; faults: {on}")
+
+        return disturb
 
     async def _go(self, disturb: Disturb) -> None:
         scenario, world = self.scenario, self.world
@@ -144,11 +178,26 @@ class Booted:
         await self.stage.begin()
         await tasks.sleep(scenario.lasts)
         await self.stage.finish()
-        await world.heal()
+        await world.heal(self._lost())
         await self._rest()
         await self.stage.check()
         for checker in self._checkers:
             await checker.at_end(world)
+
+    def _lost(self) -> dict[str, None]:
+        """Who stays dead from now on: all but a core."""
+        choose = self.sim.choices.choose
+        lost: dict[str, None] = {}
+        for group in self.stage.spares():
+            if len(group) < 2 or not choose(f"core/{group[0]}/is-part", 2):
+                continue
+            kept = choose(f"core/{group[0]}/keeps", len(group))
+            lost |= {
+                name: None for place, name in enumerate(group) if place != kept and not choose(f"core/{name}/lives", 2)
+            }
+        if lost:
+            self._drawn.append(f"dead for good: {', '.join(lost)}")
+        return lost
 
     async def _rest(self) -> None:
         """Wait until nothing was written for long enough. If that never is, a checker says so."""
@@ -162,13 +211,14 @@ class Booted:
             await tasks.sleep(silence - timedelta(microseconds=since_ns // 1000))
 
     def _saw(self, event: Event) -> None:
-        for checker in self._checkers:
+        for checker in self._hearing if type(event) is Delivered else self._checkers:
             try:
                 checker.saw(event)
             except Exception as error:  # noqa: BLE001 - not raised into whatever is being done, which might handle it
                 self.sim.loop.failures.remember({"message": f"the checker of {checker.name}", "exception": error})
 
     def _result(self, seed: int, error: BaseException | None) -> RunResult:
+        self.error = error
         verdict, problem = _judged(error)
         return RunResult(
             scenario=self.scenario.name,
@@ -179,7 +229,15 @@ class Booted:
             virtual_s=self.sim.loop.time_ns() / 1e9,
             choices=len(self.sim.tape),
             told=self.stage.told if self._boot_failure is None else "",
+            drawn="; ".join(self._drawn),
+            tape=[] if error is None else [choice for choice in self.sim.tape if choice.chosen],
+            waiting="" if error is None else self._waiting(),
         )
+
+    def _waiting(self) -> str:
+        waiting = self.sim.loop.tasks()[:_TASKS_SHOWN]
+        left = len(self.sim.loop.tasks()) - len(waiting)
+        return describe(waiting) + (f"\n  and {left} more" if left else "")
 
 
 def _judged(error: BaseException | None) -> tuple[Verdict, str]:

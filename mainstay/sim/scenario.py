@@ -43,6 +43,11 @@ class Stage:
     async def check(self) -> None:
         """All is healed and quiet: is everything as it should be? Raises `Violated`."""
 
+    def spares(self) -> Sequence[Sequence[str]]:
+        """Groups of programs, servers too, of which any one is enough: when the faults are over, of each group a part
+        drawn from the seed is healed, the *core*, and the rest stays dead. By default all are needed."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -61,3 +66,5 @@ class Scenario:
     """How long it may take after healing to come to rest."""
     silence: timedelta = timedelta(seconds=30)
     """How long nothing is written before that counts as rest. Longer than anybody waits before looking again."""
+    ids: tuple[str, ...] = ()
+    """What it is about: ids of the specification, and numbers of the catalogue (docs/scenarios.md)."""

@@ -16,7 +16,7 @@ program can see (a module's own counter, a cache).
 import asyncio
 import gc
 import hashlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -41,12 +41,16 @@ CLOSING_MAX: Final = timedelta(days=1)
 class Simulation:
     """A world of its own. With a `tape`, its choices are those; what the tape does not say is benign."""
 
-    def __init__(self, seed: int = 0, tape: Tape | None = None, *, keep_trace: bool = False) -> None:
+    def __init__(
+        self, seed: int = 0, tape: Tape | None = None, *, keep_trace: bool = False, trace: Trace | None = None
+    ) -> None:
         self.seed = seed
-        self.trace = Trace(keep=keep_trace)
+        self.trace = Trace(keep=keep_trace) if trace is None else trace
         self.choices = Choices(seed, self.trace) if tape is None else Choices.from_tape(tape, self.trace)
         self.loop = SimLoop(self.choices, self.trace)
         self.clock = SimClock(self.loop)
+        self.tellers: list[Callable[[], list[str]]] = []
+        """They say what has gone wrong in this run so far, for whoever looks at its failure."""
         self._is_replay = tape is not None
         self._surroundings = Surroundings(self.loop, self.clock, seed)
         self._clocks: dict[str, SimClock] = {}

@@ -8,41 +8,102 @@ A port belongs to one incarnation of one server. When that is over, `close` lets
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from mainstay.sim.processes import Process
-from mainstay.store.errors import Compacted
+from mainstay.store.errors import Compacted, OutcomeUnknown, Unavailable
 from mainstay.store.interface import Batch, Check, Committed, Entry, Hold, Page, Refused, Write
 from mainstay.store.local import LocalStore
 from mainstay.store.local_watch import LocalWatch
 
 T = TypeVar("T")
 
-REQUEST: Final[ContextVar[int]] = ContextVar("mainstay.sim.request")
-"""The number of the request that the running code of a server works for."""
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request that a server works for."""
+
+    request: int
+    """Its number."""
+    who: str
+
+
+ASKING: Final[ContextVar[Asking]] = ContextVar("mainstay.sim.asking")
+"""What the running code of a server works for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Somebody who may be shown an old state, one that is at least of this revision."""
+
+    oldest: int
+    is_newcomer: bool = False
+    """It has never been told of what it asks for, and cannot know that it is old."""
+
+
+CONTENT: Final[ContextVar[Content]] = ContextVar("mainstay.sim.content")
+"""For whom the running code of a server reads a state, if that may be old."""
+
+Meddle = Callable[[str, Sequence[Check], Sequence[Write]], Awaitable[None] | None]
+"""Called with who wants what committed, before it is."""
 
 
 class StoreProcess:
-    """The store itself, and which request each revision is due to."""
+    """The store itself, and which request each revision is due to. `end` is for one that is no more."""
 
     def __init__(self, store: LocalStore, process: Process) -> None:
         self.store = store
+        self.process = process
         self.requests: dict[int, int] = {}
         """By revision, for those that nobody has asked about yet."""
         self._context: Context = process.context()
+        self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._is_dead = False
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
-        return await self._carry_out(self._commit(checks, writes, REQUEST.get(None)), "store commit")
+        """On behalf of the request that the caller works for, if it does for one."""
+        asking = ASKING.get(None)
+        request = None if asking is None else asking.request
+        return await self._carry_out(self._commit(checks, writes, request), "store commit")
 
     async def compact(self, revision: int) -> int:
         return await self._carry_out(self.store.compact(revision), "store compact")
 
+    def end(self) -> None:
+        """The process is dead: whoever waits for it is told that nobody knows."""
+        self._is_dead = True
+        for waiter in list(self._waiting):
+            if not waiter.done():
+                waiter.set_exception(OutcomeUnknown("the store is gone"))
+                waiter.exception()  # Those who wait may be dead too, and nobody minds.
+
     async def _carry_out(self, work: Coroutine[Any, Any, T], name: str) -> T:
-        task = asyncio.get_running_loop().create_task(work, name=name, context=self._context)
-        return await asyncio.shield(task)  # Whoever waits may give up; the work goes on.
+        if self._is_dead:
+            work.close()
+            raise Unavailable("the store is gone")
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[T] = loop.create_future()
+        self._waiting[waiter] = None
+
+        def done(task: asyncio.Task[T]) -> None:
+            self._waiting.pop(waiter, None)
+            error = None if task.cancelled() else task.exception()
+            if waiter.done():
+                return  # Whoever waited has given up; the work went on.
+            if task.cancelled():
+                waiter.cancel()
+            elif error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(task.result())
+
+        # In no process: whoever waits hears of it in its own.
+        loop.create_task(work, name=name, context=self._context).add_done_callback(done, context=Context())
+        return await waiter
 
     async def _commit(
         self, checks: Sequence[Check], writes: Sequence[Write], request: int | None
@@ -57,14 +118,17 @@ class StoreProcess:
 class StorePort:
     """Implements `Store` (store/interface.py)."""
 
-    def __init__(self, process: StoreProcess) -> None:
+    def __init__(self, process: StoreProcess, meddle: Meddle | None = None) -> None:
         self._process = process
+        self._meddle = meddle
         self._store = process.store
         self._watches: dict[PortWatch, None] = {}
         self.is_current = asyncio.Event()
         """Cleared while the server hears of nothing."""
         self.is_current.set()
-        self._states_at: int | None = None
+        self._past: Hold | None = None
+        """On the state that is shown, if it is an old one."""
+        self._fools_newcomers = True
         self.look = self._store.look  # What a store in memory can do besides (server/app.py).
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
@@ -73,8 +137,10 @@ class StorePort:
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
     ) -> Page:
-        if at is None and limit is None:
-            at = self._states_at
+        if at is None and limit is None and self._past is not None:
+            content = CONTENT.get(None)
+            if content is not None and (self._fools_newcomers or not content.is_newcomer):
+                at = max(self._past.revision, content.oldest)
         return await self._store.range(prefix, at=at, limit=limit, after=after)
 
     def watch(self, prefix: str, *, after: int) -> "PortWatch":
@@ -86,6 +152,11 @@ class StorePort:
         self._watches.pop(watch, None)
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
+        asking = ASKING.get(None)
+        if self._meddle is not None and asking is not None:
+            meddling = self._meddle(asking.who, checks, writes)
+            if meddling is not None:
+                await meddling
         return await self._process.commit(checks, writes)
 
     async def revision(self) -> int:
@@ -103,19 +174,29 @@ class StorePort:
 
     def let_go(self) -> None:
         """End what the server had open, also if it is dead."""
+        self._forget_past()
         for watch in list(self._watches):
             watch.close()
 
-    def hold_back(self, *, states_at: int | None = None) -> None:
+    def hold_back(self, *, states_at: int | None = None, fools_newcomers: bool = True) -> None:
         """Let the server hear of nothing that happens in the store, until it may catch up. With `states_at`, whoever
-        begins to watch meanwhile is told the state as of that revision, as by a server that answers from what it has in
-        memory. What is read piece by piece, or one by one, is as ever."""
+        begins to watch meanwhile, or lists and is content with any version, is told the state as of that revision, as
+        by a server that answers from what it has in memory. Other reads are as ever; and so is what newcomers are told,
+        if they are not to be fooled. Raises `Compacted` if that state is gone; until then it is not compacted."""
+        self._forget_past()
         self.is_current.clear()
-        self._states_at = states_at
+        if states_at is not None:
+            self._past = self._store.hold(states_at)
+        self._fools_newcomers = fools_newcomers
 
     def catch_up(self) -> None:
-        self._states_at = None
+        self._forget_past()
         self.is_current.set()
+
+    def _forget_past(self) -> None:
+        if self._past is not None:
+            self._past.release()
+            self._past = None
 
     def fall_behind(self, compacted: int) -> None:
         """As if this server had not been able to follow for so long that what it missed was compacted."""

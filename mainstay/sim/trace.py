@@ -14,7 +14,7 @@ Not covered: what a step does inside. A difference shows once it has changed wha
 
 import asyncio
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import Context
 from functools import partial
 from hashlib import blake2b
@@ -128,14 +128,19 @@ class Trace:
             raise ValueError("the events were not kept: make the trace with keep=True")
         now = 0
         for buffer, notes in (*self._kept, (self.buffer, self.notes)):
-            remaining = iter(notes)
-            for entry in buffer:
-                if entry < 0:
-                    now = ~entry
-                elif entry > 0:
-                    yield Event(now, f"step {self.names[entry]}")
-                else:
-                    yield Event(now, _describe(next(remaining)))
+            yield from self.events_of(buffer, notes, now)
+            now = next((~entry for entry in reversed(buffer) if entry < 0), now)
+
+    def events_of(self, buffer: Sequence[int], notes: Iterable[object], now: int) -> Iterator[Event]:
+        """Those of one batch, which begins at this time."""
+        remaining = iter(notes)
+        for entry in buffer:
+            if entry < 0:
+                now = ~entry
+            elif entry > 0:
+                yield Event(now, f"step {self.names[entry]}")
+            else:
+                yield Event(now, _describe(next(remaining)))
 
     def recording(self) -> Recording:
         return Recording(

@@ -6,12 +6,24 @@ The chain ends at an asynchronous generator: Python does not tell where inside i
 import asyncio
 from collections.abc import Iterable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
+
+_OTHERS: Final = ("mainstay", "asyncio", "site-packages")  # Directories.
 
 
 def describe(tasks: Iterable[asyncio.Task[Any]]) -> str:
     """One line for each task: its name, the innermost call that waits, and who called that."""
     return "\n".join(f"  {task.get_name()}: {_chain(task)}" for task in tasks)
+
+
+def is_own(task: asyncio.Task[Any]) -> bool:
+    """Whether code waits in it that is neither Mainstay's nor Python's or a library's."""
+    frame, awaited = _inside(task.get_coro())
+    while frame is not None:
+        if not any(part in _OTHERS for part in PurePath(frame.f_code.co_filename).parts):
+            return True
+        frame, awaited = _inside(awaited)
+    return False
 
 
 def _chain(task: asyncio.Task[Any]) -> str:

@@ -84,6 +84,7 @@ class End:
         "fin_received",
         "is_closed",
         "is_gone",
+        "is_lost",
         "label",
         "out",
         "peer",
@@ -119,6 +120,7 @@ class End:
         self.error: OSError | None = None
         self.is_closed = False  # By its own program. It may still have something in flight.
         self.is_gone = False  # This kernel knows nothing of the connection any more.
+        self.is_lost = False  # Something on the way has forgotten the connection: what is sent never arrives.
 
         self._in_flight: deque[list[bytes] | Mark] = deque()
         self._sent_at_ns = -1
@@ -166,7 +168,7 @@ class End:
     def want_room(self) -> None:
         """Have the reader told when the window opens."""
         self._wants_room = True
-        if not (self.out.is_open and self.back.is_open):
+        if self.is_lost or not (self.out.is_open and self.back.is_open):
             self._stall()
 
     def _launch(self, segment: list[bytes] | Mark, now: int) -> None:
@@ -180,7 +182,7 @@ class End:
             self._overdue += 1  # Behind one that is stuck.
         elif not self._in_flight:
             pass  # The connection broke while this was on its way.
-        elif not self.out.is_open:
+        elif self.is_lost or not self.out.is_open:
             self._overdue = 1
             self._stall()
         else:
@@ -243,7 +245,7 @@ class End:
 
     def _window_update(self) -> None:
         self._update_is_due = False
-        if self.reader is not None and self._wants_room and self.back.is_open:
+        if self.reader is not None and self._wants_room and self.back.is_open and not self.is_lost:
             self._wants_room = False
             self.reader.window_opened()
 
@@ -304,7 +306,7 @@ class End:
 
     def _reset_arrives(self) -> None:
         # Nobody repeats a reset; but if it gets lost, the peer's next try is answered by another one.
-        if self.out.is_open:
+        if self.out.is_open and not self.is_lost:
             self.peer.fail(os_error(errno.ECONNRESET))
 
     def _forget(self) -> None:
@@ -316,6 +318,12 @@ class End:
         self.out.ends.pop(self, None)
 
     # Waiting for a link to heal.
+
+    def lose_way(self) -> None:
+        """Nothing that either end sends arrives any more, whatever becomes of the links."""
+        self.is_lost = self.peer.is_lost = True
+        if self._wants_room and not self.is_gone:
+            self._stall()
 
     def link_changed(self) -> None:
         """One of the two links was cut or healed."""
@@ -354,7 +362,7 @@ class End:
 
     def _repeat_arrives(self) -> None:
         self._repeat_timer = None
-        if not self.out.is_open:
+        if self.is_lost or not self.out.is_open:
             return  # Cut again meanwhile. The next healing starts another try.
         overdue, self._overdue = self._overdue, 0
         for _ in range(overdue):

@@ -16,7 +16,7 @@ Each program is on a host of its own name and has a token of its own, so everybo
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import Context
 from datetime import timedelta
 from typing import Final
@@ -28,61 +28,41 @@ from mainstay.agent.settings import AgentSettings
 from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.limits import Limits
-from mainstay.env import Env
+from mainstay.env import Env, tasks
 from mainstay.http.server import HttpServer
-from mainstay.journal.history import Written
-from mainstay.journal.keys import is_object
-from mainstay.journal.masking import masked
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.journal.record import ChangeRecord, DecisionRecord, micros
+from mainstay.journal.record import DecisionRecord
 from mainstay.server.access import MASTERS, User
 from mainstay.server.app import Api
-from mainstay.server.history_source import joined
 from mainstay.server.identity import Authenticator
 from mainstay.server.journal_pages import JournalPages
-from mainstay.server.journaling import in_memory
-from mainstay.server.keyspace import ASIDE
+from mainstay.server.journaling import ServerJournal, in_memory
 from mainstay.server.metrics import Metrics
 from mainstay.server.observing import Observer
 from mainstay.server.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.sim.disk import SimDisk
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.faults.schedule import Faults
 from mainstay.sim.gate import TOKEN, Gate
-from mainstay.sim.history import Became, Committed, Crashed, Event, Healed, History, Started
+from mainstay.sim.history import Became, Committed, Crashed, Event, Fault, Healed, History, Started
 from mainstay.sim.machine import SimMachine
-from mainstay.sim.processes import Process
 from mainstay.sim.program import Main, Program, Step
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.store_port import StorePort, StoreProcess
-from mainstay.store.disk_log import DiskLog
-from mainstay.store.interface import Entry, Store
+from mainstay.sim.store_host import HEARTBEATS, STORE, KeptLog, StoreHost
+from mainstay.sim.store_port import StorePort
+from mainstay.store.errors import StoreError
+from mainstay.store.interface import Check, Refused, Write
+from mainstay.store.interface import Committed as Done
 from mainstay.store.local import LocalStore
-from mainstay.store.log import Log, MemoryLog, Recovered, Row
+from mainstay.store.log import Row
+
+__all__ = ["HEARTBEATS", "STORE", "KeptLog", "NotQuiet", "World"]
 
 PORT: Final = 6443
-STORE: Final = "store"
 DRAIN_WITHIN: Final = timedelta(seconds=10)
 BOOT_WITHIN: Final = timedelta(minutes=5)
 CALM: Final = timedelta(seconds=10)
-
-HEARTBEATS: Final = (ASIDE, "coordination.k8s.io/leases/", "mainstay.dev/componentstates/")
-"""Keys under which writing never ends, and which no rest depends on."""
-
-
-class KeptLog(MemoryLog):
-    """Has all that was ever written, compacted or not."""
-
-    def __init__(self, rows: Sequence[Row] = ()) -> None:
-        self._rows = list(rows)
-
-    async def open(self) -> Recovered:
-        return Recovered(0, tuple(self._rows))
-
-    async def append(self, rows: Sequence[Row]) -> None:
-        self._rows += rows
-
-    def copy(self) -> "KeptLog":
-        return KeptLog(self._rows)
+START_AGAIN_AFTER: Final = timedelta(seconds=1)
 
 
 class NotQuiet(SimulationError):
@@ -106,33 +86,52 @@ class World:
         """Of the nodes."""
         self.spared: dict[str, None] = {}
         """Programs that faults of one's own do not hit: they are part of the test, and not under test."""
-        self.last_write_ns = 0
-        """When something was last written that is no heartbeat."""
+        self.restores = 0
+        """How often the store was put back."""
+        self.lost: dict[str, None] = {}
+        """Programs and servers that stay dead for good."""
         self.faults = Faults(self)
-        self.journal = MemoryJournal() if journal else None
-        self._has_disk = disk
+        sim.tellers.append(self._gone_wrong)
+        self._host = StoreHost(sim, self.history, MemoryJournal() if journal else None, has_disk=disk)
         self._users: dict[str, User] = {}
-        self._store: StoreProcess | None = None
-        self._log: Log = MemoryLog()
-        self._rows: tuple[Row, ...] = ()
-        self._recording: asyncio.Task[None] | None = None
         self._serving: dict[str, asyncio.Event] = {}
 
     @property
     def store(self) -> LocalStore:
-        """The store itself, once the world has booted."""
-        return self._storing.store
+        """The store itself, once the world has booted. While it is away, what it was at last."""
+        return self._host.process.store
+
+    @property
+    def has_disk(self) -> bool:
+        return self._host.has_disk
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the store is there just now."""
+        return self._host.is_open.is_set()
+
+    @property
+    def store_disk(self) -> SimDisk:
+        return self._host.disk
+
+    @property
+    def last_write_ns(self) -> int:
+        """When something was last written that is no heartbeat."""
+        return self._host.last_write_ns
+
+    @property
+    def journal(self) -> MemoryJournal | None:
+        """Of all that happens and is decided, if one is kept. May be given until the world boots."""
+        return self._host.journal
+
+    @journal.setter
+    def journal(self, journal: MemoryJournal) -> None:
+        self._host.journal = journal
 
     @property
     def recorder(self) -> Callable[[DecisionRecord], None] | None:
         """To be given to components: where they record what they decide."""
         return None if self.journal is None else self.journal.decided
-
-    @property
-    def _storing(self) -> StoreProcess:
-        if self._store is None:
-            raise RuntimeError("the world has not booted")
-        return self._store
 
     # Making it.
 
@@ -142,12 +141,21 @@ class World:
         self._serving[name] = asyncio.Event()
         return program
 
-    def add_program(self, name: str, main: Main, *, user: User | None = None, is_spared: bool = False) -> Program:
-        """A program. It may do everything unless another user is given. Started at boot; later ones, by hand."""
+    def add_program(
+        self,
+        name: str,
+        main: Main,
+        *,
+        user: User | None = None,
+        is_spared: bool = False,
+        versions: Mapping[str, Main] | None = None,
+    ) -> Program:
+        """A program. It may do everything unless another user is given. Started at boot; later ones, by hand. What else
+        it may be replaced by for a while, an older build for instance, is in `versions`."""
         self.know(name, user)
         if is_spared:
             self.spared[name] = None
-        program = self.programs[name] = Program(self.sim, name, main, self._tell)
+        program = self.programs[name] = Program(self.sim, name, main, self._tell, versions=versions)
         return program
 
     def add_node(self, name: str, settings: PretendSettings | AgentSettings | None = None) -> Program:
@@ -180,21 +188,19 @@ class World:
 
     def begin_with(self, rows: Sequence[Row]) -> None:
         """Let the store have this when the world boots. Only one that has no disk."""
-        if self._has_disk:
+        if self.has_disk:
             raise SimulationError("a store with a disk begins with what is on it")
-        self._rows = tuple(rows)
+        self._host.rows = tuple(rows)
+
+    def store_on_disk(self) -> None:
+        """Give the store a disk, on which faults may happen. Before the world boots."""
+        self._host.has_disk = True
 
     # Running it.
 
     async def boot(self, within: timedelta = BOOT_WITHIN) -> None:
         """Start everything, and wait until all servers can be reached."""
-        process = self._process = Process(STORE, self.sim.network.host(STORE))
-        await self._open(DiskLog(self.sim.disk_of(STORE)) if self._has_disk else KeptLog(self._rows), process)
-        for row in self._rows:
-            for entry in row.writes:
-                if isinstance(entry, Entry):
-                    now_ns = self.sim.loop.time_ns()
-                    self.history.add(Committed(now_ns, entry.revision, entry.key, entry.value, None, None))
+        await self._host.open()
         for server in self.servers.values():
             server.start()
         async with asyncio.timeout(within.total_seconds()):
@@ -204,13 +210,17 @@ class World:
             if not program.is_running:
                 program.start()
 
-    async def heal(self) -> None:
-        """Undo all faults, let there be no more, and start what has crashed."""
+    async def heal(self, lost: Collection[str] = ()) -> None:
+        """Undo all faults, let there be no more, and start what has crashed. Those in `lost` stay dead for good."""
         await self.faults.stop()
+        self.lost = dict.fromkeys(lost)
         self.sim.network.heal_all()
-        for program in (*self.servers.values(), *self.programs.values()):
+        for name, program in (*self.servers.items(), *self.programs.items()):
             program.resume()
-            if program.ended is Step.CRASHED:
+            if name in lost:
+                if program.is_running:
+                    program.crash()
+            elif program.ended is Step.CRASHED:
                 program.start()
         self.history.add(Healed(self.sim.loop.time_ns()))
 
@@ -229,10 +239,7 @@ class World:
         await self.faults.stop()
         for program in (*reversed(self.programs.values()), *self.servers.values()):
             await program.stop()
-        if self._recording is not None:
-            self._recording.cancel()
-        if self._store is not None:
-            await self._store.store.close()
+        await self._host.close()
 
     def after(self, duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle:
         """Call something later, on behalf of nobody: it happens whoever is dead or paused by then."""
@@ -244,40 +251,53 @@ class World:
 
     async def compact(self) -> int:
         """Forget all history of the store up to now."""
-        return await self._storing.compact(await self.store.revision())
+        return await self._host.process.compact(await self.store.revision())
 
-    def backup(self) -> "KeptLog":
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Done | Refused:
+        """Write something past all servers, on behalf of nobody."""
+        storing = self._host.process
+        return await self.sim.loop.create_task(storing.commit(checks, writes), name="commit", context=Context())
+
+    def backup(self) -> KeptLog:
         """All that was written so far. Only of a store that has no disk."""
-        if not isinstance(self._log, KeptLog):
-            raise SimulationError("a store with a disk cannot be copied")
-        return self._log.copy()
+        return self._host.backup()
 
-    async def restore(self, backup: "KeptLog") -> None:
+    async def restore(self, backup: KeptLog) -> None:
         """Put the store back to what it was, as an operator does: all servers are stopped, and started anew on that."""
+        self.restores += 1
+        self._crash_servers()
+        await self._host.restore(backup)
+        self._start_servers()
+
+    def lose_store(self, *, power: bool) -> None:
+        """Let the store and all servers die at once; without `power`, its disk loses what it has not synced. Only of a
+        store that has a disk. Servers that are started meanwhile wait for it."""
+        self._crash_servers()
+        self._host.lose(power=power)
+
+    async def reopen_store(self) -> None:
+        """Let the store and all servers come back on what the disk has."""
+        await self._host.reopen()
+        self._start_servers()
+
+    def _crash_servers(self) -> None:
         for server in self.servers.values():
             server.crash()
-        if self._recording is not None:
-            self._recording.cancel()
-        await self._storing.store.close()
-        await self._open(backup.copy(), self._process)
+
+    def _start_servers(self) -> None:
         for server in self.servers.values():
-            server.start()
+            if server.ended is Step.CRASHED and server.name not in self.lost:
+                server.start()
 
     # Inside.
 
-    async def _open(self, log: Log, process: Process) -> None:
-        self._log = log
-        opening = self.sim.loop.create_task(LocalStore.open(log), name="store open", context=process.context())
-        store = await opening
-        self._store = StoreProcess(store, process)
-        self._recording = self.sim.loop.create_task(self._record(store), name="record commits", context=Context())
-
     async def _serve(self, name: str, env: Env) -> None:
         """What the process of an API server does (compare server/process.py)."""
-        port = self.ports[name] = StorePort(self._storing)
+        await self._host.is_open.wait()
+        port = self.ports[name] = StorePort(self._host.process, self.faults.committing)
         authenticator = _Badges(self._users)
         journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
-        api = await Api.start(port, env, authenticator, journal=journal)
+        api = await _started(port, env, authenticator, journal)
         metrics = Metrics(env.clock)
         metrics.watched(api.feed.tallies)
         if journal is not None:
@@ -298,36 +318,6 @@ class World:
             if journal is not None:
                 await journal.refusals.close()
 
-    async def _record(self, store: Store) -> None:
-        """Note every commit."""
-        loop, storing = self.sim.loop, self._storing
-        reached = await store.revision()
-        hold = store.hold(reached)  # A compaction must not overtake us.
-        with store.watch("", after=reached) as watch:
-            async for batch in watch:
-                # Until then whoever committed has said which request it was for.
-                await asyncio.sleep(0)
-                for change in batch.changes:
-                    value = None if change.entry is None else change.entry.value
-                    previous = None if change.previous is None else change.previous.value
-                    request = storing.requests.get(change.revision)
-                    if not change.key.startswith(HEARTBEATS):
-                        self.last_write_ns = loop.time_ns()
-                    self.history.add(Committed(loop.time_ns(), change.revision, change.key, value, previous, request))
-                for change in batch.changes:
-                    storing.requests.pop(change.revision, None)
-                if self.journal is not None:
-                    self._keep(self.journal, batch.revision, joined(batch.changes))
-                hold.advance(batch.revision)
-
-    def _keep(self, journal: MemoryJournal, revision: int, changes: Sequence[Written]) -> None:
-        at = micros(self.sim.clock_of(STORE).wall())
-        for each in changes:
-            if is_object(each.key):
-                value = None if each.value is None else masked(each.key, each.value)
-                journal.change(ChangeRecord(each.revision, each.key, value, at, each.decision, each.cause))
-        journal.reached(revision)
-
     def _tell(self, program: Program, step: Step) -> None:
         if step not in (Step.STARTED, Step.PAUSED, Step.RESUMED) and program.name in self.servers:
             self._serving[program.name].clear()
@@ -337,6 +327,9 @@ class World:
         now_ns = self.sim.loop.time_ns()
         self.history.add(_event_of(now_ns, program, step))
 
+    def _gone_wrong(self) -> list[str]:
+        return [str(event) for event in self.history.events if isinstance(event, Fault | Crashed)]
+
     def _last_writes(self, count: int = 20) -> str:
         writes = (
             event
@@ -344,6 +337,15 @@ class World:
             if isinstance(event, Committed) and not event.key.startswith(HEARTBEATS)
         )
         return "\n".join(f"  {event}" for event, _ in zip(writes, range(count), strict=False))
+
+
+async def _started(port: StorePort, env: Env, authenticator: Authenticator, journal: ServerJournal | None) -> Api:
+    """If the store does not let it start, it is started again, as a supervisor would."""
+    while True:
+        try:
+            return await Api.start(port, env, authenticator, journal=journal)
+        except StoreError:
+            await tasks.sleep(START_AGAIN_AFTER)
 
 
 class _Badges(Authenticator):

@@ -20,7 +20,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Final, Self
 
 import msgspec
@@ -60,7 +59,6 @@ GROUP_BYTES_MAX: Final = 4_000_000
 # Turns of the loop before a group is appended. Each takes microseconds when there is nothing to do, and when there is,
 # it would be done anyway. In the meantime those who were answered with the last group ask again: half as many appends.
 JOINING_TURNS: Final = 3
-_ONE_TURN: Final = timedelta(0)
 COMPACTION_STEP_CHANGES: Final = 500  # Small enough that a commit behind one step waits a few milliseconds.
 
 
@@ -90,6 +88,7 @@ class LocalStore:
         """What compaction has dropped from the index but could not yet drop from the log."""
         self._broken: str | None = None
         """Why the log can no longer be trusted, once an append has failed."""
+        self._breaking = asyncio.Event()
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -157,7 +156,7 @@ class LocalStore:
         waiter: asyncio.Future[Committed | Refused] = asyncio.get_running_loop().create_future()
         self._staged.append(_Staged(transaction, answer, waiter))
         if self._flushing is None:
-            self._flushing = tasks.spawn(self._flush(), name="store flush")
+            self._flushing = tasks.begin(self._flush(), name="store flush")
         return await waiter
 
     def newest(self, key: str) -> Entry | None:
@@ -212,8 +211,7 @@ class LocalStore:
                 group: list[_Staged] = []
                 try:
                     # Whoever is about to commit as well comes into the same group.
-                    for _ in range(JOINING_TURNS):
-                        await tasks.sleep(_ONE_TURN)
+                    await tasks.turns(JOINING_TURNS)
                     group = self._take_group()
                     rows = [_row(staged.transaction) for staged in group if staged.transaction is not None]
                     if rows:
@@ -265,6 +263,7 @@ class LocalStore:
 
     def _break(self, group: Sequence[_Staged], error: BaseException) -> None:
         self._broken = str(error) or type(error).__name__
+        self._breaking.set()
         _fail(group, OutcomeUnknown(f"the log failed while this was being written: {self._broken}"))
         self._take_back((), Unavailable(f"the log failed before this was written: {self._broken}"))
 
@@ -305,6 +304,12 @@ class LocalStore:
         if revision < self._index.compacted:
             raise Compacted(self._index.compacted)
         return self._holds.take(revision)
+
+    async def broken(self) -> str:
+        """Wait until the log cannot be trusted any more, and say why. Whoever has opened the store ends then, and is
+        started again: it takes no more writes."""
+        await self._breaking.wait()
+        return self._broken or ""
 
     async def close(self) -> None:
         self._closed = True

@@ -7,7 +7,6 @@ history from where it stopped. If compaction gets there first, it is told so.
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
 
@@ -50,7 +49,7 @@ class LocalWatch:
             if batch is None:
                 batch = await self._wait()
             else:
-                await tasks.sleep(timedelta(0))
+                await tasks.turns(1)
             if batch is not None and not self._closed:
                 self.reached = batch.revision
                 if batch.changes:

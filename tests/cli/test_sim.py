@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -25,12 +26,15 @@ class Unhappy(Small):
 
 
 def a_scenario(name: str, stage: type[Stage]) -> Scenario:
-    return Scenario(name, f"About {name}.", stage, checkers=list, faults=(), lasts=timedelta(seconds=1))
+    return Scenario(
+        name, f"About {name}.", stage, checkers=list, faults=(), lasts=timedelta(seconds=1), ids=("T1", "7")
+    )
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two scenarios that take no time; the second fails with seed 3."""
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two scenarios that take no time; the second fails with seed 3. Bundles go to a directory of the test's own."""
+    monkeypatch.chdir(tmp_path)
     known = [a_scenario("fine", Small), a_scenario("unhappy", Unhappy)]
     monkeypatch.setattr(scenarios, "SCENARIOS", {scenario.name: scenario for scenario in known})
 
@@ -38,7 +42,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scenarios_are_listed(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "list"]) == 0
 
-    assert capsys.readouterr().out.splitlines() == ["fine     About fine.", "unhappy  About unhappy."]
+    assert capsys.readouterr().out.splitlines() == ["fine     T1 7  About fine.", "unhappy  T1 7  About unhappy."]
 
 
 def test_scenarios_are_listed_for_programs(capsys: pytest.CaptureFixture[str]):
@@ -59,7 +63,7 @@ def test_each_run_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "run", "fine", "--seeds", "2", "--first-seed", "7", "--json"]) == 0
 
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert sorted(first) == ["choices", "problem", "scenario", "seed", "trace", "verdict", "virtual_s"]
+    assert sorted(first) == ["choices", "drawn", "problem", "scenario", "seed", "trace", "verdict", "virtual_s"]
     assert (first["scenario"], first["seed"], first["verdict"], first["problem"]) == ("fine", 7, "passed", "")
     assert second["seed"] == 8
     assert len(first["trace"]) == 32
@@ -67,26 +71,30 @@ def test_each_run_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_run_that_fails_says_how_to_run_it_again(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "unhappy", "--seeds", "5"]) == 1
+    assert run(["sim", "run", "unhappy", "--seeds", "5"]) == 10
 
     output = capsys.readouterr().out
     assert "unhappy seed 3: violated\n  mood: it is not happy\n" in output
+    assert "  drawn: strategy random; faults: none\n" in output
     assert "  run it again: mainstay sim run unhappy --seeds 1 --first-seed 3\n" in output
+    assert "  its story: mainstay sim replay sim-failures/unhappy-3.run.json --story\n" in output
+    assert Path("sim-failures/unhappy-3.run.json").exists()
     assert "unhappy: 5 runs, 1 not passed" in output
 
 
 def test_a_run_that_fails_says_so_to_programs_too(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "unhappy", "--seeds", "1", "--first-seed", "3", "--json"]) == 1
+    assert run(["sim", "run", "unhappy", "--seeds", "1", "--first-seed", "3", "--json", "--bundles", "kept"]) == 10
 
     output = capsys.readouterr()
     said = json.loads(output.out)
     assert (said["verdict"], said["problem"]) == ("violated", "mood: it is not happy")
     assert said["again"] == "mainstay sim run unhappy --seeds 1 --first-seed 3"
+    assert said["bundle"] == "kept/unhappy-3.run.json"
     assert said["again"] in output.err
 
 
 def test_all_scenarios_are_run_even_if_one_fails(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "--all", "--seeds", "3", "--json"]) == 1
+    assert run(["sim", "run", "--all", "--seeds", "3", "--json"]) == 10
 
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["scenario"], each["seed"]) for each in said] == [

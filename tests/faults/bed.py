@@ -149,7 +149,7 @@ class Bed:
 
 
 class _Losing:
-    """Implements `Interference` (sim/gate.py)."""
+    """Implements `Interference` (sim/gate.py): all that is not said here is as others have it."""
 
     def __init__(self, others: Any, fate: Callable[[Asked], Fate | None]) -> None:
         self._others = others
@@ -159,8 +159,8 @@ class _Losing:
         found = self._fate(asked)
         return found if found is not None else self._others.fate_of(asked)
 
-    def delivering(self, tap: Any) -> None:
-        self._others.delivering(tap)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._others, name)
 
 
 def condition(obj: Object, name: str) -> Mapping[str, Any]:

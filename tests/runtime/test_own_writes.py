@@ -57,6 +57,16 @@ def test_what_was_removed_has_to_be_gone_from_the_cache():
     assert own.is_seen(KEY)
 
 
+def test_what_was_removed_and_is_back_since_the_store_was_put_back_is_not_waited_for():
+    pods, _, own = caches()
+    pods.apply(a_pod(pods, 6))
+    own.wrote(KEY, Wrote(PODS, POD, gone_uid="u1"))
+
+    pods.replace([a_pod(pods, 4)], 5, is_rewind=True)
+
+    assert own.is_seen(KEY)
+
+
 def test_a_doubt_is_over_when_the_server_has_said_how_far_it_is_and_the_cache_is_there():
     pods, _, own = caches()
     own.doubt(KEY, PODS)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,6 +27,10 @@ import yaml
 from mainstay.cli.main import run
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.server import process
+from mainstay.store.errors import OutcomeUnknown
+from mainstay.store.interface import Put
+from mainstay.store.local import LocalStore
+from mainstay.store.log import MemoryLog, Row
 
 COMMAND = (sys.executable, "-m", "mainstay.cli.main", "server")
 LIMIT_S = 60  # For what takes a second on a quiet machine.
@@ -434,3 +438,38 @@ async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path):
 
     server = await process.ServerProcess.start(options, Env(SystemClock(), Chance(b"seed"), SystemDisk(tmp_path)))
     await server.stop()
+
+
+class FailingLog(MemoryLog):
+    """Of a disk that fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        if self.fails:
+            raise OutcomeUnknown("the log could not be written: input/output error")
+
+
+@pytest.mark.real_loop
+async def test_a_server_whose_store_takes_no_more_writes_ends_so_that_it_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    log = FailingLog()
+    store = await LocalStore.open(log)
+
+    async def open_memory() -> LocalStore:
+        return store
+
+    monkeypatch.setattr(process, "open_memory", open_memory)
+    options = process.ServerOptions(data_dir=tmp_path, host="127.0.0.1", port=0, store=process.MemoryChoice())
+    ready = asyncio.Event()
+    env = Env(SystemClock(), Chance(b"seed"), SystemDisk(tmp_path))
+    serving = asyncio.ensure_future(process.serve(options, env, lambda _: ready.set()))
+    await ready.wait()
+    log.fails = True
+    with pytest.raises(OutcomeUnknown):
+        await store.commit([], [Put("core/configmaps/default/one", b"{}")])
+
+    with pytest.raises(process.CannotGoOn, match="the store cannot be written, and the server ends to read it anew"):
+        await asyncio.wait_for(serving, LIMIT_S)

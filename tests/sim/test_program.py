@@ -312,6 +312,24 @@ async def test_a_timer_that_is_cancelled_by_what_came_before_it_in_a_pause_does_
     assert diary.lines == []
 
 
+async def test_what_a_paused_program_waits_for_is_not_due_because_another_one_crashes(sim: Simulation):
+    diary = Diary(sim)
+
+    async def main(env: Env) -> None:
+        await tasks.sleep(seconds(60))
+        diary.write("slept")
+
+    paused, other = a_program(sim, main), a_program(sim, ticking(Diary(sim)), "other")
+    paused.start()
+    other.start()
+    await tasks.sleep(seconds(1))
+    paused.pause(seconds(10))
+    other.crash()
+    await tasks.sleep(seconds(100))
+
+    assert diary.lines == [(60, "slept")]
+
+
 async def test_data_that_arrives_in_a_pause_is_read_after_it(sim: Simulation):
     of_client, of_server = Diary(sim), Diary(sim)
     program = a_program(sim, echoing(of_server))

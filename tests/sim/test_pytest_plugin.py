@@ -286,3 +286,81 @@ def test_a_hypothesis_test_that_fails_shows_its_example_and_its_seed(project: py
 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*simulated with seed 0*", "*test_wrong(*", "*number=100*"])
+
+
+# Several seeds
+
+
+MANY = """
+    import pytest
+
+    seen = []
+
+    @pytest.mark.sim(seeds=4)
+    async def test_each(sim, tmp_path):
+        seen.append(sim.seed)
+        assert list(tmp_path.iterdir()) == []
+        (tmp_path / "file").touch()
+
+    @pytest.mark.sim(seeds=[7, 9])
+    async def test_these():
+        seen.append("these")
+
+    def test_plain(sim):
+        assert sim.seed in (0, 1, 2, 42)
+
+    @pytest.mark.sim(seed=3)
+    async def test_own(sim):
+        assert sim.seed == 3
+
+    def test_no_simulation():
+        assert seen == {}
+"""
+
+
+def test_a_test_may_have_several_seeds_each_with_fixtures_of_its_own(project: pytest.Pytester):
+    assert outcomes(project, MANY.format([0, 1, 2, 3, "these", "these"])) == {"passed": 9}
+
+
+def test_one_seed_of_the_command_line_is_that_of_tests_with_several(project: pytest.Pytester):
+    assert outcomes(project, MANY.format([42, "these"]), "--sim-seed", "42") == {"passed": 5}
+
+
+def test_all_tests_that_name_no_seeds_can_be_given_several(project: pytest.Pytester):
+    assert outcomes(project, MANY.format([0, 1, 2, 3, "these", "these"]), "--sim-seeds", "3") == {"passed": 11}
+
+
+def test_a_failing_test_tells_how_to_run_it_again_what_went_wrong_and_who_waits(project: pytest.Pytester):
+    project.makepyfile(
+        test_shop="""
+        import asyncio, pytest
+
+        async def customer():
+            await asyncio.Event().wait()
+
+        @pytest.mark.sim(seeds=5)
+        async def test_sells(sim):
+            sim.tellers.append(lambda: ["the till is cut off"])
+            waiting = asyncio.create_task(customer(), name="customer")
+            await asyncio.sleep(1.5)
+            assert sim.seed != 3
+        """
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*test_sells?seed-3?*",
+            "*the simulation*",
+            "seed 3, 1.500 s of virtual time",
+            "run it again: pytest test_shop.py::test_sells --sim-seed 3",
+            "what went wrong before:",
+            "  the till is cut off",
+            "who was waiting, besides * tasks of the cluster:",
+            "  customer: *customer*",
+        ]
+    )
+    again = project.runpytest_inprocess("test_shop.py::test_sells", "--sim-seed", "3")
+    again.assert_outcomes(failed=1)

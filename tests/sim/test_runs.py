@@ -35,11 +35,13 @@ def here() -> RunResult:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_passes(name: str):
-    results = list(run_many(SCENARIOS[name], range(1, 9), jobs=2))
+    seeds = list(range(1, 5))  # `make sim-long` has thousands.
 
-    assert [(result.verdict, result.problem) for result in results] == [(Verdict.PASSED, "")] * 8
-    assert [result.seed for result in results] == list(range(1, 9))
-    assert len({result.trace for result in results}) == 8
+    results = list(run_many(SCENARIOS[name], seeds, jobs=2))
+
+    assert [(result.verdict, result.problem) for result in results] == [(Verdict.PASSED, "")] * len(seeds)
+    assert [result.seed for result in results] == seeds
+    assert len({result.trace for result in results}) == len(seeds)
 
 
 def test_a_fork_of_a_booted_world_makes_the_same_run_as_a_process_of_its_own(here: RunResult):
@@ -187,6 +189,35 @@ def test_a_run_that_takes_its_process_with_it_is_a_failure_and_the_others_go_on(
     results = list(run_many(a_scenario(Vanishing), [1, 2]))
 
     assert [result.problem for result in results] == ["the process of the run is lost: ended with status 3"] * 2
+
+
+# A core
+
+
+class Paired(Idle):
+    """Two programs, of which one is enough."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.add_program("other", self.main)
+
+    def spares(self) -> list[list[str]]:
+        return [["idle", "other"]]
+
+    async def check(self) -> None:
+        programs = self.world.programs.values()
+        self.told = " ".join(program.name for program in programs if program.is_running)
+
+
+def test_when_the_faults_are_over_a_random_core_lives_and_the_rest_stays_dead():
+    results = list(run_many(replace(a_scenario(Paired), faults=("crash", "pause")), range(1, 41)))
+
+    assert {result.told for result in results} == {"idle other", "idle", "other"}
+    assert all(("dead for good: " in result.drawn) == (result.told != "idle other") for result in results)
+
+
+def test_without_a_choice_all_are_healed():
+    assert run(a_scenario(Paired), 1, tape=Tape()).told == "idle other"
 
 
 # Bugs

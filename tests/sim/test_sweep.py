@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.sweep import FAULTS, Point, sweep
+from mainstay.sim.sweep import AT_DELIVERY, EVERYWHERE, FAULTS, Point, sweep
+from tests.sim.orders import ORDERS
 from tests.twins import sim as twins
 
 LASTS = timedelta(seconds=4)
@@ -44,3 +45,18 @@ def test_a_scenario_that_fails_without_any_fault_is_not_swept():
     ((point, _),) = found.bad
     assert point is None
     assert "without any fault: violated: quiescence" in str(found)
+
+
+def test_what_a_program_is_told_is_swept_as_well():
+    found = sweep(ORDERS, lasts=timedelta(seconds=1), jobs=2, faults=EVERYWHERE)
+
+    # One order: a write, and two changes that the clerk is told of.
+    assert found.points == len(FAULTS) + 2 * len(AT_DELIVERY)
+    assert found.bad == ()
+
+
+def test_only_a_part_of_the_points_is_tried_if_asked_for():
+    found = sweep(ORDERS, lasts=timedelta(seconds=1), faults=EVERYWHERE, one_in=5)
+
+    assert (found.points, found.of) == (3, 12)
+    assert str(found) == "orders: no violation with any one fault among these 3 points (of 12)"

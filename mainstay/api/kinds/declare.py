@@ -7,7 +7,7 @@ share when an object is filled in (`child`, `fill`), prepared (`own_status`) or 
 from collections.abc import Callable
 from typing import Any
 
-from mainstay.api.kind import Kind, Object
+from mainstay.api.kind import Kind, Object, TextAt
 
 _PACKAGES = {"": "core", "rbac.authorization.k8s.io": "rbac", "apiextensions.k8s.io": "apiextensions"}
 
@@ -34,16 +34,9 @@ def builtin(group: str, version: str, kind: str, plural: str, namespaced: bool =
     )
 
 
-def at(*path: str) -> Callable[[Object], str]:
+def at(*path: str) -> TextAt:
     """The text at a path, for a field selector. What is not there is the empty text, as it is for the real server."""
-
-    def read(obj: Object) -> str:
-        value: Any = obj
-        for step in path:
-            value = value.get(step) if value else None
-        return value if isinstance(value, str) else ""
-
-    return read
+    return TextAt(path)
 
 
 def count_at(*path: str) -> Callable[[Object], str]:

@@ -39,7 +39,11 @@ class Checker(Protocol):
         """In the words of a person: it begins the message of a violation."""
 
     def saw(self, event: "Event") -> None:
-        """Something has happened. Raises `Violated`."""
+        """Something has happened. Raises `Violated`.
+
+        What watches deliver (`Delivered`) is half of all that happens, and is told only to a checker that has an
+        attribute `hears_deliveries` which is true.
+        """
 
     async def at_end(self, world: "World") -> None:
         """All faults are healed and all is quiet. Raises `Violated` for what should have happened, and has not."""

@@ -6,6 +6,9 @@ gone, or marked to go, at some moment since it was asked for. A refusal (any 4xx
 does later. The writes of one operation id make one commit, however often they are sent. Revisions only grow, over
 restarts of the store too, and in the end the store holds exactly what its commits say.
 
+When the store is put back to a backup (`Restored`), all promises about what came after it end there, and the rest
+begins anew from what the backup has.
+
 A 5xx says nothing, by its meaning, and nothing is concluded from it. A collection that is deleted is removed piece by
 piece, so a refusal halfway is no violation.
 """
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.addresses import Address, address_of
-from mainstay.sim.history import Answered, Asked, Committed, Event
+from mainstay.sim.history import Answered, Asked, Committed, Event, Reopened, Restored
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -63,6 +66,13 @@ class AcknowledgedWrites:
                     self._answered(write, event)
             case Committed():
                 self._committed(event)
+            case Reopened():
+                if event.revision < self._latest:
+                    text = f"the store came back at revision {event.revision}, and had told of {self._latest}"
+                    lost = [commit for commit in self._current.values() if commit.revision > event.revision]
+                    raise Violated(self.name, text, [*lost, event])
+            case Restored():
+                self._go_back(event.revision)
             case _:
                 pass
 
@@ -80,6 +90,21 @@ class AcknowledgedWrites:
                 raise Violated(self.name, f"the store has {key} again, which was deleted", [commit])
         if held:
             raise Violated(self.name, f"the store has what was never committed: {', '.join(sorted(held))}")
+
+    def _go_back(self, revision: int) -> None:
+        """Forget all that was committed, answered or asked for after a revision."""
+        self._latest = revision
+        self._claims.clear()
+        self._writes.clear()
+        self._refused.clear()
+        self._keys_at = {at: keys for at, keys in self._keys_at.items() if at <= revision}
+        self._done = {operation: commit for operation, commit in self._done.items() if commit.revision <= revision}
+        self._begun = {operation: min(since, revision) for operation, since in self._begun.items()}
+        self._current = {}
+        for key, commits in list(self._history.items()):
+            kept = self._history[key] = [commit for commit in commits if commit.revision <= revision]
+            if kept:
+                self._current[key] = kept[-1]
 
     def _asked(self, asked: Asked) -> None:
         address = address_of(asked.path)

@@ -11,12 +11,10 @@ anything of it still runs there.
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from mainstay.api.kind import Object
 from mainstay.server.keyspace import CORE
 from mainstay.server.ledger.ledger import LEDGERS, ledger_in
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Asked, Committed, ContainerBegan, ContainerEnded, Event
 from mainstay.store.interface import Entry
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from mainstay.sim.world import World
 
 _PODS: Final = f"{CORE}/pods/"
-_decode = msgspec.json.Decoder(Object).decode
 
 LOST: Final = ("ContainerStatusUnknown", "Fenced")
 """How a container ends that nobody has asked to."""
@@ -79,7 +76,7 @@ class AtMostOne:
     def _committed(self, commit: Committed) -> None:
         if commit.key.startswith(_PODS) and commit.value is None and commit.previous is not None:
             asked = self._asked.get(commit.request or 0)
-            pod = _decode(commit.previous)
+            pod = object_in(commit.previous)
             # Others remove by force, and that is no lie.
             if asked is not None and asked.who == pod["spec"].get("nodeName"):
                 self._require_ended(pod["metadata"]["uid"], asked.who, "is removed by its agent", commit)

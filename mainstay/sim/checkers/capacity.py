@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.api.kind import Object
 from mainstay.api.pod_resources import allocatable_of, is_over, requests_of
 from mainstay.server.keyspace import CORE
 from mainstay.server.ledger.charge import CHARGES, Charge, decode_charge
 from mainstay.server.ledger.ledger import LEDGERS, Ledger, ledger_in, plus
 from mainstay.server.ledger.room import bears_cordon
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event
 from mainstay.store.interface import Entry
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _PODS: Final = f"{CORE}/pods/"
 _NODES: Final = f"{CORE}/nodes/"
 _NO_LEDGER: Final = Ledger()
-_decode = msgspec.json.Decoder(Object).decode
 
 
 class OnNode(msgspec.Struct, frozen=True):
@@ -95,7 +94,7 @@ class Capacity:
         if commit.value is None:
             self._pods.pop(place, None)
             return
-        pod = _decode(commit.value)
+        pod = object_in(commit.value)
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
         if not node:
             return
@@ -106,7 +105,7 @@ class Capacity:
             self._pods.pop(place, None)
             return
         self._pods[place] = OnNode(uid, node, {name: of for name, of in requests_of(pod).items() if of}, commit)
-        was_bound = commit.previous is not None and not _decode(commit.previous)["spec"].get("nodeName")
+        was_bound = commit.previous is not None and not object_in(commit.previous)["spec"].get("nodeName")
         if was_bound:
             self._require_room(place, self._pods[place])
             if node in self._closed and not bears_cordon(pod):
@@ -130,7 +129,7 @@ class Capacity:
         if commit.value is None:
             self.allocatable.pop(name, None)
             return
-        node = _decode(commit.value)
+        node = object_in(commit.value)
         self.allocatable[name] = allocatable_of(node)
         if (node.get("spec") or {}).get("unschedulable"):
             self._closed[name] = commit

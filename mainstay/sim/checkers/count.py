@@ -8,16 +8,13 @@ stands in its slices. A parent that is gone wants nothing, and its children are 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
-
-_decode = msgspec.json.Decoder(Object).decode
 
 
 class Count:
@@ -59,18 +56,18 @@ class Count:
             self._wanted.pop(commit.key, None)
             return
         before = self._wanted.get(commit.key, {}) if commit.previous is not None else {}
-        wanted = self._wants(_decode(commit.value))
+        wanted = self._wants(object_in(commit.value))
         self._wanted[commit.key] = {**dict.fromkeys(before, 0), **wanted}
         for group, count in wanted.items():
             self._most[group] = max(count, self._most.get(group, 0))
 
     def _child(self, commit: Committed) -> None:
         if commit.previous is not None:
-            for group in self._belongs_to(_decode(commit.previous)):
+            for group in self._belongs_to(object_in(commit.previous)):
                 self._there.get(group, {}).pop(commit.key, None)
         if commit.value is None:
             return
-        for group in self._belongs_to(_decode(commit.value)):
+        for group in self._belongs_to(object_in(commit.value)):
             there = self._there.setdefault(group, {})
             there[commit.key] = commit
             most = self._most.get(group, 0)

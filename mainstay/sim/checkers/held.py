@@ -7,11 +7,10 @@ keeps back; from then on, until it is removed or its time is over, it must be ke
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from mainstay.api.holds import Held, freezing, held_of, holding_controller, holding_rollout
 from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.clock import EPOCH
 from mainstay.sim.history import Asked, Committed, Event
 
@@ -27,7 +26,6 @@ _DEPLOYMENTS: Final = "apps/deployments/"
 _DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 _RELEASED: Final = ("node.kubernetes.io/unreachable", "NoExecute")
 _UID_LENGTH: Final = 36
-_decode = msgspec.json.Decoder(Object).decode
 
 
 class HoldsThere:
@@ -39,7 +37,7 @@ class HoldsThere:
     def saw(self, event: Committed) -> None:
         if not event.key.startswith(_HOLDS):
             return
-        held = None if event.value is None else held_of(_decode(event.value))
+        held = None if event.value is None else held_of(object_in(event.value))
         since_ns = event.at_ns
         before = self._there.pop(event.key, None)
         if before is not None and before[0].is_in_force(_wall(event.at_ns)):
@@ -104,9 +102,9 @@ class RolloutsHeld:
             times = self._wanted.setdefault(name, {})
             for number in (event.previous, event.value):
                 if number is not None:
-                    times[int(_decode(number)["spec"]["replicas"])] = event.at_ns
+                    times[int(object_in(number)["spec"]["replicas"])] = event.at_ns
         elif event.key.startswith(_SETS) and event.value is not None:
-            self._saw_set(event, _decode(event.value), None if event.previous is None else _decode(event.previous))
+            self._saw_set(event, object_in(event.value), None if event.previous is None else object_in(event.previous))
 
     def _saw_set(self, event: Committed, new: Object, old: Object | None) -> None:
         owner = next((each["name"] for each in new["metadata"].get("ownerReferences") or ()), "")
@@ -150,12 +148,12 @@ class EvictionsHeld:
             if self._who.get(event.request or 0) not in self._programs or event.previous is None:
                 return
             if event.key.startswith(_PODS):
-                self._saw_pod(event, _decode(event.previous))
+                self._saw_pod(event, object_in(event.previous))
             elif event.key.startswith(_NODES) and event.value is not None:
-                self._saw_node(event, _decode(event.previous), _decode(event.value))
+                self._saw_node(event, object_in(event.previous), object_in(event.value))
 
     def _saw_pod(self, event: Committed, old: Object) -> None:
-        is_told = event.value is None or "deletionTimestamp" in _decode(event.value)["metadata"]
+        is_told = event.value is None or "deletionTimestamp" in object_in(event.value)["metadata"]
         was_told = "deletionTimestamp" in old["metadata"]
         held = freezing(self._holds.binding(event.at_ns), old["metadata"]["namespace"])
         if held is not None and (event.value is None or (is_told and not was_told)):

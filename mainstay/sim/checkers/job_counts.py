@@ -2,22 +2,21 @@
 
 How a pod counts is told by how it stood when the finalizer of its job was taken off: it had succeeded, had failed or
 was leaving; or it was withdrawn, and counts as nothing. To let it go while it runs is a violation by itself, unless the
-job is gone or over. In the end every job has to be over, and to say just that.
+job is gone or over. In the end every job has to be over, and to say just that; unless one of its pods is to leave a
+machine that is lost for good, of which nobody will ever hear.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
 
-_decode = msgspec.json.Decoder(Object).decode
 
 _TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _WITHDRAWN: Final = "mainstay.dev/withdrawn"
@@ -47,14 +46,14 @@ class JobCounts:
         if commit.value is None:
             self._jobs.pop(self._keys.pop(commit.key, ""), None)
             return
-        job = _decode(commit.value)
+        job = object_in(commit.value)
         uid = job["metadata"]["uid"]
         self._jobs[uid], self._keys[commit.key] = job, uid
         self._most[uid] = max(self._most.get(uid, 0), job["spec"].get("parallelism", 1))
 
     def _pod(self, commit: Committed) -> None:
-        before = _decode(commit.previous) if commit.previous is not None else None
-        pod = _decode(commit.value) if commit.value is not None else None
+        before = object_in(commit.previous) if commit.previous is not None else None
+        pod = object_in(commit.value) if commit.value is not None else None
         if before is not None and _is_tracked(before) and (pod is None or not _is_tracked(pod)):
             self._let_go(before, pod, commit)
         for each in (before, pod):
@@ -85,7 +84,12 @@ class JobCounts:
         self._ended.setdefault(uid, {})[before["metadata"]["uid"]] = (outcome, index, commit)
 
     async def at_end(self, world: "World") -> None:
+        entries = await world.store.range("core/pods/")
+        pods = [object_in(entry.value) for entry in entries.entries]
+        lost = {_owner(pod) for pod in pods if pod["spec"].get("nodeName") in world.lost}
         for uid, job in self._jobs.items():
+            if uid in lost:
+                continue
             status: Mapping[str, Any] = job.get("status") or {}
             ended = self._ended.get(uid, {})
             if not _ends(job):
@@ -99,13 +103,11 @@ class JobCounts:
                     text = f"{_name(job)} says that {said} have {outcome}, and it was {true}"
                     raise Violated(self.name, text, _shown(ended))
             self._check_end(job, status, ended)
-        for key, pods in self._active.items():
-            if pods and key in self._jobs:
-                raise Violated(self.name, f"{_name(self._jobs[key])} is over and has pods", list(pods.values()))
-        entries = await world.store.range("core/pods/")
-        for entry in entries.entries:
-            pod = _decode(entry.value)
-            if _is_tracked(pod):
+        for key, active in self._active.items():
+            if active and key in self._jobs and key not in lost:
+                raise Violated(self.name, f"{_name(self._jobs[key])} is over and has pods", list(active.values()))
+        for pod in pods:
+            if _is_tracked(pod) and _owner(pod) not in lost:
                 raise Violated(self.name, f"{_name(pod)} is held, and nobody is going to count it")
 
     def _check_end(

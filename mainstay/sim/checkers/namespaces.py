@@ -6,24 +6,23 @@ Who deletes namespaces touches nothing in those that are there to stay.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Asked, Committed, Event
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
 
 _NAMESPACES: Final = "core/namespaces/"
-_decode = msgspec.json.Decoder(Object).decode
 
 
 class Namespaces:
     name = "namespaces"
 
-    def __init__(self, prefixes: Iterable[str], deleters: Iterable[str]) -> None:
-        """How the keys of what is in namespaces begin in the store; and which programs delete namespaces."""
+    def __init__(self, prefixes: Iterable[str], deleters: Iterable[str], deciding: str = "") -> None:
+        """How the keys of what is in namespaces begin in the store; which programs delete namespaces; and, if they do
+        other things too, how the names of the decisions begin by which they do."""
+        self._deciding = deciding
         self._prefixes = tuple(prefixes)
         self._deleters = frozenset(deleters)
         self._deletes: dict[int, Asked] = {}
@@ -34,7 +33,8 @@ class Namespaces:
     def saw(self, event: Event) -> None:
         match event:
             case Asked():
-                if event.method == "DELETE" and event.who in self._deleters:
+                is_deleting = event.who in self._deleters and event.decision.startswith(self._deciding)
+                if event.method == "DELETE" and is_deleting:
                     self._deletes[event.request] = event
             case Committed():
                 if event.key.startswith(_NAMESPACES):
@@ -52,7 +52,7 @@ class Namespaces:
     def _namespace(self, event: Committed) -> None:
         name = event.key.removeprefix(_NAMESPACES)
         if event.value is not None:
-            self._going[name] = "deletionTimestamp" in _decode(event.value)["metadata"]
+            self._going[name] = "deletionTimestamp" in object_in(event.value)["metadata"]
             self._in.setdefault(name, {})
             return
         self._going.pop(name, None)

@@ -15,17 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Asked, Committed, Event
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
-
-_decode = msgspec.json.Decoder(Object).decode
 
 
 @dataclass(slots=True)
@@ -57,8 +53,10 @@ class _Known:
 class Owned:
     name = "owned"
 
-    def __init__(self, kinds: Mapping[str, KindName], cleaners: Iterable[str]) -> None:
-        """Which kinds, by how their keys begin in the store; and which programs clean up."""
+    def __init__(self, kinds: Mapping[str, KindName], cleaners: Iterable[str], deciding: str = "") -> None:
+        """Which kinds, by how their keys begin in the store; which programs clean up; and, if they do other things too,
+        how the names of the decisions begin by which they do."""
+        self._deciding = deciding
         self._kinds = dict(kinds)
         self._cleaners = frozenset(cleaners)
         self._deletes: dict[int, Asked] = {}
@@ -68,7 +66,8 @@ class Owned:
     def saw(self, event: Event) -> None:
         match event:
             case Asked():
-                if event.method == "DELETE" and event.who in self._cleaners:
+                is_cleaning = event.who in self._cleaners and event.decision.startswith(self._deciding)
+                if event.method == "DELETE" and is_cleaning:
                     self._deletes[event.request] = event
             case Committed():
                 kind = next((kind for prefix, kind in self._kinds.items() if event.key.startswith(prefix)), None)
@@ -99,7 +98,7 @@ class Owned:
                 self._by_uid.pop(known.uid, None)
                 self._require_free(known, event)
             return
-        metadata = _decode(event.value)["metadata"]
+        metadata = object_in(event.value)["metadata"]
         if known is None or known.uid != metadata["uid"]:
             known = self._there[event.key] = _Known(event.key, kind, metadata)
         known.metadata = metadata

@@ -9,12 +9,11 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from mainstay.api.kind import Object
 from mainstay.controllers.node_evidence import RELEASED, UNHEARD
 from mainstay.controllers.pod_state import condition_of, zone_of
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 _NODES: Final = "core/nodes/"
 _PODS: Final = "core/pods/"
 _LEASES: Final = "coordination.k8s.io/leases/kube-node-lease/"
-_decode = msgspec.json.Decoder(Object).decode
 
 MOMENTS: Final = timedelta(seconds=6)
 """How old a renewal is that must have been heard of: a decision may be that old when it is carried out."""
@@ -45,12 +43,12 @@ class Patient:
             return
         if event.key.startswith(_LEASES):
             name = event.key.removeprefix(_LEASES)
-            if (_decode(event.value).get("spec") or {}).get("holderIdentity") == name:
+            if (object_in(event.value).get("spec") or {}).get("holderIdentity") == name:
                 self._renewed.setdefault(name, []).append(event.at_ns)
         elif event.previous is not None and event.key.startswith(_NODES):
-            self._saw_node(event, _decode(event.value), _decode(event.previous))
+            self._saw_node(event, object_in(event.value), object_in(event.previous))
         elif event.previous is not None and event.key.startswith(_PODS):
-            self._saw_pod(event, _decode(event.value), _decode(event.previous))
+            self._saw_pod(event, object_in(event.value), object_in(event.previous))
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""

@@ -5,16 +5,12 @@ Meanwhile a task may be on a node that is gone: whoever places it can know of th
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
-
-_decode = msgspec.json.Decoder(Object).decode
 
 
 class Placed:
@@ -35,7 +31,7 @@ class Placed:
             if event.value is None:
                 self._nodes.pop(name, None)
             else:
-                self._nodes[name] = _decode(event.value)["metadata"]["uid"]
+                self._nodes[name] = object_in(event.value)["metadata"]["uid"]
         elif event.key.startswith(self._tasks_prefix):
             if event.value is None:
                 self._tasks.pop(event.key, None)
@@ -44,7 +40,7 @@ class Placed:
 
     async def at_end(self, world: "World") -> None:
         for key, commit in self._tasks.items():
-            data = _decode(commit.value or b"").get("data") or {}
+            data = object_in(commit.value or b"").get("data") or {}
             node = data.get("node")
             if node is None:
                 raise Violated(self.name, f"{key} is nowhere in the end", [commit])

@@ -7,10 +7,10 @@ Judged by the store at the moment of the commit. A node that comes back in the m
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from mainstay.api.kind import Object
+from mainstay.api.pod_resources import is_over
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Asked, Committed, Event
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ _NODES: Final = "core/nodes/"
 _PODS: Final = "core/pods/"
 _WORKLOADS: Final = "apps/deployments/"
 _RESERVATIONS: Final = "mainstay.dev/reservations/"
-_decode = msgspec.json.Decoder(Object).decode
 MOMENT_NS: Final = timedelta(seconds=10) // timedelta(microseconds=1) * 1000
 SOON_NS: Final = timedelta(seconds=8) // timedelta(microseconds=1) * 1000
 
@@ -51,18 +50,20 @@ class Released:
                 self._nodes.setdefault(name, event.at_ns)
         elif event.key.startswith(_WORKLOADS):
             if event.previous is not None and event.value is None:
-                self._workloads.pop(_decode(event.previous)["metadata"]["uid"], None)
+                self._workloads.pop(object_in(event.previous)["metadata"]["uid"], None)
             elif event.value is not None:
-                self._workloads[_decode(event.value)["metadata"]["uid"]] = event.key
+                self._workloads[object_in(event.value)["metadata"]["uid"]] = event.key
         elif event.key.startswith(_RESERVATIONS) and event.value is not None:
-            reservation = _decode(event.value)
+            reservation = object_in(event.value)
             owner = self._workloads.get(reservation["spec"]["workload"]["uid"])
             if owner and (reservation.get("status") or {}).get("phase") == "Released":
                 raise Violated(self.name, f"{event.key} is let go, and {owner} is there", [event])
         elif event.key.startswith(_PODS) and event.value is None and event.previous is not None:
-            self._pod_went(event, _decode(event.previous))
+            self._pod_went(event, object_in(event.previous))
 
     def _pod_went(self, event: Committed, pod: Object) -> None:
+        if is_over(pod):
+            return  # Nothing of it runs: there is nobody to ask.
         node = pod["spec"].get("nodeName") or ""
         asked = self._asked.get(event.request or 0)
         is_there = node in self._nodes and event.at_ns - self._nodes[node] > MOMENT_NS

@@ -6,11 +6,10 @@ say no (a message is told anew at longer and longer intervals), and none that ta
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from mainstay.api.kind import Object
 from mainstay.server.keyspace import CORE
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event, Healed
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 TIMES_MAX: Final = 4
 _PODS: Final = f"{CORE}/pods/"
-_decode = msgspec.json.Decoder(Object).decode
 
 
 class Told:
@@ -37,7 +35,7 @@ class Told:
         if after is None or after == before:
             return
         reason = str(after["reason"])
-        said = self._said.setdefault(_decode(event.value or b"{}")["metadata"]["uid"], [])
+        said = self._said.setdefault(object_in(event.value or b"{}")["metadata"]["uid"], [])
         reasons = [each for each, _ in said]
         said.append((reason, event))
         commits = [commit for _, commit in said]
@@ -53,7 +51,7 @@ class Told:
 def _refusal_in(value: bytes | None) -> Object | None:
     if value is None:
         return None
-    for each in (_decode(value).get("status") or {}).get("conditions") or ():
+    for each in (object_in(value).get("status") or {}).get("conditions") or ():
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             found: Object = each
             return found

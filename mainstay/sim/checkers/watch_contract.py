@@ -9,6 +9,8 @@ a watch that is still open must have been told everything.
 This is the server's side: what it has sent on one stream. What a program makes of that, over all its streams, is seen
 by what its cache holds in the end.
 
+When the store is put back to a backup, all watches have ended, and what was committed after it never was.
+
 For a watch with selectors only the order is checked: what it should see depends on values before and after.
 """
 
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.history import Committed, Crashed, Delivered, Ended, Event, Opened
+from mainstay.sim.history import Committed, Crashed, Delivered, Ended, Event, Opened, Restored
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -45,6 +47,7 @@ class _Watch:
 
 class WatchContract:
     name = "watch contract"
+    hears_deliveries = True
 
     def __init__(self) -> None:
         self._commits: dict[str, list[Committed]] = {}  # By kind: the first two parts of a key.
@@ -71,6 +74,8 @@ class WatchContract:
             case Committed():
                 self._coming = event.revision
                 self._commits.setdefault(_kind_of(event.key), []).append(event)
+            case Opened() if event.wants_state and not event.has_end_of_state:
+                pass  # Nobody can tell what of it was there before and what is new.
             case Opened():
                 watch = _Watch(event, event.after, state={} if event.wants_state else None)
                 watch.next = self._index_after(_kind_of(event.prefix), event.after)
@@ -81,8 +86,17 @@ class WatchContract:
                 for number, watch in list(self._watches.items()):
                     if watch.opened.server == event.program:
                         self._forget(number)
+            case Restored():
+                self._go_back(event.revision)
             case _:
                 pass
+
+    def _go_back(self, revision: int) -> None:
+        self._watches.clear()
+        self._waiting.clear()
+        self._latest, self._coming = revision, 0
+        for kind, commits in self._commits.items():
+            self._commits[kind] = commits[: self._index_after(kind, revision)]
 
     async def at_end(self, world: "World") -> None:
         self._come()

@@ -6,10 +6,12 @@ There are three sorts, by when they are decided upon. Each asks the run's choice
     AtWrite   at each write that a program sends: the request or its answer is lost, the program crashes there
     AtEvent   at each change that a watch delivers: it is late, or the watch ends
 
-A fault has a name, under which scenarios allow it (schedule.py has the list), and names its choices `fault/NAME/…`. It
-is done to the outside of programs, never inside them, and undone by `World.heal` if not before.
+A fault has a name, under which scenarios allow it (all.py has the list), and names its choices `fault/NAME/…`. It is
+done to the outside of programs, never inside them, and undone by `World.heal` if not before. One that does not fit
+every world says so with `fits`: where there are no nodes, none dies.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -59,6 +61,12 @@ class AtEvent(Protocol):
 
     def touch(self, world: "World", tap: Tap) -> None:
         """Do it to this watch."""
+
+
+def fits(fault: Timed | AtWrite | AtEvent, world: "World") -> bool:
+    """Whether it can happen in this world at all."""
+    asked: Callable[[World], bool] | None = getattr(fault, "fits", None)
+    return asked is None or asked(world)
 
 
 def one_of(world: "World", label: str, options: "list[T] | tuple[T, ...]") -> T:

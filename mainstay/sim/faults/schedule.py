@@ -7,64 +7,32 @@ happens; `at_write` does the same without a tape.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from contextvars import Context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from mainstay.sim.faults import AtEvent, AtWrite, Timed
-from mainstay.sim.faults.answer_lost import AnswerLost
-from mainstay.sim.faults.compaction import Compaction, CompactionMissed
-from mainstay.sim.faults.crash import Crash, ServerCrash
-from mainstay.sim.faults.crash_at_write import CrashAfter, CrashBefore
-from mainstay.sim.faults.cut import Cut, OneWayCut
-from mainstay.sim.faults.history_lost import HistoryLost
-from mainstay.sim.faults.latency import Latency
-from mainstay.sim.faults.leader_loss import LeaderLoss
-from mainstay.sim.faults.pause import Pause, ServerPause
-from mainstay.sim.faults.request_lost import RequestLost
-from mainstay.sim.faults.restart import Restart
-from mainstay.sim.faults.server_behind import ServerBehind
-from mainstay.sim.faults.watch_delay import WatchDelay
-from mainstay.sim.faults.watch_disconnect import WatchDisconnect
-from mainstay.sim.faults.watch_repeat import WatchRepeat
+from mainstay.api.errors import ApiError
+from mainstay.sim.faults import AtEvent, AtWrite, Timed, fits
+from mainstay.sim.faults.all import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
+from mainstay.sim.faults.odds import USUAL, Odds
 from mainstay.sim.gate import Fate, Tap
 from mainstay.sim.history import Asked, Fault
 from mainstay.sim.program import Program, Step
+from mainstay.store.errors import Closed, OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.interface import ABSENT, Check, Put, Write
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
 
 BEAT: Final = timedelta(seconds=2)
-PER_BEAT: Final = 0.04  # Of each timed fault: once or so in a minute.
-PER_WRITE: Final = 0.03
-PER_EVENT: Final = 0.02
 
-TIMED: Final[dict[str, Timed]] = {
-    fault.name: fault
-    for fault in (
-        Latency(),
-        Cut(),
-        OneWayCut(),
-        Crash(),
-        ServerCrash(),
-        Restart(),
-        Pause(),
-        ServerPause(),
-        LeaderLoss(),
-        Compaction(),
-        CompactionMissed(),
-        HistoryLost(),
-        ServerBehind(),
-    )
-}
-AT_WRITE: Final[dict[str, AtWrite]] = {
-    fault.name: fault for fault in (RequestLost(), AnswerLost(), CrashBefore(), CrashAfter())
-}
-AT_EVENT: Final[dict[str, AtEvent]] = {fault.name: fault for fault in (WatchDelay(), WatchDisconnect(), WatchRepeat())}
+__all__ = ["ALL", "AT_EVENT", "AT_WRITE", "NAMES", "TIMED", "Faults"]
 
-NAMES: Final = (*TIMED, *AT_WRITE, *AT_EVENT)
-"""All faults there are."""
+Refuse = Callable[[Asked], ApiError | None]
+Meddle = Callable[[list[str]], Awaitable[None]]
+Change = Callable[[Tap], None]
 
 
 class Faults:
@@ -75,20 +43,33 @@ class Faults:
         self._timed: list[Timed] = []
         self._at_write: list[AtWrite] = []
         self._at_event: list[AtEvent] = []
+        self._odds = USUAL
         self._planned: dict[tuple[str, int], AtWrite] = {}
+        self._awaited: list[tuple[Callable[[Asked], bool], AtWrite]] = []
         self._writes: dict[str, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._beating: asyncio.Task[None] | None = None
         self._undoing: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._numbers = 0
+        self._changing: list[Change] = []
+        self._told: dict[tuple[str, str], int] = {}
+        """By program and kind: the incarnation that was last told a whole state."""
+        self.refusing: list[Refuse] = []
+        """What turns requests away at the gates."""
+        self.meddling: dict[str, list[Meddle]] = {}
+        """By program: what is done just before something of it is committed, told the keys that it is to replace."""
 
     # Which, and when.
 
-    def start(self, names: Iterable[str] = NAMES, *, each_by_chance: bool = True) -> None:
+    def start(self, names: Iterable[str] = NAMES, *, each_by_chance: bool = True, odds: Odds = USUAL) -> None:
         """Let these happen from now on, until `stop`. By chance: each is on in this run, or not."""
-        chosen = [name for name in names if not each_by_chance or self._is_on(name)]
-        if unknown := [name for name in chosen if name not in NAMES]:
+        self._odds = odds
+        allowed = tuple(names)
+        if unknown := [name for name in allowed if name not in ALL]:
             raise ValueError(f"there are no such faults: {', '.join(unknown)}")
+        possible = [name for name in allowed if fits(ALL[name], self._world)]
+        chosen = [name for name in possible if not each_by_chance or self._is_on(name)]
+        chosen += [name for name in ALL if name not in allowed and self._is_asked_for(name)]
         self._timed = [TIMED[name] for name in chosen if name in TIMED]
         self._at_write = [AT_WRITE[name] for name in chosen if name in AT_WRITE]
         self._at_event = [AT_EVENT[name] for name in chosen if name in AT_EVENT]
@@ -99,43 +80,92 @@ class Faults:
         """Let a fault happen to the n-th write of a program since the world was made, counting from 1."""
         self._planned[(who, nth)] = AT_WRITE[fault]
 
+    def when(self, is_it: Callable[[Asked], bool], fault: str) -> None:
+        """Let a fault happen, once, to the first write of which this is true. Asked for each write until then."""
+        self._awaited.append((is_it, AT_WRITE[fault]))
+
     def writes_of(self, who: str) -> int:
         """How many writes a program has sent so far."""
         return self._writes.get(who, 0)
+
+    @property
+    def on(self) -> tuple[str, ...]:
+        """The names of those that may happen now."""
+        faults: tuple[Timed | AtWrite | AtEvent, ...] = (*self._timed, *self._at_write, *self._at_event)
+        return tuple(fault.name for fault in faults)
 
     async def stop(self) -> None:
         """No more of them; and undo those that last."""
         self._timed, self._at_write, self._at_event = [], [], []
         self._planned.clear()
+        self._awaited.clear()
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))  # Each is short: what was begun is finished, a restart for instance.
-        for number in list(self._undoing):
-            self._undo(number)
+        while self._tasks or self._undoing:
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))  # Each is short: what was begun is finished, a restart maybe.
+            for number in list(self._undoing):
+                self._undo(number)
 
     def _is_on(self, name: str) -> bool:
-        return self._world.sim.choices.choose(f"fault/{name}/is-on", 2) == 1
+        choices, label, odds = self._world.sim.choices, f"fault/{name}/is-on", self._odds.in_run(name)
+        is_on = choices.choose(label, 2) == 1 if odds is None else choices.occurs(label, odds)
+        return is_on or choices.says(f"fault/{name}")
+
+    def _is_asked_for(self, name: str) -> bool:
+        """Whether a plan, or a tape, has this one, allowed or not."""
+        return self._world.sim.choices.says(f"fault/{name}") or self._odds.in_run(name) == 1
 
     async def _beat(self) -> None:
         choices = self._world.sim.choices
         while True:
             await asyncio.sleep(BEAT.total_seconds())
             for fault in self._timed:
-                if choices.occurs(f"fault/{fault.name}", PER_BEAT):
+                if choices.occurs(f"fault/{fault.name}", self._odds.at_beat(fault.name)):
                     fault.strike(self._world)
 
-    # What gates ask.
+    # What gates and ports ask.
+
+    def refusal_of(self, asked: Asked) -> ApiError | None:
+        for refuse in self.refusing:
+            if (error := refuse(asked)) is not None:
+                return error
+        return None
+
+    def committing(self, who: str, checks: Sequence[Check], writes: Sequence[Write]) -> Awaitable[None] | None:
+        if not self.meddling.get(who):
+            return None
+        checked = {check.key for check in checks if check.revision != ABSENT}
+        return self._meddle(who, [write.key for write in writes if isinstance(write, Put) and write.key in checked])
+
+    async def _meddle(self, who: str, keys: list[str]) -> None:
+        for meddle in list(self.meddling[who]):
+            await meddle(keys)
+
+    def opened(self, tap: Tap) -> None:
+        for change in self._changing:
+            change(tap)
+
+    def told(self, tap: Tap) -> None:
+        if (program := self._world.programs.get(tap.who)) is not None:
+            self._told[(tap.who, tap.prefix)] = program.incarnation
+
+    def has_been_told(self, tap: Tap) -> bool:
+        program = self._world.programs.get(tap.who)
+        return program is not None and self._told.get((tap.who, tap.prefix)) == program.incarnation
 
     def fate_of(self, asked: Asked) -> Fate | None:
         who = asked.who
         nth = self._writes[who] = self._writes.get(who, 0) + 1
         chosen = self._planned.pop((who, nth), None)
+        if self._awaited and (due := [awaited for awaited in self._awaited if awaited[0](asked)]):
+            self._awaited = [awaited for awaited in self._awaited if awaited not in due]
+            chosen = chosen or due[0][1]
         if self._at_write and self._may_hit(who):
             occurs = self._world.sim.choices.occurs
             for fault in self._at_write:
-                if occurs(f"fault/{fault.name}/{who}", PER_WRITE) and chosen is None:
+                if occurs(f"fault/{fault.name}/{who}", self._odds.at_write(fault.name, asked)) and chosen is None:
                     chosen = fault
         return None if chosen is None else chosen.fate(self._world, asked)
 
@@ -143,7 +173,7 @@ class Faults:
         if self._at_event and self._may_hit(tap.who):
             occurs = self._world.sim.choices.occurs
             for fault in self._at_event:
-                if occurs(f"fault/{fault.name}/{tap.who}", PER_EVENT):
+                if occurs(f"fault/{fault.name}/{tap.who}", self._odds.at_event(fault.name, tap)):
                     fault.touch(self._world, tap)
 
     def _may_hit(self, who: str) -> bool:
@@ -156,7 +186,7 @@ class Faults:
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Do something that takes time, on behalf of nobody. It is waited for when faults are stopped."""
-        task = self._world.sim.loop.create_task(work, name=name, context=Context())
+        task = self._world.sim.loop.create_task(_unless_away(work), name=name, context=Context())
         self._tasks[task] = None
         task.add_done_callback(self._done, context=Context())
 
@@ -171,10 +201,35 @@ class Faults:
 
         self._undoing[number] = self._world.after(duration, over), undo
 
+    def later(self, duration: timedelta, call: Callable[[], None]) -> None:
+        """Call something later, unless all faults are stopped before."""
+        self._numbers += 1
+        number = self._numbers
+
+        def now() -> None:
+            del self._undoing[number]
+            call()
+
+        self._undoing[number] = self._world.after(duration, now), _nothing
+
+    def change_taps(self, change: Change) -> None:
+        """Do this to all watches that are open, and to each that is opened, until `stop_changing`."""
+        self._changing.append(change)
+        for gate in self._world.gates.values():
+            for tap in list(gate.taps.values()):
+                change(tap)
+
+    def stop_changing(self, change: Change) -> None:
+        self._changing.remove(change)
+
     def crash(self, program: Program, duration: timedelta, *, silently: bool = False) -> None:
         """Crash a program, and start it again later."""
         program.crash(silently=silently)
-        self._world.after(duration, lambda: _start_again(program))
+        self._world.after(duration, lambda: self._start_again(program))
+
+    def _start_again(self, program: Program) -> None:
+        if program.ended is Step.CRASHED and program.name not in self._world.lost:
+            program.start()
 
     def _undo(self, number: int) -> None:
         timer, undo = self._undoing.pop(number)
@@ -187,6 +242,11 @@ class Faults:
             self._world.sim.loop.call_exception_handler({"message": "a fault failed", "exception": error, "task": task})
 
 
-def _start_again(program: Program) -> None:
-    if program.ended is Step.CRASHED:
-        program.start()
+async def _unless_away(work: Coroutine[Any, Any, None]) -> None:
+    """If the store is away, what was to be done with it is not done."""
+    with suppress(Unavailable, OutcomeUnknown, StorageFull, Closed):
+        await work
+
+
+def _nothing() -> None:
+    """There is nothing to undo."""

@@ -9,13 +9,16 @@ from mainstay.sim.scenarios.bad_rollout import SCENARIO as BAD_ROLLOUT
 from mainstay.sim.scenarios.bind_without_answer import SCENARIO as BIND_WITHOUT_ANSWER
 from mainstay.sim.scenarios.cache_follows import SCENARIO as CACHE_FOLLOWS
 from mainstay.sim.scenarios.compaction_in_the_gap import SCENARIO as COMPACTION_IN_THE_GAP
+from mainstay.sim.scenarios.core_world import SCENARIO as CORE_WORLD
 from mainstay.sim.scenarios.cure_meanwhile import SCENARIO as CURE_MEANWHILE
+from mainstay.sim.scenarios.databases import SCENARIOS as DATABASES
 from mainstay.sim.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESERVATION
 from mainstay.sim.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTED_ONCE
 from mainstay.sim.scenarios.eviction_and_budget import SCENARIO as EVICTION_AND_BUDGET
 from mainstay.sim.scenarios.fenced_before_replaced import SCENARIO as FENCED_BEFORE_REPLACED
 from mainstay.sim.scenarios.fraud_batch import SCENARIO as FRAUD_BATCH
 from mainstay.sim.scenarios.frozen_evictions import SCENARIO as FROZEN_EVICTIONS
+from mainstay.sim.scenarios.full_world import SCENARIO as FULL_WORLD
 from mainstay.sim.scenarios.ghost_node import SCENARIO as GHOST_NODE
 from mainstay.sim.scenarios.half_said import SCENARIO as HALF_SAID
 from mainstay.sim.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
@@ -23,16 +26,22 @@ from mainstay.sim.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
 from mainstay.sim.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
 from mainstay.sim.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
 from mainstay.sim.scenarios.left_over import SCENARIO as LEFT_OVER
+from mainstay.sim.scenarios.missed_ticks import SCENARIO as MISSED_TICKS
 from mainstay.sim.scenarios.namespace_goes import SCENARIO as NAMESPACE_GOES
 from mainstay.sim.scenarios.new_leader_knows import SCENARIO as NEW_LEADER_KNOWS
 from mainstay.sim.scenarios.node_before_its_tasks import SCENARIO as NODE_BEFORE_ITS_TASKS
 from mainstay.sim.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
 from mainstay.sim.scenarios.one_leader import SCENARIO as ONE_LEADER
+from mainstay.sim.scenarios.one_on_each_node import SCENARIO as ONE_ON_EACH_NODE
 from mainstay.sim.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
+from mainstay.sim.scenarios.ordered_rollback import SCENARIO as ORDERED_ROLLBACK
 from mainstay.sim.scenarios.owners_and_dependents import SCENARIO as OWNERS_AND_DEPENDENTS
 from mainstay.sim.scenarios.pending_after_rollback import SCENARIO as PENDING_AFTER_ROLLBACK
 from mainstay.sim.scenarios.pods_come_and_go import SCENARIO as PODS_COME_AND_GO
+from mainstay.sim.scenarios.power_fails import SCENARIO as POWER_FAILS
 from mainstay.sim.scenarios.progress_told import SCENARIO as PROGRESS_TOLD
+from mainstay.sim.scenarios.promised_room import SCENARIO as PROMISED_ROOM
+from mainstay.sim.scenarios.put_back_again import SCENARIO as PUT_BACK_AGAIN
 from mainstay.sim.scenarios.racing_schedulers import SCENARIO as RACING_SCHEDULERS
 from mainstay.sim.scenarios.refused_work import SCENARIO as REFUSED_WORK
 from mainstay.sim.scenarios.removed_by_force import SCENARIO as REMOVED_BY_FORCE
@@ -45,7 +54,9 @@ from mainstay.sim.scenarios.stale_agent import SCENARIO as STALE_AGENT
 from mainstay.sim.scenarios.stale_candidate import SCENARIO as STALE_CANDIDATE
 from mainstay.sim.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS_FIRST
 from mainstay.sim.scenarios.twice_in_slices import SCENARIO as TWICE_IN_SLICES
+from mainstay.sim.scenarios.two_builds import SCENARIO as TWO_BUILDS
 from mainstay.sim.scenarios.two_controllers import SCENARIO as TWO_CONTROLLERS
+from mainstay.sim.scenarios.whose_room import SCENARIO as WHOSE_ROOM
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     scenario.name: scenario
@@ -67,6 +78,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         ROOM_COMES_BACK,
         REMOVED_BY_FORCE,
         CURE_MEANWHILE,
+        PROMISED_ROOM,
+        WHOSE_ROOM,
         STALE_CANDIDATE,
         BIND_WITHOUT_ANSWER,
         DUPLICATE_RESERVATION,
@@ -74,6 +87,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         STALE_AGENT,
         FENCED_BEFORE_REPLACED,
         EACH_POD_COUNTED_ONCE,
+        MISSED_TICKS,
         EVICTION_AND_BUDGET,
         SILENT_NODES,
         HALF_SAID,
@@ -86,12 +100,20 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         FRAUD_BATCH,
         REFUSED_WORK,
         BAD_ROLLOUT,
+        ORDERED_ROLLBACK,
         ALWAYS_REJECTED,
+        ONE_ON_EACH_NODE,
         TWO_CONTROLLERS,
         RESTORED_STORE,
+        PUT_BACK_AGAIN,
+        POWER_FAILS,
+        TWO_BUILDS,
         PENDING_AFTER_ROLLBACK,
         HELD_CONTROLLER,
         HELD_ROLLOUT,
         FROZEN_EVICTIONS,
+        CORE_WORLD,
+        FULL_WORLD,
+        *DATABASES,
     )
 }

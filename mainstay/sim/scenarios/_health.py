@@ -60,7 +60,13 @@ class HealthStage(AgentStage):
         async with self.world.client_for(name, env) as client:
             settings = ComponentSettings(lease=LEASE)
             await Controllers(
-                client, env, instance=name, controllers=(), own_loops=self.own_loops, settings=settings
+                client,
+                env,
+                instance=name,
+                controllers=(),
+                own_loops=self.own_loops,
+                settings=settings,
+                recorder=self.world.recorder,
             ).run()
 
     # What may go wrong.

@@ -44,6 +44,7 @@ class OwningStage(UserStage):
                 controllers=(),
                 own_loops=own_loops,
                 settings=ComponentSettings(lease=LEASE),
+                recorder=self.world.recorder,
             )
             await component.run()
 

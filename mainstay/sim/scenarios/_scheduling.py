@@ -106,7 +106,9 @@ class SchedulingStage(UserStage):
 
     async def _schedule(self, program: str, env: Env, settings: SchedulerSettings) -> None:
         async with self.world.client_for(program, env) as client:
-            scheduler = self.schedulers[program] = Scheduler(client, env, instance=program, settings=settings)
+            scheduler = self.schedulers[program] = Scheduler(
+                client, env, instance=program, settings=settings, recorder=self.world.recorder
+            )
             await scheduler.run()
 
     async def _end_ghosts(self, env: Env) -> None:

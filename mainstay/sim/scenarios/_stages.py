@@ -100,6 +100,13 @@ class UserStage(Stage):
         async with self.world.client_for(program, env) as client:
             settings = ComponentSettings(lease=LEASE)
             component = self.components[program] = Component(
-                controller.name, [controller], client, env, instance=program, elected=is_elected, settings=settings
+                controller.name,
+                [controller],
+                client,
+                env,
+                instance=program,
+                elected=is_elected,
+                settings=settings,
+                recorder=self.world.recorder,
             )
             await component.run()

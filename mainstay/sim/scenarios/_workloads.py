@@ -40,13 +40,18 @@ class WorkloadStage(UserStage):
     own_loops: Sequence[OwnLoop] = ()
     programs: tuple[str, ...] = ("controllers-1", "controllers-2")
     settings = ComponentSettings(lease=LEASE)
+    older_controllers: Sequence[Controller] = ()
+    """Those of the build before: if there are any, programs may be restarted as that one (faults/version_skew.py)."""
+    older_settings = settings
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._is_news = True
         world.history.subscribe(self._saw)
         for program in self.programs:
-            world.add_program(program, partial(self._run, program))
+            older = partial(self._run, program, self.older_controllers, self.older_settings)
+            versions = {"older": older} if self.older_controllers else None
+            world.add_program(program, partial(self._run, program, self.controllers, self.settings), versions=versions)
             self._expected += 1
         world.add_program(AGENTS, self._be_agents, is_spared=True)
 
@@ -73,15 +78,18 @@ class WorkloadStage(UserStage):
 
     # Inside.
 
-    async def _run(self, program: str, env: Env) -> None:
+    async def _run(
+        self, program: str, controllers: Sequence[Controller], settings: ComponentSettings, env: Env
+    ) -> None:
         async with self.world.client_for(program, env) as client:
             component = self.components[program] = Controllers(
                 client,
                 env,
                 instance=program,
-                controllers=self.controllers,
+                controllers=controllers,
                 own_loops=self.own_loops,
-                settings=self.settings,
+                settings=settings,
+                recorder=self.world.recorder,
             )
             await component.run()
 

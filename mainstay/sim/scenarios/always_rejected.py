@@ -111,4 +111,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=1),
     calm=timedelta(minutes=10),
     silence=SILENCE,
+    ids=("21",),
 )

@@ -16,7 +16,8 @@ SCENARIO: Final = Scenario(
     about="Watches meet a server that is behind, and changes that come twice; no cache may go back, or stop.",
     make=Following,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
-    faults=("server-behind", "watch-repeat", "watch-disconnect", "server-crash", "cut"),
+    faults=("server-behind", "stale-server", "watch-repeat", "watch-disconnect", "server-crash", "cut"),
     lasts=timedelta(minutes=2),
     silence=timedelta(seconds=45),
+    ids=("24",),
 )

@@ -113,4 +113,5 @@ SCENARIO: Final = Scenario(
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-before", "crash-after", "pause"),
     lasts=timedelta(seconds=30),
     silence=SILENCE,
+    ids=("20",),
 )

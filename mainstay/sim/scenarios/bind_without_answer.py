@@ -137,4 +137,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=2),
     calm=CALM,
     silence=SILENCE,
+    ids=("5", "F7", "F8"),
 )

@@ -124,4 +124,5 @@ SCENARIO: Final = Scenario(
     about="Three writers share a few objects over two servers; in the end each one's cache equals a fresh list.",
     make=CacheFollows,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
+    ids=("W1", "W5"),
 )

@@ -28,4 +28,5 @@ SCENARIO: Final = Scenario(
     ),
     lasts=timedelta(minutes=2),
     silence=timedelta(seconds=45),
+    ids=("23", "F8"),
 )

@@ -108,4 +108,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [Capacity(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
+    ids=("6",),
 )

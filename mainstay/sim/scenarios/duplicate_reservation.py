@@ -129,4 +129,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [Capacity(), AcknowledgedWrites(), Reserved()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after"),
     silence=SILENCE,
+    ids=("T7",),
 )

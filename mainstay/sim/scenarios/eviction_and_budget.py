@@ -146,4 +146,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), EnoughHealthy()],
     lasts=timedelta(seconds=30),
     silence=SILENCE,
+    ids=("13",),
 )

@@ -129,4 +129,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=2),
     calm=CALM,
     silence=SILENCE,
+    ids=("F2",),
 )

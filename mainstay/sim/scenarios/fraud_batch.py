@@ -91,11 +91,13 @@ class FraudBatch(HealthStage):
                 controllers=(ReplicaSets(),),
                 own_loops=self.own_loops,
                 settings=ComponentSettings(lease=LEASE),
+                recorder=self.world.recorder,
             ).run()
 
     async def _schedule(self, env: Env) -> None:
         async with self.world.client_for(SCHEDULER, env) as client:
-            await Scheduler(client, env, settings=SchedulerSettings(lease_name="")).run()
+            settings = SchedulerSettings(lease_name="")
+            await Scheduler(client, env, settings=settings, recorder=self.world.recorder).run()
 
 
 class OneReplacement:
@@ -144,4 +146,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=55),
     calm=CALM,
     silence=timedelta(seconds=60),
+    ids=("R5",),
 )

@@ -47,4 +47,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), placed()],
     lasts=timedelta(minutes=2),
     silence=SILENCE,
+    ids=("2", "R6"),
 )

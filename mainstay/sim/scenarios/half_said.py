@@ -70,4 +70,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=1),
     calm=CALM,
     silence=SILENCE,
+    ids=("17", "R6"),
 )

@@ -85,4 +85,5 @@ SCENARIO: Final = Scenario(
     about="Candidates have clocks that are hours apart and jump; no two of them may believe at once that they lead.",
     make=LeadersAndClocks,
     checkers=lambda: [OneActingLeader()],
+    ids=("18",),
 )

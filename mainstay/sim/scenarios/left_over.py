@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.reservations import is_active, reservation_name
+from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
@@ -22,7 +22,7 @@ from mainstay.controllers.repair_loop import LOOP as REPAIR
 from mainstay.server.ledger.charge import Charge
 from mainstay.server.ledger.ledger import charged, ledger_in, ledger_key, write_of
 from mainstay.server.ledger.recount import find_drift
-from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers import Violated, orphans
 from mainstay.sim.checkers.released import Released
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios._agents import CALM, SILENCE
@@ -93,15 +93,8 @@ class LeftOver(HealthStage):
 
     async def check(self) -> None:
         store = self.world.store
-        nodes = {_decode(entry.value)["metadata"]["name"] for entry in (await store.range("core/nodes/")).entries}
-        owners = {_decode(entry.value)["metadata"]["uid"] for entry in (await store.range("apps/deployments/")).entries}
-        for entry in (await store.range("mainstay.dev/reservations/")).entries:
-            reservation = _decode(entry.value)
-            if is_active(reservation) and reservation["spec"]["workload"]["uid"] not in owners:
-                raise Violated("left over", f"{entry.key} is held for nobody in the end")
-        for entry in (await store.range("core/pods/")).entries:
-            if _decode(entry.value)["spec"]["nodeName"] not in nodes:
-                raise Violated("left over", f"{entry.key} is on a node that is not there in the end")
+        if problem := await orphans.left_over(self.world):
+            raise Violated("left over", problem)
         for node in self.nodes:
             drift, _, _ = await find_drift(store, node)
             if not drift.is_none:
@@ -128,4 +121,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=2),
     calm=CALM,
     silence=SILENCE,
+    ids=("F8",),
 )

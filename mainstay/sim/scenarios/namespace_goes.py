@@ -88,4 +88,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=60),
     calm=timedelta(minutes=15),
     silence=SILENCE,
+    ids=("F6",),
 )

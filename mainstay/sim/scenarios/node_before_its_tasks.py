@@ -58,4 +58,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), placed()],
     faults=("watch-delay", "watch-disconnect", "cut", "latency", "compaction-missed", "server-crash"),
     silence=SILENCE,
+    ids=("4",),
 )

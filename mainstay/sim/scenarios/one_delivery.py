@@ -76,4 +76,5 @@ SCENARIO: Final = Scenario(
     make=OneDelivery,
     checkers=lambda: [AcknowledgedWrites(), one_for_each_order()],
     silence=SILENCE,
+    ids=("32", "F8"),
 )

@@ -128,4 +128,5 @@ SCENARIO: Final = Scenario(
     about="Three candidates for one lease; each counts on when it leads, and only the one in office gets it written.",
     make=OneLeader,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader()],
+    ids=("18", "F8"),
 )

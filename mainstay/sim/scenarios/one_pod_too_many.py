@@ -40,4 +40,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), as_many_pods_as_wanted()],
     faults=FAULTS,
     silence=SILENCE,
+    ids=("10", "R6"),
 )

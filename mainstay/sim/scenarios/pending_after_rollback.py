@@ -251,4 +251,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=40),
     calm=CALM,
     silence=SILENCE,
+    ids=("O8",),
 )

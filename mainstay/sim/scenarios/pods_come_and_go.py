@@ -57,4 +57,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), AtMostOne()],
     calm=CALM,
     silence=SILENCE,
+    ids=("R4",),
 )

@@ -55,7 +55,14 @@ class ProgressTold(AgentStage):
         async with self.world.client_for(program, env) as client:
             settings = ComponentSettings(lease=LEASE)
             component = self.components[program] = Component(
-                "controllers", controllers, client, env, instance=program, elected=True, settings=settings
+                "controllers",
+                controllers,
+                client,
+                env,
+                instance=program,
+                elected=True,
+                settings=settings,
+                recorder=self.world.recorder,
             )
             await component.run()
 
@@ -147,4 +154,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OwnFieldsOnly()],
     calm=CALM,
     silence=SILENCE,
+    ids=("F8", "R6"),
 )

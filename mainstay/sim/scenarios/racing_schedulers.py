@@ -94,4 +94,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [Capacity(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
+    ids=("W4",),
 )

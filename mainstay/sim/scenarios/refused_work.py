@@ -163,4 +163,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=40),
     calm=timedelta(hours=1),
     silence=SILENCE,
+    ids=("F8", "R6"),
 )

@@ -77,4 +77,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [Capacity(), AcknowledgedWrites(), Told()],
     calm=CALM,
     silence=SILENCE,
+    ids=("W6",),
 )

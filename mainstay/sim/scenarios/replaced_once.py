@@ -68,4 +68,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=3),
     calm=CALM,
     silence=SILENCE,
+    ids=("F2",),
 )

@@ -16,6 +16,8 @@ from mainstay.controllers.kinds import REPLICASETS
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.sim.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload
@@ -77,9 +79,10 @@ SCENARIO: Final = Scenario(
     name="restored-store",
     about="The store is put back to a backup; all who watch find out, and each workload gets what it wants.",
     make=RestoredStore,
-    checkers=list,
+    checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=("crash", "pause", "watch-disconnect"),
     lasts=timedelta(seconds=40),
     calm=timedelta(minutes=15),
     silence=SILENCE,
+    ids=("22",),
 )

@@ -69,4 +69,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [Capacity(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
+    ids=("2", "3", "4", "7"),
 )

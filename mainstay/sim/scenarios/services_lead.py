@@ -232,4 +232,5 @@ SCENARIO: Final = Scenario(
     make=ServicesLead,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OnceInSlices()],
     silence=SILENCE,
+    ids=("12",),
 )

@@ -27,7 +27,7 @@ class SilentNodes(HealthStage):
         await self.ensure_pods(client)
 
     async def turn(self, client: Client) -> None:
-        match self.choose("what", 7):
+        match self.choose("what", 8):
             case 0 | 1:
                 self.cut([self.nodes[self.choose("which node", len(self.nodes))]], FOR[self.choose("for", len(FOR))])
             case 2:
@@ -41,6 +41,9 @@ class SilentNodes(HealthStage):
                 self.cut(WATCHERS, LONG)
             case 5:
                 self._stop_telling_of_leases()
+            case 6:
+                # No server can be reached by anybody, and then all of them, by all at once.
+                self.cut((*self.nodes, *WATCHERS), LONG)
             case _:
                 whose = (*WATCHERS, *SERVERS, *self.nodes)
                 name = whose[self.choose("whose clock", len(whose))]
@@ -65,4 +68,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=4),
     calm=CALM,
     silence=SILENCE,
+    ids=("16", "F8"),
 )

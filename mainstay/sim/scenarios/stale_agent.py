@@ -69,4 +69,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=90),
     calm=CALM,
     silence=SILENCE,
+    ids=("1",),
 )

@@ -81,4 +81,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [Capacity(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
+    ids=("W9",),
 )

@@ -6,6 +6,7 @@ what is there already. Leaders are lost often, and watches are late.
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from mainstay.api.object_key import ObjectKey
@@ -14,6 +15,7 @@ from mainstay.env import tasks
 from mainstay.runtime.decision import Create, Decision
 from mainstay.runtime.view import View
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.program import Program
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios._batch import JOBS, Batch, Made, a_job, as_many_pods_as_wanted
 from mainstay.sim.scenarios._stages import SILENCE, UserStage
@@ -60,7 +62,8 @@ class SuccessorLooksFirst(OnePodTooMany):
             program = self.world.programs[candidate]
             if self.components[candidate].term is not None and program.is_running:
                 await program.stop()
-                self.world.after(LATE, program.start)  # Not at once, or it would be its own successor.
+                # Not at once, or it would be its own successor.
+                self.world.after(LATE, partial(_start_again, program))
 
     def _keep_in_the_dark(self, candidate: str) -> None:
         for gate in self.world.gates.values():
@@ -70,6 +73,11 @@ class SuccessorLooksFirst(OnePodTooMany):
                     self.world.after(LATE, tap.release)
 
 
+def _start_again(program: Program) -> None:
+    if not program.is_running:  # A fault may have done so before.
+        program.start()
+
+
 SCENARIO: Final = Scenario(
     name="successor-looks-first",
     about="Leaders change while watches are late; a new one must not repeat what the last one did.",
@@ -77,4 +85,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [AcknowledgedWrites(), as_many_pods_as_wanted()],
     faults=("watch-delay", "watch-disconnect", "crash", "restart"),
     silence=SILENCE,
+    ids=("7",),
 )

@@ -133,4 +133,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), each_member_once()],
     faults=FAULTS,
     silence=SILENCE,
+    ids=("12",),
 )

@@ -103,4 +103,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=45),
     calm=timedelta(minutes=10),
     silence=SILENCE,
+    ids=("18", "F8"),
 )

@@ -1,0 +1,135 @@
+"""How small a failing run becomes, and how long that takes.
+
+    python -m bench.shrink                      all planted bugs
+    python -m bench.shrink ghost-node releases  those whose scenario or function has this in its name
+    python -m bench.shrink --one-in 4 --for 60
+
+For each twin of tests/sim/test_scenarios.py the first failing run is looked for, with random faults from seed 1, and
+made small (sim/failing/shrinking.py). What is counted are *choices left*: all entries of the tape of the small run. It
+has every choice of the run that was not benign, of faults and of work alike: that a fault happens is one, and each of
+who, for how long and so on that is not the mildest is one more. Seconds are those of shrinking alone; the time that
+processors have worked for it is told besides, because others may be busy on the machine.
+"""
+
+import argparse
+import contextlib
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from bench.measure import Figure, add_options, cores, load_now, table, to_json
+from mainstay.sim.failing.shrinking import shrink
+from mainstay.sim.forks import run_many
+from mainstay.sim.run import RunResult
+from mainstay.sim.run_bundle import RunBundle
+from mainstay.sim.scenarios import SCENARIOS
+from tests.sim.test_scenarios import SEEDS_MAX, TWINS, Twin
+
+QUICK_ONE_IN: Final = 25
+
+
+@dataclass(frozen=True)
+class Small:
+    name: str
+    before: int
+    after: int
+    faults: int
+    """So many of what is left are faults; the rest is work."""
+    runs: int
+    seconds: float
+    cpu_s: float
+    is_done: bool
+
+    def __str__(self) -> str:
+        rest = "" if self.is_done else "  (no time for more)"
+        left = f"{self.before:4} → {self.after:3} choices, {self.faults} faults"
+        return f"{self.name:76} {left} {self.runs:4} runs {self.seconds:6.1f} s {self.cpu_s:6.1f} s CPU{rest}"
+
+
+def shrunk(scenario: str, twin: Twin, within: timedelta, jobs: int) -> Small | None:
+    """None: no run that fails was found."""
+    patch = twin.__module__ + ":" + twin.__name__
+    with contextlib.closing(_failing(scenario, twin, jobs)) as failing:  # Otherwise the search would go on meanwhile.
+        found = next(failing, None)
+    if found is None:
+        return None
+    began, cpu = time.monotonic(), _cpu_s()
+    small = shrink(RunBundle.of(found, scenario=scenario, planted=patch), jobs=jobs, within=within)
+    return Small(
+        f"{scenario} {twin.__name__} {found.seed}",
+        small.before,
+        small.after,
+        sum(1 for unit in small.units if unit.is_strike),
+        small.runs,
+        time.monotonic() - began,
+        _cpu_s() - cpu,
+        small.is_done,
+    )
+
+
+def _failing(scenario: str, twin: Twin, jobs: int) -> Generator[RunResult, None, None]:
+    seeds = range(1, SEEDS_MAX + 1)
+    for result in run_many(SCENARIOS[scenario], seeds, jobs=jobs, patch=lambda: twin(pytest.MonkeyPatch())):
+        if not result.is_passed:
+            yield result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.shrink", description="Make failing runs small.")
+    add_options(parser)
+    parser.add_argument("name", nargs="*", help="only twins with this in their scenario's or their own name")
+    parser.add_argument("--for", dest="within", type=float, default=60, metavar="S", help="seconds for each (60)")
+    parser.add_argument("--jobs", type=int, default=cores(), help="runs at once (one for each core)")
+    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="only each so manieth twin")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="not the first so many")
+    options = parser.parse_args(arguments)
+    wanted = [
+        (scenario, twin)
+        for scenario, twin, _ in TWINS
+        if not options.name or any(name in f"{scenario} {twin.__name__}" for name in options.name)
+    ]
+    before = load_now()
+    found = []
+    for scenario, twin in wanted[options.first :: QUICK_ONE_IN if options.quick else options.one_in]:
+        small = shrunk(scenario, twin, timedelta(seconds=options.within), options.jobs)
+        if small is not None:
+            found.append(small)
+        if not options.json:
+            print(small or f"{scenario} {twin.__name__}: NOT FOUND with {SEEDS_MAX} seeds", flush=True)
+    figures = figures_of(found)
+    if options.json:
+        print("\n".join(to_json(figure, before) for figure in figures))
+    else:
+        print(table(figures))
+        print(f"load before {before:.1f}, after {load_now():.1f}; {options.jobs} runs at once")
+    return 0
+
+
+def figures_of(found: Sequence[Small]) -> list[Figure]:
+    after = sorted(each.after for each in found)
+    return [
+        Figure("shrink: choices left, median", statistics.median(after), "choices", goal="≤ 4"),
+        Figure(
+            "shrink: choices left, 9 of 10", after[int(len(after) * 0.9)] if len(after) > 1 else after[0], "choices"
+        ),
+        Figure("shrink: time, median", statistics.median(each.seconds for each in found), "s", goal="≤ 60"),
+        Figure("shrink: time, longest", max(each.seconds for each in found), "s"),
+        Figure("shrink: CPU time, median", statistics.median(each.cpu_s for each in found), "s"),
+        Figure("shrink: runs, median", statistics.median(each.runs for each in found), "runs"),
+    ]
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""A database operator made with kopf on its worst days. See README.md."""

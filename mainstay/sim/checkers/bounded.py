@@ -1,0 +1,150 @@
+"""Whoever is late makes no more than was asked for: lag is not amplified.
+
+A set never has more pods that run, or are going to, than were wanted of it at some moment of the last while; and the
+sets of a Deployment together never want more than it did in that while, with its surge. (`WHILE` is longer than any
+delay that faults make: who decides may know only what was wanted then.) And a pod that has failed is not replaced again
+and again: in any minute at most `FAILED_MAX` fail for each that is wanted. There is no autoscaler yet; when there is
+one, what it wants is a number of replicas, and its own bound belongs here.
+
+Judged by what was committed.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.controllers.pod_state import is_active, is_leaving
+from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import now_in, object_in
+from mainstay.sim.history import Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+WHILE: Final = timedelta(seconds=120)
+MINUTE: Final = timedelta(seconds=60)
+FAILED_MAX: Final = 6
+"""For each pod that is wanted: at once, and then after 5, 10, 20 and 40 seconds."""
+_PODS: Final = "core/pods/"
+_SETS: Final = "apps/replicasets/"
+_APPS: Final = "apps/deployments/"
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What a workload has asked for, and what there is of it."""
+
+    key: str
+    owner: str = ""
+    sizes: deque[tuple[int, int]] = field(default_factory=deque)
+    """Since when, and how many. The first may be from before the last while."""
+    active: dict[str, Committed] = field(default_factory=dict)
+    """By key of the pod."""
+    failed: deque[int] = field(default_factory=deque)
+    """When pods have failed, in the last minute."""
+
+    @property
+    def latest(self) -> int:
+        return self.sizes[-1][1] if self.sizes else 0
+
+    def want(self, at_ns: int, size: int) -> None:
+        if not self.sizes or self.sizes[-1][1] != size:
+            self.sizes.append((at_ns, size))
+
+    def most(self, at_ns: int) -> int:
+        """The most that was wanted in the last while."""
+        since_ns = at_ns - _ns(WHILE)
+        while len(self.sizes) > 1 and self.sizes[1][0] <= since_ns:
+            self.sizes.popleft()
+        return max((size for _, size in self.sizes), default=0)
+
+
+class Bounded:
+    name = "bounded"
+
+    def __init__(self) -> None:
+        self._sets: dict[str, _Wanted] = {}  # By uid.
+        self._apps: dict[str, _Wanted] = {}
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed):
+            return
+        if event.key.startswith(_PODS):
+            self._pod(event)
+        elif event.key.startswith(_SETS):
+            self._set(event)
+        elif event.key.startswith(_APPS) and event.value is not None:
+            obj = object_in(event.value)
+            size = obj["spec"].get("replicas", 1)
+            known = self._apps.setdefault(obj["metadata"]["uid"], _Wanted(event.key))
+            known.want(event.at_ns, size + _surge_of(obj, size))
+
+    async def at_end(self, world: "World") -> None:
+        """Everything was told while it happened."""
+
+    def _set(self, event: Committed) -> None:
+        obj = now_in(event.value) or now_in(event.previous) or {}
+        known = self._sets.setdefault(obj["metadata"]["uid"], _Wanted(event.key))
+        before = known.latest
+        known.owner = _owner_of(obj)
+        known.want(event.at_ns, 0 if event.value is None else obj["spec"].get("replicas", 1))
+        app = self._apps.get(known.owner)
+        if app is None or known.latest <= before:
+            return
+        total = sum(each.latest for each in self._sets.values() if each.owner == known.owner)
+        most = app.most(event.at_ns)
+        if total > most:
+            text = f"the sets of {app.key} want {total} pods together, and lately no more than {most} were wanted"
+            raise Violated(self.name, text, [event])
+
+    def _pod(self, event: Committed) -> None:
+        now, before = now_in(event.value), now_in(event.previous)
+        owner = _owner_of(now or before or {})
+        known = self._sets.get(owner)
+        if known is None:
+            return
+        if now is None or not is_active(now):
+            was_active = known.active.pop(event.key, None) is not None
+            if was_active and now is not None and not is_leaving(now) and _has_failed(now):
+                self._failed(known, event)
+            return
+        if event.key in known.active:
+            return
+        known.active[event.key] = event
+        most = known.most(event.at_ns)
+        if len(known.active) > most:
+            text = f"there are {len(known.active)} pods of {known.key}, and lately no more than {most} were wanted"
+            raise Violated(self.name, text, list(known.active.values()))
+
+    def _failed(self, known: _Wanted, event: Committed) -> None:
+        known.failed.append(event.at_ns)
+        while known.failed[0] < event.at_ns - _ns(MINUTE):
+            known.failed.popleft()
+        most = known.most(event.at_ns) * FAILED_MAX
+        if len(known.failed) > most:
+            text = f"{len(known.failed)} pods of {known.key} have failed within a minute, and each was replaced"
+            raise Violated(self.name, text, [event])
+
+
+def _owner_of(obj: Object) -> str:
+    references = (obj.get("metadata") or {}).get("ownerReferences") or ()
+    return next((str(each["uid"]) for each in references if each.get("controller")), "")
+
+
+def _surge_of(app: Object, size: int) -> int:
+    strategy: Any = app["spec"].get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return 0
+    surge = (strategy.get("rollingUpdate") or {}).get("maxSurge", "25%")
+    return ceil(size * int(surge[:-1]) / 100) if isinstance(surge, str) else int(surge)
+
+
+def _has_failed(pod: Object) -> bool:
+    return bool((pod.get("status") or {}).get("phase") == "Failed")
+
+
+def _ns(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000

@@ -1,0 +1,24 @@
+"""What is in the bytes of a commit, taken apart once for all checkers that look at it.
+
+What a commit has changed is mostly what an earlier one has written, so the last few hundred are kept. The objects are
+shared: nobody may change them.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from mainstay.api.kind import Object
+
+_KEPT_MAX: Final = 512
+_decode = msgspec.json.Decoder(Object).decode
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def object_in(value: bytes) -> Object:
+    return _decode(value)
+
+
+def now_in(value: bytes | None) -> Object | None:
+    return None if value is None else object_in(value)

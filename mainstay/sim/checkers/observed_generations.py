@@ -1,0 +1,76 @@
+"""What is said in a status is said about the generation that was observed: never about one that is still to come.
+
+Judged by what was committed: an `observedGeneration`, of a status, of one of its conditions or of its progress, is at
+most the generation of the object at that revision. For kinds that a leader looks after it never goes back, and in the
+end it is the last one (`unobserved`). An agent that is started anew may read an old list, and then says truly that it
+has observed less.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.server.keyspace import ASIDE
+from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
+from mainstay.sim.history import Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+NAME: Final = "observed generations"
+_SAID: Final = b'"observedGeneration"'
+
+
+class ObservedGenerations:
+    name = NAME
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        """How the keys of those kinds begin in the store that a leader looks after."""
+        self._prefixes = tuple(prefixes)
+        self._said: dict[str, dict[str, tuple[int, Committed]]] = {}  # By uid: what was said of what.
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed) or event.value is None or event.key.startswith(ASIDE):
+            return
+        if _SAID not in event.value:
+            return
+        obj = object_in(event.value)
+        metadata = obj["metadata"]
+        said = self._said.setdefault(metadata["uid"], {})
+        for what, number in observed_in(obj):
+            if number > (metadata.get("generation") or 0):
+                text = f"{event.key} has generation {metadata.get('generation')}, and {what} is about {number}"
+                raise Violated(self.name, text, [event])
+            before, commit = said.get(what, (0, event))
+            if number < before and event.key.startswith(self._prefixes):
+                text = f"{what} of {event.key} was about generation {before}, and then about {number}"
+                raise Violated(self.name, text, [commit, event])
+            said[what] = number, event
+
+    async def at_end(self, world: "World") -> None:
+        if problem := await unobserved(world, self._prefixes):
+            raise Violated(self.name, problem)
+
+
+def observed_in(obj: Object) -> Iterator[tuple[str, int]]:
+    """Of what there is to be read which generation it is about."""
+    status: Mapping[str, Any] = obj.get("status") or {}
+    if (number := status.get("observedGeneration")) is not None:
+        yield "its status", number
+    if (number := (status.get("progress") or {}).get("observedGeneration")) is not None:
+        yield "its progress", number
+    for each in status.get("conditions") or ():
+        if (number := each.get("observedGeneration")) is not None:
+            yield f"its condition {each.get('type')}", number
+
+
+async def unobserved(world: "World", prefixes: Sequence[str]) -> str:
+    """The first object of which nobody has observed the last generation; empty if there is none."""
+    for prefix in prefixes:
+        for entry in (await world.store.range(prefix)).entries:
+            obj = object_in(entry.value)
+            said, generation = (obj.get("status") or {}).get("observedGeneration"), obj["metadata"].get("generation")
+            if said != generation:
+                return f"{entry.key} has generation {generation} in the end, and its status is about {said}"
+    return ""

@@ -1,0 +1,86 @@
+"""Nobody makes more pods in a namespace than its quotas allow, and in the end the quotas are what is used.
+
+Judged at the revision that makes a pod, by the pods and ResourceQuotas that are there by then. What was there before a
+quota was made, or made smaller, may stay. Looked at are `pods` and `requests.cpu`, of quotas without scopes.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mainstay.api.pod_resources import is_over, requests_of
+from mainstay.api.quantity import parse
+from mainstay.server.quota_recount import find_quota_drift
+from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.decoded import object_in
+from mainstay.sim.history import Committed, Event
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+NAME: Final = "quotas"
+_PODS: Final = "core/pods/"
+_QUOTAS: Final = "core/resourcequotas/"
+_NANO: Final = 1_000_000_000
+
+
+class Quotas:
+    name = NAME
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, int]] = {}  # By namespace and key: what each asks for, in thousandths of a CPU.
+        self._quotas: dict[str, dict[str, dict[str, int]]] = {}  # By namespace and key: what each allows.
+
+    def saw(self, event: Event) -> None:
+        if not isinstance(event, Committed):
+            return
+        if event.key.startswith(_PODS):
+            self._pod(event)
+        elif event.key.startswith(_QUOTAS):
+            there = self._quotas.setdefault(_namespace_of(event.key), {})
+            there.pop(event.key, None)
+            if event.value is not None:
+                spec = object_in(event.value)["spec"]
+                hard = {} if spec.get("scopes") or spec.get("scopeSelector") else spec.get("hard") or {}
+                there[event.key] = {name: _amount(name, text) for name, text in hard.items() if name in _LOOKED_AT}
+
+    async def at_end(self, world: "World") -> None:
+        if problem := await miscounted(world):
+            raise Violated(self.name, problem)
+
+    def _pod(self, event: Committed) -> None:
+        namespace = _namespace_of(event.key)
+        there = self._pods.setdefault(namespace, {})
+        there.pop(event.key, None)
+        pod = None if event.value is None else object_in(event.value)
+        if pod is None or is_over(pod):
+            return
+        there[event.key] = requests_of(pod).get("cpu", 0)
+        if event.previous is not None:
+            return
+        used = {"pods": len(there), "requests.cpu": sum(there.values())}
+        for key, hard in self._quotas.get(namespace, {}).items():
+            for name, most in hard.items():
+                if used[name] > most:
+                    text = f"{event.key} is made, with which {used[name]} of {name} are used: {key} allows {most}"
+                    raise Violated(self.name, text, [event])
+
+
+_LOOKED_AT: Final = ("pods", "requests.cpu")
+
+
+def _amount(name: str, text: str) -> int:
+    value = parse(text).nano
+    return value // _NANO if name == "pods" else value * 1000 // _NANO
+
+
+def _namespace_of(key: str) -> str:
+    return key.split("/")[2]
+
+
+async def miscounted(world: "World") -> str:
+    """The first namespace of which a quota is not the sum of what is there; empty if there is none."""
+    for entry in (await world.store.range("core/namespaces/")).entries:
+        namespace = entry.key.rpartition("/")[2]
+        drift = await find_quota_drift(world.store, namespace)
+        if not drift.is_none:
+            return f"those of {namespace} are not the sum of what is there in the end: {drift}"
+    return ""

@@ -1,0 +1,32 @@
+"""A program crashes, or stands still, just before a watch tells it of a change.
+
+Only for plans: by chance, a program that crashes or is paused now and then is so at such moments often enough.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import some_duration
+from mainstay.sim.gate import Tap
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class CrashAtDelivery:
+    name = "crash-at-delivery"
+    about = "a program crashes before a watch tells it of a change"
+
+    def touch(self, world: "World", tap: Tap) -> None:
+        duration = some_duration(world, self.name)
+        world.faults.note(f"{tap.who} crashes for {duration} before watch #{tap.watch} tells it of a change")
+        world.faults.crash(world.programs[tap.who], duration)
+
+
+class PauseAtDelivery:
+    name = "pause-at-delivery"
+    about = "a program stands still before a watch tells it of a change"
+
+    def touch(self, world: "World", tap: Tap) -> None:
+        duration = some_duration(world, self.name)
+        world.faults.note(f"{tap.who} is paused for {duration} before watch #{tap.watch} tells it of a change")
+        world.programs[tap.who].pause(duration)

@@ -1,0 +1,34 @@
+"""The disk of the store is full for a while: nothing fits on it, or little does. Writes are refused, reads go on.
+
+A write that was refused for want of room has not happened, and one that was acknowledged has. When there is room again,
+all goes on as if nothing had been.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mainstay.sim.faults import one_of, some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+ROOMS_BYTES: Final = (20_000, 2_000, 100, 0)
+
+
+class DiskFull:
+    name = "disk-full"
+    about = "there is no room on the disk of the store for a while"
+
+    def fits(self, world: "World") -> bool:
+        return world.has_disk
+
+    def strike(self, world: "World") -> None:
+        room = one_of(world, "fault/disk-full/room", ROOMS_BYTES)
+        duration = some_duration(world, self.name)
+        disk = world.store_disk
+        disk.capacity_bytes = disk.used_bytes + room
+        world.faults.note(f"the disk of the store has room for {room} more bytes, for {duration}")
+        world.faults.undo_after(duration, "the disk of the store is full", lambda: _make_room(world))
+
+
+def _make_room(world: "World") -> None:
+    world.store_disk.capacity_bytes = None  # Perhaps another disk by now, after a power cut.

@@ -1,0 +1,30 @@
+"""The connections of a program are dead, and neither end knows, or only one does. New connections work.
+
+So it is when something on the way has forgotten the connections that go through it: a firewall that was restarted, an
+address translation that has expired. It is never undone. Whoever waits on such a connection waits for a quarter of an
+hour, until TCP gives up, or finds out by itself.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mainstay.sim.faults import one_of
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+TOLD: Final = ("the program", "nobody", "the server")
+
+
+class HalfOpen:
+    name = "half-open"
+    about = "the connections of a program are dead and one end, or neither, is told; new ones work"
+
+    def strike(self, world: "World") -> None:
+        if not (targets := world.targets()) or not world.servers:
+            return
+        who = one_of(world, "fault/half-open/who", targets).name
+        told = one_of(world, "fault/half-open/told", TOLD)
+        world.faults.note(f"all connections of {who} are dead, and {told} is told")
+        for server in world.servers:
+            telling = {"the program": who, "nobody": None, "the server": server}[told]
+            world.sim.network.lose_connections(who, server, telling=telling)

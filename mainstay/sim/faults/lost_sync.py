@@ -1,0 +1,38 @@
+"""The disk of the store says that it has synced, and has not: then it loses power.
+
+No store survives that, and none claims to. It is there to show that whoever checks acknowledged writes sees them go,
+and happens only where it is asked for by name.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from mainstay.sim.faults import one_of
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+LIES_FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (2, 5, 10))
+
+
+class LostSync:
+    name = "lost-sync"
+    about = "the disk of the store lies about having synced, and then loses power: what was acknowledged is gone"
+
+    def fits(self, world: "World") -> bool:
+        return world.has_disk
+
+    def strike(self, world: "World") -> None:
+        if not world.has_store:
+            return
+        duration = one_of(world, "fault/lost-sync/duration", LIES_FOR)
+        world.store_disk.lost_sync_probability = 1.0
+        world.faults.note(f"the disk of the store does not sync for {duration}, and then loses power")
+        world.faults.undo_after(duration, "the disk of the store lies", lambda: _lose(world))
+
+
+def _lose(world: "World") -> None:
+    world.store_disk.lost_sync_probability = 0
+    if world.has_store:
+        world.lose_store(power=False)
+        world.faults.spawn(world.reopen_store(), "power is back")

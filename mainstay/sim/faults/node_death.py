@@ -1,0 +1,32 @@
+"""The machine of a node dies without a word, with all that runs on it, and comes back after a while under its name.
+
+It comes back with what its agent had on disk, or as a new machine that has nothing. Containers are gone either way.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of, some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class NodeDeath:
+    name = "node-death"
+    about = "the machine of a node dies with all that runs on it, and comes back after a while"
+
+    def fits(self, world: "World") -> bool:
+        return bool(world.machines)
+
+    def strike(self, world: "World") -> None:
+        nodes = [program for program in world.targets() if program.name in world.machines and program.is_running]
+        if not nodes:
+            return
+        node = one_of(world, "fault/node-death/who", nodes)
+        is_new = one_of(world, "fault/node-death/comes-back-empty", (False, True))
+        duration = some_duration(world, self.name)
+        world.faults.note(f"the machine {node.name} dies, and is back {'empty ' if is_new else ''}after {duration}")
+        world.faults.crash(node, duration, silently=True)
+        world.machines[node.name].reboot()
+        if is_new:
+            world.sim.disk_of(node.name).wipe()

@@ -1,0 +1,71 @@
+"""A program crashes and is started again on a past: all servers show it the state as of before some of the last changes
+that it had been told of, and catch up after a while. It goes back in time, and then forward again. Only for plans.
+
+What is asked of the store itself, one by one or as a list that must be current, is as ever; so this is not seen by
+whoever asks for that.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from mainstay.sim.faults import one_of
+from mainstay.sim.gate import Tap
+from mainstay.sim.history import Delivered
+from mainstay.store.errors import Compacted
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+BACK: Final = (1, 2, 3, 5, 8, 13)
+"""How many of the last changes that it was told of it does not see at first."""
+DEAD: Final = timedelta(milliseconds=200)
+BEHIND: Final = timedelta(seconds=10)
+
+
+class OldState:
+    name = "old-state"
+    about = "a program crashes before it is told of a change, and is started on the state of some changes before"
+
+    def touch(self, world: "World", tap: Tap) -> None:
+        back = one_of(world, f"fault/{self.name}/back", BACK)
+        revision = _before(world, tap.who, back)
+        world.faults.note(f"{tap.who} crashes, and is started on the state of revision {revision}")
+        store = world.store
+        try:
+            hold = store.hold(max(revision, 1))
+        except Compacted as error:
+            hold = store.hold(error.compacted)
+        ports = list(world.ports.values())
+        for port in ports:
+            port.hold_back(states_at=hold.revision)
+
+        stayed: list[Tap] = []
+
+        def stay(each: Tap) -> None:
+            # What the servers had heard of by now they would tell right after the state.
+            if each.who == tap.who:
+                each.stay_at(hold.revision)
+                stayed.append(each)
+
+        def catch_up() -> None:
+            hold.release()
+            world.faults.stop_changing(stay)
+            for port in ports:
+                port.catch_up()
+            for each in stayed:
+                each.go_on()
+
+        world.faults.change_taps(stay)
+        world.faults.undo_after(BEHIND, f"the past of {tap.who}", catch_up)
+        world.faults.crash(world.programs[tap.who], DEAD)
+
+
+def _before(world: "World", who: str, back: int) -> int:
+    """The revision just before the last so many changes that a program was told of."""
+    found: dict[int, None] = {}
+    for event in reversed(world.history.events):
+        if isinstance(event, Delivered) and event.who == who and event.key:
+            found[event.revision] = None
+            if len(found) == back:
+                break
+    return min(found, default=1) - 1

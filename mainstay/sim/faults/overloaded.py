@@ -1,0 +1,40 @@
+"""A server has too much to do for a while: it turns requests away, and says when to come back (429), or just that it
+cannot (503). Reads and new watches too. What it has turned away has not happened."""
+
+from typing import TYPE_CHECKING, Final
+
+from mainstay.api.errors import ApiError, Reason
+from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.history import Asked
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+PROBABILITIES: Final = (0.25, 0.5, 1.0)
+WAITS_S: Final = (1, 5)
+
+
+class Overloaded:
+    name = "overloaded"
+    about = "a server turns requests away for a while, and says when to come back"
+
+    def strike(self, world: "World") -> None:
+        if not world.servers:
+            return
+        server = one_of(world, "fault/overloaded/who", list(world.servers))
+        probability = one_of(world, "fault/overloaded/how-often", PROBABILITIES)
+        wait_s = one_of(world, "fault/overloaded/come-back", WAITS_S)
+        is_clear = one_of(world, "fault/overloaded/answer", (True, False))
+        duration = some_duration(world, self.name)
+        label = f"fault/overloaded/{server}"
+
+        def refuse(asked: Asked) -> ApiError | None:
+            if asked.server != server or not world.sim.choices.occurs(f"{label}/{asked.who}", probability):
+                return None
+            if is_clear:
+                return ApiError(429, Reason.TOO_MANY_REQUESTS, "too many requests", retry_after_s=wait_s)
+            return ApiError(503, Reason.SERVICE_UNAVAILABLE, "the server has too much to do")
+
+        world.faults.refusing.append(refuse)
+        world.faults.note(f"{server} turns {probability:.0%} of all requests away for {duration}")
+        world.faults.undo_after(duration, f"{server} is overloaded", lambda: world.faults.refusing.remove(refuse))

@@ -1,0 +1,29 @@
+"""The machine of the store loses power: the store and all servers are dead at once, and come back after a while.
+
+What was synced is there; of what was not, any part may be (disk.py). What somebody was told has happened must be there.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import some_duration
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class PowerCut:
+    name = "power-cut"
+    about = "the store and all servers lose power, and come back on what the disk has kept"
+
+    def fits(self, world: "World") -> bool:
+        return world.has_disk
+
+    def strike(self, world: "World") -> None:
+        if not world.has_store:
+            return  # Down already.
+        duration = some_duration(world, self.name)
+        world.faults.note(f"the store and all servers lose power for {duration}")
+        world.lose_store(power=False)
+        world.faults.undo_after(
+            duration, "the power is back", lambda: world.faults.spawn(world.reopen_store(), "power is back")
+        )

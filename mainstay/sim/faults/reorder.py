@@ -1,0 +1,44 @@
+"""A program hears late of one kind, and at once of all others: what happened first is told last.
+
+All its watches of that kind are held back, also those that it begins meanwhile. Between kinds no order was ever
+promised; a pod may be seen before its node, and a node gone before its pods.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.gate import Tap
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
+
+
+class Reorder:
+    name = "reorder"
+    about = "a program hears late of one kind of object, and at once of the others"
+
+    def strike(self, world: "World") -> None:
+        watched = {
+            program.name: sorted({tap.prefix for gate in world.gates.values() for tap in gate.taps_of(program.name)})
+            for program in world.targets()
+        }
+        if not (targets := [name for name, prefixes in watched.items() if len(prefixes) > 1]):
+            return
+        who = one_of(world, "fault/reorder/who", targets)
+        prefix = one_of(world, f"fault/reorder/{who}/kind", watched[who])
+        duration = some_duration(world, self.name)
+        world.faults.note(f"{who} hears {duration} late of {prefix.rstrip('/')}, and at once of all else")
+        held: list[Tap] = []
+
+        def hold(tap: Tap) -> None:
+            if (tap.who, tap.prefix) == (who, prefix):
+                tap.hold()
+                held.append(tap)
+
+        def release() -> None:
+            world.faults.stop_changing(hold)
+            for tap in held:
+                tap.release()
+
+        world.faults.change_taps(hold)
+        world.faults.undo_after(duration, f"{who} hears late of {prefix.rstrip('/')}", release)

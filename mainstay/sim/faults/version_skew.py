@@ -1,0 +1,44 @@
+"""A program is replaced by another version of itself for a while, and then is what it was again: an upgrade that is
+rolled back. Only programs that were given versions (`World.add_program`). Each on its own, so several may run side by
+side; what one version has begun, the other has to go on with.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.program import Step
+
+if TYPE_CHECKING:
+    from mainstay.sim.program import Program
+    from mainstay.sim.world import World
+
+
+class VersionSkew:
+    name = "version-skew"
+    about = "a program runs as another of its versions for a while"
+
+    def fits(self, world: "World") -> bool:
+        return any(program.versions for program in world.targets())
+
+    def strike(self, world: "World") -> None:
+        programs = [each for each in world.targets() if each.versions and each.is_running and not each.version]
+        if not programs:
+            return
+        program = one_of(world, "fault/version-skew/who", programs)
+        version = one_of(world, f"fault/version-skew/{program.name}/version", list(program.versions))
+        duration = some_duration(world, self.name)
+        world.faults.note(f"{program.name} is restarted as its version {version}, for {duration}")
+        world.faults.spawn(_restart_as(program, version), f"{program.name} as {version}")
+        world.faults.undo_after(
+            duration,
+            f"{program.name} runs as {version}",
+            lambda: world.faults.spawn(_restart_as(program, ""), f"{program.name} as usual"),
+        )
+
+
+async def _restart_as(program: "Program", version: str) -> None:
+    program.version = version
+    if program.is_running:
+        await program.stop()
+    if program.ended is Step.STOPPED:
+        program.start()

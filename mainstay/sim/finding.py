@@ -1,0 +1,69 @@
+"""Scenarios, and bugs to plant, by name: those that come with Mainstay, and anybody's by module and attribute.
+
+scenario_of("racing-schedulers")
+scenario_of("shop.tests.scenarios:CHECKOUT")
+planted("shop.tests.bugs:forgets_the_basket")       a patch, to be applied in the process that runs
+"""
+
+import os
+import pkgutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mainstay.sim.scenario import Scenario
+
+
+class NotFound(LookupError):
+    """There is nothing of this name. Says what to do."""
+
+
+def scenario_of(name: str) -> Scenario:
+    from mainstay.sim.scenarios import SCENARIOS  # Here: scenarios import most of Mainstay.
+
+    if ":" not in name:
+        if name not in SCENARIOS:
+            raise NotFound(f"There is no scenario {name!r}; `mainstay sim list` has all names.")
+        return SCENARIOS[name]
+    found = _attribute_of(name, "a scenario")
+    if not isinstance(found, Scenario):
+        raise NotFound(f"{name} is a {type(found).__name__}, and not a mainstay.sim.scenario.Scenario.")
+    return found
+
+
+def name_of(scenario: Scenario) -> str:
+    """What `scenario_of` finds this one by. Raises `NotFound` for one that is no module's attribute."""
+    from mainstay.sim.scenarios import SCENARIOS
+
+    if SCENARIOS.get(scenario.name) is scenario:
+        return scenario.name
+    for module in list(sys.modules.values()):
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is scenario:
+                return f"{module.__name__}:{attribute}"
+    raise NotFound(f"the scenario {scenario.name!r} is no attribute of any module: make it one, to find it by name.")
+
+
+def planted(name: str) -> Callable[[], object]:
+    """A patch of the code under test: `name` is that of a function that is given a `pytest.MonkeyPatch`."""
+    plant = _attribute_of(name, "a bug to plant")
+    if not callable(plant):
+        raise NotFound(f"{name} is a {type(plant).__name__}, and not a function that plants a bug.")
+
+    def patch() -> object:
+        import pytest  # Whoever plants bugs has it.
+
+        return plant(pytest.MonkeyPatch())
+
+    return patch
+
+
+def _attribute_of(name: str, what: str) -> Any:
+    if not all(name.partition(":")):
+        raise NotFound(f"{name!r} does not name {what}: write it as module:attribute.")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)  # As `python -m` does. The script `mainstay` begins with its own directory instead.
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise NotFound(f"{what} called {name!r} cannot be found: {error}") from error

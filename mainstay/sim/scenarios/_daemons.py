@@ -1,0 +1,126 @@
+"""A controller of DaemonSets: a small one, of the scenario's own, on the production runtime.
+
+On each node there is one pod of each set. A pod is made for a node, by its uid, and says so: whether the scheduler has
+bound it already makes no difference, and a node that comes again under the same name is another one. A pod that has
+failed stays for as long as the next attempt has to wait, which is longer each time: how often it was tried is said by
+the pod itself, so a controller that starts anew goes on counting where the last one was.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.api.retry_shape import RetryShape
+from mainstay.client.cache import Cache
+from mainstay.client.entry import Change
+from mainstay.client.indexes import OWNER
+from mainstay.controllers import pod_state
+from mainstay.controllers.kinds import NODES, PODS
+from mainstay.controllers.replacing import over_at
+from mainstay.controllers.slots import short_hash
+from mainstay.runtime.controller import Controller, Reads, owner, reference_to
+from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, WakeAt
+from mainstay.runtime.view import View
+
+DAEMON_SETS: Final = KindName("apps", "v1", "DaemonSet", "daemonsets", True)
+NODE_UID: Final = "example.com/node-uid"
+FAILURES: Final = "example.com/failures"
+_SHAPE: Final = RetryShape(
+    attempts_max=1_000_000, first_delay=timedelta(seconds=5), delay_max=timedelta(minutes=2), jitter=0
+)
+
+
+def all_sets(change: Change, sets: Cache) -> Iterable[ObjectKey]:
+    """A node that comes or goes concerns each of them."""
+    is_new = change.old is None or change.new is None
+    return [entry.key for entry in sets.entries()] if is_new else []
+
+
+class Daemons(Controller):
+    name = "daemons"
+    kind = DAEMON_SETS
+    reads = (Reads(NODES, wakes_among=all_sets), Reads(PODS, wakes=owner(DAEMON_SETS), indexes=(OWNER,)))
+    writes = (PODS,)
+
+    def decide(self, view: View, key: ObjectKey, memory: Any) -> Decision:
+        found = view.get(DAEMON_SETS, key)
+        if found is None or pod_state.is_leaving(found):
+            return Decision()
+        nodes = {node["metadata"]["uid"]: node for node in view.all(NODES)}
+        pods: dict[str, list[Object]] = {uid: [] for uid in nodes}
+        actions: list[Action] = []
+        for pod in filter(is_counted, view.owned_by(PODS, found["metadata"]["uid"])):
+            there = pods.get(node_uid_of(pod))
+            if there is not None:
+                there.append(pod)
+            elif not pod_state.is_leaving(pod):
+                actions.append(_removed(pod))
+        wakes: list[datetime] = []
+        for uid, own in pods.items():
+            at = not_before(own)
+            if any(not pod_state.is_over(pod) for pod in own):
+                continue
+            if at is not None and at > view.now:
+                wakes.append(at)
+                continue
+            actions += [_removed(pod) for pod in own if not pod_state.is_leaving(pod)]
+            actions.append(Create(PODS, a_daemon(found, nodes[uid], own)))
+        result = WakeAt(min(wakes), "a pod that keeps failing is replaced") if wakes else DONE
+        return Decision(tuple(actions), result)
+
+
+def is_counted(pod: Object) -> bool:
+    """From when it is made, and not only from when it has a node."""
+    return True
+
+
+def node_uid_of(pod: Object) -> str:
+    """The node that a pod was made for."""
+    return str(pod["metadata"]["annotations"][NODE_UID])
+
+
+def not_before(own: Sequence[Object]) -> datetime | None:
+    """When the pods of a node, all of which have failed, may get a successor. The first gets one at once."""
+    if not own:
+        return None
+    last = max(own, key=failures_of)
+    return over_at(last) + (_SHAPE.delay(failures_of(last), 0) if failures_of(last) else timedelta(0))
+
+
+def failures_of(pod: Object) -> int:
+    """How many have failed on its node before it."""
+    return int(pod["metadata"]["annotations"][FAILURES])
+
+
+def name_of(found: Object, node: Object, failures: int) -> str:
+    """Follows from what it is for: whoever tries again meets it."""
+    metadata = found["metadata"]
+    return f"{metadata['name']}-{short_hash(metadata['uid'], node['metadata']['uid'], str(failures))}"
+
+
+def a_daemon(found: Object, node: Object, before: Sequence[Object]) -> Object:
+    metadata, template = found["metadata"], found["spec"]["template"]
+    failures = max((failures_of(pod) + 1 for pod in before), default=0)
+    field = {"key": "metadata.name", "operator": "In", "values": [node["metadata"]["name"]]}
+    wanted = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {
+        "metadata": {
+            "name": name_of(found, node, failures),
+            "namespace": metadata["namespace"],
+            "labels": template["metadata"]["labels"],
+            "annotations": {NODE_UID: node["metadata"]["uid"], FAILURES: str(failures)},
+            "ownerReferences": [reference_to(found, DAEMON_SETS)],
+        },
+        "spec": {
+            **template["spec"],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": wanted}},
+        },
+    }
+
+
+def _removed(pod: Object) -> Delete:
+    metadata = pod["metadata"]
+    return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"])

@@ -1,0 +1,102 @@
+"""The plans of each pattern for one program, from what it wrote and was told in a run without faults.
+
+A plan cannot matter if it hides something from the program that no decision of it has ever looked at. The journal knows
+that of programs which record their decisions; of others every plan is tried.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from mainstay.sim.faults.old_state import BACK
+from mainstay.sim.plans import Aim, Deed, Telling
+
+LATER: Final = 3  # Changes that it was told of since it has acted.
+
+
+class Pattern(StrEnum):
+    """Shown to users: only add."""
+
+    INTERMEDIATE = "intermediate"
+    """It crashes after one of its writes, and is started again."""
+    UNOBSERVED = "unobserved"
+    """It is not told of a state until there is another."""
+    STALE = "stale"
+    """It is started again on a state of the past, and catches up later."""
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """What a program did and saw in the run without faults."""
+
+    deeds: list[Deed]
+    tellings: list[Telling]
+    """What it was told before all was healed."""
+    last: dict[str, int]
+    """By key: the last revision in the run, before all was healed."""
+    reads: list[tuple[str, int]] | None
+    """What its decisions have looked at; None: nobody knows."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    pattern: Pattern
+    aim: Aim
+
+    def __str__(self) -> str:
+        return f"{self.pattern}: {self.aim}"
+
+
+def plans_of(pattern: Pattern, reference: Reference, program: str) -> tuple[list[Plan], int]:
+    """The plans, and how many others cannot matter."""
+    deeds = [
+        deed for deed in reference.deeds if deed.place.who == program and not deed.is_late and not deed.is_heartbeat
+    ]
+    match pattern:
+        case Pattern.INTERMEDIATE:
+            return [Plan(pattern, Aim(deed.place, "crash-after")) for deed in deeds], 0
+        case Pattern.UNOBSERVED:
+            return _unobserved(reference, _tellings(reference, program))
+        case Pattern.STALE:
+            return _stale(reference, _tellings(reference, program), deeds)
+
+
+def _tellings(reference: Reference, program: str) -> list[Telling]:
+    """Each change once, in the order in which it was told."""
+    found: dict[tuple[str, int], Telling] = {}
+    for telling in reference.tellings:
+        if telling.who == program and not telling.is_late:
+            found.setdefault((telling.key, telling.revision), telling)
+    return list(found.values())
+
+
+def _unobserved(reference: Reference, tellings: Sequence[Telling]) -> tuple[list[Plan], int]:
+    between = [each for each in tellings if reference.last.get(each.key, 0) > each.revision]
+    read = _read(reference)
+    chosen = [each for each in between if read is None or (each.key, each.revision) in read]
+    return [Plan(Pattern.UNOBSERVED, Aim(each.place, "unseen")) for each in chosen], len(between) - len(chosen)
+
+
+def _stale(reference: Reference, tellings: Sequence[Telling], deeds: Sequence[Deed]) -> tuple[list[Plan], int]:
+    """It is started again on a state before something that it has acted on: right after it has, or a little later."""
+    read = _read(reference)
+    numbers = [telling.number for telling in tellings]
+    found: dict[Plan, bool] = {}
+    for deed in deeds:
+        first = bisect_left(numbers, deed.number)  # What it is told next.
+        for place in (first, first + LATER):
+            if not 0 < first <= place < len(tellings):
+                continue
+            number = bisect_left(BACK, place - first + 1)
+            if number == len(BACK):
+                continue
+            hidden = tellings[max(place - BACK[number], 0) : place]
+            is_read = read is None or any((each.key, each.revision) in read for each in hidden)
+            found.setdefault(Plan(Pattern.STALE, Aim(tellings[place].place, "old-state", number)), is_read)
+    plans = [plan for plan, is_read in found.items() if is_read]
+    return plans, len(found) - len(plans)
+
+
+def _read(reference: Reference) -> Mapping[tuple[str, int], None] | None:
+    return None if reference.reads is None else dict.fromkeys(reference.reads)

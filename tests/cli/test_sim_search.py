@@ -1,0 +1,103 @@
+"""`mainstay sim search | sweep | lineage | sieve`: what is printed, what it claims, and that what is found can be made
+again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mainstay.cli.main import run
+from mainstay.cli.simulating.searching import at_most_one_in, claim_of
+from mainstay.sim.run_bundle import RunBundle
+
+ORDERS = "tests.sim.orders:ORDERS"
+TORN = ["--plant", "tests.sim.orders:marks_it_done_before_it_ships"]
+SHORT = ["--for", "4s", "--jobs", "1"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_what_is_claimed_of_runs_that_all_have_passed():
+    assert claim_of(4312) == "4,312 runs, none broke a promise: with 95 % confidence fewer than 1 in 1,439 do"
+    assert claim_of(1) == "1 run, none broke a promise"
+    assert (1 - 1 / at_most_one_in(4312)) ** 4312 < 0.05
+
+
+def test_a_search_that_finds_nothing_says_what_that_means(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "search", ORDERS, "--runs", "7", "--for", "5m", "--jobs", "1"]) == 0
+
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{ORDERS}: 7 runs, none broke a promise: with 95 % confidence fewer than 1 in 2 do; ")
+    assert "orders: searching with mixed, 1 at once" in said.err
+
+
+def test_a_search_ends_with_what_it_finds_and_the_bundle_makes_it_again(capsys: pytest.CaptureFixture[str]):
+    seed = ["--first-seed", "26", "--strategy", "random", "--jobs", "1"]
+
+    assert run(["sim", "search", ORDERS, *seed, *TORN, "--json"]) == 10
+
+    (found,) = lines_of(capsys)
+    assert found["runs"] == 1
+    assert found["atMostOneIn"] is None
+    bundle = RunBundle.load(Path(str(found["bundle"])))
+    assert bundle.result.problem.startswith("orders: 1 to be shipped, 0 shipped")
+    assert run(["sim", "replay", str(found["bundle"])]) == 10
+    assert capsys.readouterr().out.startswith("the same run: violated")
+
+
+def test_a_sweep_counts_its_points_and_each_bad_one_can_be_made_again(capsys: pytest.CaptureFixture[str]):
+    only = ["--faults", "crash-after", "--programs", "clerk"]
+
+    assert run(["sim", "sweep", ORDERS, *SHORT, *only]) == 0
+    points = int(capsys.readouterr().out.partition(" points")[0].rpartition(" ")[2])
+    assert run(["sim", "sweep", ORDERS, *SHORT, *only, *TORN, "--json"]) == 10
+
+    *tried, end = lines_of(capsys)
+    assert (end["points"], end["bad"]) == (points, 1)
+    assert len(tried) == points + 1  # The first one has no fault.
+    (bad,) = [each for each in tried if each["verdict"] == "violated"]
+    assert bad["what"] == "crash-after at write 1 of clerk (PATCH /api/v1/namespaces/default/configmaps/order-5)"
+    assert run(["sim", "replay", str(bad["bundle"])]) == 10
+    assert capsys.readouterr().out.startswith("the same run: violated")
+
+
+def test_a_fault_that_cannot_be_swept_is_said(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "sweep", ORDERS, "--faults", "clock-skew"]) != 0
+
+    assert "'clock-skew' cannot be swept; these can: " in capsys.readouterr().err
+
+
+def test_lineage_says_what_it_found_and_the_bundle_makes_it_again(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "lineage", ORDERS, *SHORT, *TORN]) == 10
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("crash-before at write 1 of clerk (POST ")
+    assert said[-1].startswith(f"{ORDERS}: found with run ")
+    (bundle,) = Path("sim-failures").iterdir()
+    assert run(["sim", "replay", str(bundle)]) == 10
+    assert capsys.readouterr().out.startswith("the same run: violated")
+
+
+def test_a_sieve_tells_each_plan_that_is_not_borne(capsys: pytest.CaptureFixture[str]):
+    only = ["--program", "clerk", "--pattern", "intermediate"]
+
+    assert run(["sim", "sieve", ORDERS, *SHORT, *only, *TORN, "--json"]) == 10
+
+    *tried, end = lines_of(capsys)
+    assert end["bad"] == 1
+    assert end["plans"] == len(tried) - 1
+    (bad,) = [each for each in tried if each["verdict"] == "violated"]
+    assert str(bad["what"]).startswith("intermediate: crash-after at write 1 of clerk (PATCH ")
+
+
+def test_a_program_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "sieve", ORDERS, "--program", "nobody"]) != 0
+
+    assert "there is no program 'nobody' in orders, but: clerk" in capsys.readouterr().err

@@ -1,0 +1,428 @@
+"""What the checkers of whole worlds accept, and what they say at once: made-up histories of a few commits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainstay.api.kind import Object
+from mainstay.controllers.kinds import PODS, REPLICASETS
+from mainstay.server.ledger.ledger import Ledger, encode_ledger, ledger_key
+from mainstay.sim.checkers import Checker, Violated
+from mainstay.sim.checkers.bound_in_time import BoundInTime
+from mainstay.sim.checkers.bounded import Bounded
+from mainstay.sim.checkers.budgets import Budgets
+from mainstay.sim.checkers.job_counts import JobCounts
+from mainstay.sim.checkers.namespaces import Namespaces
+from mainstay.sim.checkers.observed_generations import ObservedGenerations
+from mainstay.sim.checkers.orphans import Orphans
+from mainstay.sim.checkers.owned import Owned
+from mainstay.sim.checkers.quotas import Quotas
+from mainstay.sim.checkers.recovery import Recovery
+from mainstay.sim.checkers.released import Released
+from mainstay.sim.checkers.reserved import Reserved
+from mainstay.sim.history import Asked, Committed, Event, Healed
+from mainstay.store.interface import Entry, Page
+
+SECOND = 1_000_000_000
+PLACES = {
+    "Pod": "core/pods/default/",
+    "Node": "core/nodes/",
+    "ReplicaSet": "apps/replicasets/default/",
+    "Deployment": "apps/deployments/default/",
+    "Job": "batch/jobs/default/",
+    "Budget": "policy/poddisruptionbudgets/default/",
+    "Quota": "core/resourcequotas/default/",
+    "Reservation": "mainstay.dev/reservations/default/",
+}
+
+
+class Past:
+    """A history that is being written: each write is a revision, and knows what was there before."""
+
+    def __init__(self, *checkers: Checker) -> None:
+        self.held: dict[str, bytes] = {}
+        self._checkers = checkers
+        self._revision = 0
+        self._requests = 0
+
+    def put(self, kind: str, obj: Object, *, at: float = 0, by: int | None = None) -> None:
+        name = obj["metadata"]["name"]
+        self.write(PLACES[kind] + name, msgspec.json.encode(obj), at=at, by=by)
+
+    def remove(self, kind: str, name: str, *, at: float = 0, by: int | None = None) -> None:
+        self.write(PLACES[kind] + name, None, at=at, by=by)
+
+    def write(self, key: str, value: bytes | None, *, at: float = 0, by: int | None = None) -> None:
+        self._revision += 1
+        self.see(Committed(int(at * SECOND), self._revision, key, value, self.held.get(key), by))
+        self.held.pop(key, None)
+        if value is not None:
+            self.held[key] = value
+
+    def ask(self, method: str, path: str, *, who: str = "controllers-1", decision: str = "") -> int:
+        self._requests += 1
+        self.see(Asked(0, self._requests, who, "server-1", method, path, decision, "", "", "", b""))
+        return self._requests
+
+    def see(self, event: Event) -> None:
+        for checker in self._checkers:
+            checker.saw(event)
+
+    async def end(self) -> None:
+        for checker in self._checkers:
+            await checker.at_end(HeldWorld(HeldStore(self.held)))  # type: ignore[arg-type]
+
+
+@dataclass
+class HeldStore:
+    held: dict[str, bytes]
+
+    async def range(self, prefix: str, *, at: int | None = None) -> Page:
+        entries = [Entry(key, value, 1, 1, 1) for key, value in self.held.items() if key.startswith(prefix)]
+        return Page(entries, 1, 0)
+
+    async def get(self, key: str, *, at: int | None = None) -> Entry | None:
+        return Entry(key, self.held[key], 1, 1, 1) if key in self.held else None
+
+
+@dataclass
+class HeldWorld:
+    store: HeldStore
+    lost: dict[str, None] = field(default_factory=dict)
+
+
+def a_pod(
+    name: str,
+    owner: str = "",
+    *,
+    is_ready: bool = False,
+    leaves: bool = False,
+    phase: str = "Running",
+    node: str = "n1",
+) -> Object:
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": f"uid of {name}", "labels": {"app": "web"}}
+    if owner:
+        metadata["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
+        ]
+    if leaves:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    ready = [{"type": "Ready", "status": "True" if is_ready else "False"}]
+    container = {"name": "main", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"containers": [container], **({"nodeName": node} if node else {})}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "conditions": ready}}
+
+
+def a_set(name: str, replicas: int, owner: str = "") -> Object:
+    references = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": owner, "controller": True}]
+    metadata = {"name": name, "namespace": "default", "uid": name, **({"ownerReferences": references} if owner else {})}
+    return {"metadata": metadata, "spec": {"replicas": replicas}}
+
+
+def an_app(name: str, replicas: int) -> Object:
+    return {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"replicas": replicas}}
+
+
+# Generations
+
+
+def about(generation: int, observed: int, *, condition: int | None = None) -> Object:
+    conditions = [] if condition is None else [{"type": "Ready", "status": "True", "observedGeneration": condition}]
+    metadata = {"name": "web", "namespace": "default", "uid": "u", "generation": generation}
+    return {"metadata": metadata, "status": {"observedGeneration": observed, "conditions": conditions}}
+
+
+async def test_a_status_may_be_behind_and_catches_up():
+    past = Past(ObservedGenerations(["apps/replicasets/"]))
+    for generation, observed in ((1, 1), (2, 1), (3, 1), (3, 3)):
+        past.put("ReplicaSet", about(generation, observed, condition=observed))
+    await past.end()
+
+
+@pytest.mark.parametrize(
+    ("objects", "problem"),
+    [
+        ([about(1, 2)], "has generation 1, and its status is about 2"),
+        ([about(1, 1, condition=2)], "has generation 1, and its condition Ready is about 2"),
+        ([about(3, 3), about(4, 2)], "its status of apps/replicasets/default/web was about generation 3, and then"),
+        ([about(1, 1), about(2, 1)], "has generation 2 in the end, and its status is about 1"),
+    ],
+)
+async def test_what_is_said_about_a_generation_that_nobody_has_observed_is_found(objects: list[Object], problem: str):
+    past = Past(ObservedGenerations(["apps/replicasets/"]))
+    with pytest.raises(Violated, match=problem):
+        for each in objects:
+            past.put("ReplicaSet", each)
+        await past.end()
+
+
+# Bounds
+
+
+async def test_a_set_may_have_what_was_wanted_a_while_ago():
+    past = Past(Bounded())
+    past.put("ReplicaSet", a_set("web", 2), at=0)
+    past.put("ReplicaSet", a_set("web", 1), at=10)
+    past.put("Pod", a_pod("a", "web"), at=20)
+    past.put("Pod", a_pod("b", "web"), at=60)
+    past.put("Pod", a_pod("b", "web", leaves=True), at=61)
+    past.put("Pod", a_pod("c", "web"), at=62)
+    await past.end()
+
+
+def test_more_pods_than_were_ever_wanted_lately_are_too_many():
+    past = Past(Bounded())
+    past.put("ReplicaSet", a_set("web", 2), at=0)
+    past.put("ReplicaSet", a_set("web", 1), at=10)
+    past.put("Pod", a_pod("a", "web"), at=20)
+    with pytest.raises(Violated, match="there are 2 pods of apps/replicasets/default/web, and lately no more than 1"):
+        past.put("Pod", a_pod("b", "web"), at=200)
+
+
+def test_the_sets_of_a_deployment_want_no_more_together_than_it_does_with_its_surge():
+    past = Past(Bounded())
+    past.put("Deployment", an_app("app", 4))
+    past.put("ReplicaSet", a_set("old", 4, "app"))
+    past.put("ReplicaSet", a_set("new", 1, "app"))
+    with pytest.raises(Violated, match="the sets of apps/deployments/default/app want 6 pods together"):
+        past.put("ReplicaSet", a_set("new", 2, "app"))
+
+
+def test_a_pod_that_keeps_failing_is_not_replaced_all_the_time():
+    past = Past(Bounded())
+    past.put("ReplicaSet", a_set("web", 1))
+    with pytest.raises(Violated, match="7 pods of apps/replicasets/default/web have failed within a minute"):
+        for number in range(10):
+            past.put("Pod", a_pod(f"p{number}", "web"), at=number)
+            past.put("Pod", a_pod(f"p{number}", "web", phase="Failed"), at=number + 0.5)
+
+
+# Recovery
+
+
+def rolling_out(past: Past, *ready: str) -> None:
+    past.put("Deployment", an_app("app", 2))
+    past.put("ReplicaSet", a_set("old", 2, "app"))
+    past.put("ReplicaSet", a_set("new", 1, "app"))
+    for name in ("old-a", "old-b", "new-a"):
+        past.put("Pod", a_pod(name, name[:3], is_ready=name in ready))
+
+
+def told_to_go(past: Past, name: str, at: float) -> None:
+    request = past.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}", decision="replicaset-1")
+    past.put("Pod", a_pod(name, name[:3], is_ready=True, leaves=True), at=at, by=request)
+
+
+async def test_an_old_pod_goes_when_a_new_one_is_ready_or_when_it_is_of_no_use():
+    past = Past(Recovery())
+    rolling_out(past, "old-a", "old-b", "new-a")
+    told_to_go(past, "old-a", 10)
+    await past.end()
+
+    past = Past(Recovery())
+    rolling_out(past, "old-a")
+    told_to_go(past, "old-b", 10)
+    await past.end()
+
+
+def test_a_healthy_pod_must_not_go_before_there_are_others():
+    past = Past(Recovery())
+    rolling_out(past, "old-a", "old-b")
+    with pytest.raises(Violated, match=r"old-a goes, which is healthy, and of .*/app 1 others are: 2 have to be"):
+        told_to_go(past, "old-a", 10)
+
+
+async def test_what_users_or_accidents_remove_is_no_rollout():
+    past = Past(Recovery())
+    rolling_out(past, "old-a", "old-b")
+    past.put("Pod", a_pod("old-a", "old", is_ready=True, leaves=True), at=10)
+    past.put("Deployment", an_app("app", 0), at=20)
+    told_to_go(past, "old-b", 21)
+    await past.end()
+
+
+# Budgets
+
+
+def with_budget(ready: Sequence[str]) -> Past:
+    past = Past(Budgets())
+    metadata = {"name": "web", "namespace": "default", "uid": "b"}
+    past.put(
+        "Budget",
+        {"metadata": metadata, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}},
+    )
+    for name in ready:
+        past.put("Pod", a_pod(name, is_ready=True))
+    return past
+
+
+def evicted(past: Past, name: str, at: float = 10) -> None:
+    request = past.ask("POST", f"/api/v1/namespaces/default/pods/{name}/eviction", who="operator")
+    past.put("Pod", a_pod(name, is_ready=True, leaves=True), at=at, by=request)
+
+
+async def test_evictions_may_take_what_the_budget_does_not_need():
+    past = with_budget(["a", "b"])
+    evicted(past, "a")
+    past.put("Pod", a_pod("c", is_ready=True))
+    evicted(past, "b")
+    await past.end()
+
+
+def test_the_last_one_that_a_budget_needs_is_not_evicted():
+    past = with_budget(["a", "b"])
+    evicted(past, "a")
+    with pytest.raises(Violated, match=r"b is evicted in default, 0 stay, and .*/web needs 1"):
+        evicted(past, "b")
+
+
+def test_a_loss_that_nobody_can_know_of_yet_is_no_eviction_and_one_of_long_ago_counts():
+    past = with_budget(["a", "b"])
+    past.remove("Pod", "a", at=10)
+    evicted(past, "b", at=20)
+
+    past = with_budget(["a", "b"])
+    past.remove("Pod", "a", at=10)
+    with pytest.raises(Violated, match="0 stay"):
+        evicted(past, "b", at=500)
+
+
+# Quotas
+
+
+def a_quota(**hard: str) -> Object:
+    return {"metadata": {"name": "limit", "namespace": "default"}, "spec": {"hard": hard}}
+
+
+def test_what_was_there_before_a_quota_may_stay_and_no_more_may_come():
+    past = Past(Quotas())
+    for name in ("a", "b"):
+        past.put("Pod", a_pod(name))
+    past.put("Quota", a_quota(pods="1"))
+    past.put("Pod", a_pod("a", is_ready=True))
+    past.put("Pod", a_pod("b", phase="Succeeded"))
+    past.remove("Pod", "a")
+    past.put("Pod", a_pod("c"))
+    with pytest.raises(Violated, match=r"d is made, with which 2 of pods are used: .*/limit allows 1"):
+        past.put("Pod", a_pod("d"))
+
+
+def test_a_quota_of_cpu_is_one_too():
+    past = Past(Quotas())
+    past.put("Quota", a_quota(**{"requests.cpu": "1500m"}))
+    past.put("Pod", a_pod("a"))
+    with pytest.raises(Violated, match=r"with which 2000 of requests\.cpu are used"):
+        past.put("Pod", a_pod("b"))
+
+
+# Waiting
+
+
+def a_ledger(past: Past, cpu: int) -> None:
+    past.write(ledger_key("n1"), encode_ledger(Ledger("uid", allocatable={"cpu": cpu, "pods": 10})))
+
+
+async def test_a_pod_waits_for_room_as_long_as_it_takes_and_while_faults_last():
+    past = Past(BoundInTime())
+    a_ledger(past, 2000)
+    past.put("Pod", a_pod("early", node=""), at=1)
+    past.put("Pod", a_pod("early"), at=1000)
+    past.see(Healed(1001 * SECOND))
+    a_ledger(past, 500)
+    past.put("Pod", a_pod("late", node=""), at=1002)
+    past.put("Pod", a_pod("other"), at=2000)
+    await past.end()
+
+
+def test_a_pod_that_a_node_would_take_does_not_wait_for_long():
+    past = Past(BoundInTime())
+    a_ledger(past, 2000)
+    past.put("Pod", a_pod("late", node=""), at=1)
+    past.see(Healed(10 * SECOND))
+    past.put("Pod", a_pod("other"), at=200)
+    with pytest.raises(Violated, match="late waits for 490 s, and n1 would take it"):
+        past.put("Pod", a_pod("other"), at=500)
+
+
+# What is left over
+
+
+def a_reservation(owner: str, **more: Any) -> Object:
+    workload = {"kind": "Deployment", "name": "app", "uid": owner}
+    spec = {"nodeName": "n1", "workload": workload, "intent": "replica-1", "resources": {"cpu": "1"}}
+    return {"metadata": {"name": "r", "namespace": "default"}, "spec": spec, **more}
+
+
+async def test_room_is_held_for_somebody_and_pods_are_on_nodes_that_are_there():
+    past = Past(Orphans())
+    past.put("Deployment", an_app("app", 0))
+    past.put("Reservation", a_reservation("app"))
+    past.put("Node", {"metadata": {"name": "n1"}})
+    past.put("Pod", a_pod("a"))
+    await past.end()
+
+    past.put("Reservation", a_reservation("another"))
+    with pytest.raises(Violated, match="is held for Deployment app, which is not there in the end"):
+        await past.end()
+
+    past.remove("Reservation", "r")
+    past.remove("Node", "n1")
+    with pytest.raises(Violated, match="core/pods/default/a is on n1, which is not there in the end"):
+        await past.end()
+
+
+async def test_what_is_held_and_what_is_reserved_agree_at_every_revision():
+    past = Past(Reserved())
+    past.write(ledger_key("n1"), encode_ledger(Ledger("uid")))
+    past.put("Reservation", a_reservation("app"))
+    with pytest.raises(Violated, match=r"the ledger of n1 holds \{\}, and reservations are \{'cpu': 1000\}"):
+        await past.end()
+
+
+# Those who do several things in one process
+
+
+def test_of_a_process_that_does_many_things_only_the_cleaning_is_looked_at():
+    past = Past(Owned({"core/pods/": PODS, "apps/replicasets/": REPLICASETS}, ["controllers-1"], "owner-cleanup-"))
+    past.put("ReplicaSet", a_set("web", 1))
+    for name in ("a", "b"):
+        past.put("Pod", a_pod(name, "web"))
+    past.remove("Pod", "a", by=past.ask("DELETE", "/api/v1/namespaces/default/pods/a", decision="replicaset-1"))
+    with pytest.raises(Violated, match="core/pods/default/b is deleted, and its owner ReplicaSet web is there"):
+        past.remove("Pod", "b", by=past.ask("DELETE", "/api/v1/namespaces/default/pods/b", decision="owner-cleanup-1"))
+
+
+def test_of_a_process_that_does_many_things_only_the_end_of_namespaces_is_looked_at():
+    past = Past(Namespaces(["core/pods/"], ["controllers-1"], "namespace-"))
+    for name in ("a", "b"):
+        past.put("Pod", a_pod(name))
+    past.remove("Pod", "a", by=past.ask("DELETE", "/api/v1/namespaces/default/pods/a", decision="replicaset-1"))
+    with pytest.raises(Violated, match="core/pods/default/b is deleted, and its namespace stays"):
+        past.remove("Pod", "b", by=past.ask("DELETE", "/api/v1/namespaces/default/pods/b", decision="namespace-1"))
+
+
+def test_a_pod_that_is_over_needs_nobodys_word_to_go():
+    past = Past(Released())
+    past.put("Node", {"metadata": {"name": "n1"}})
+    for name, phase in (("a", "Succeeded"), ("b", "Running")):
+        past.put("Pod", a_pod(name, phase=phase), at=20)
+    past.remove("Pod", "a", at=21, by=past.ask("DELETE", "/api/v1/namespaces/default/pods/a"))
+    with pytest.raises(Violated, match="core/pods/default/b is removed by controllers-1, and n1 is there"):
+        past.remove("Pod", "b", at=21, by=past.ask("DELETE", "/api/v1/namespaces/default/pods/b"))
+
+
+async def test_a_job_whose_pod_is_on_a_lost_machine_may_never_end():
+    checker = JobCounts()
+    past = Past(checker)
+    job: Object = {"metadata": {"name": "job", "namespace": "default", "uid": "job"}, "spec": {"completions": 1}}
+    past.put("Job", job)
+    pod = a_pod("a", "job", leaves=True)
+    pod["metadata"]["ownerReferences"][0]["kind"] = "Job"
+    past.put("Pod", pod)
+
+    await checker.at_end(HeldWorld(HeldStore(past.held), {"n1": None}))  # type: ignore[arg-type]
+    with pytest.raises(Violated, match="default/job does not come to its end"):
+        await past.end()

@@ -1,0 +1,266 @@
+"""The store loses its power, its disk is full or fails or lies, or it is put back to a backup."""
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from mainstay.client.errors import ApiError
+from mainstay.env import tasks
+from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.watch_contract import WatchContract
+from mainstay.sim.choices import Choice, Tape
+from mainstay.sim.disk import Survival
+from mainstay.sim.errors import Unhandled
+from mainstay.sim.faults.schedule import TIMED
+from mainstay.sim.history import Answered, Committed, Reopened, Restored
+from mainstay.sim.simulation import Simulation
+from tests.sim.fault_scene import CONFIGMAPS, Scene, a_configmap, a_scene, drawn, run, seconds
+from tests.twins import faults as twins
+
+
+class Checked:
+    """Both checkers that a store must satisfy."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._checkers = (AcknowledgedWrites(), WatchContract())
+        for event in scene.world.history.events:
+            self._saw(event)
+        scene.world.history.subscribe(self._saw)
+        self.violated: list[Violated] = []
+
+    def _saw(self, event: object) -> None:
+        try:
+            for checker in self._checkers:
+                checker.saw(event)  # type: ignore[arg-type]
+        except Violated as error:
+            self.violated.append(error)
+
+    async def at_end(self) -> None:
+        for error in self.violated:
+            raise error
+        for checker in self._checkers:
+            await checker.at_end(self._scene.world)
+
+
+async def written(scene: Scene, *names: str) -> list[int]:
+    """Write these, and say how each was answered: 0 if it was not."""
+    statuses = []
+    for name in names:
+        before = len(scene.world.history.events)
+        with suppress(ApiError):
+            await scene.admin.create(CONFIGMAPS, a_configmap(name, text="x" * 200), "default")
+        answers = [each for each in scene.world.history.events[before:] if isinstance(each, Answered)]
+        statuses.append(next((each.status for each in answers if each.who == "admin"), 0))
+    return statuses
+
+
+@pytest.mark.parametrize("survival", list(Survival))
+def test_after_a_power_cut_the_store_has_what_it_had_acknowledged_and_watches_go_on(survival: Survival):
+    sim = Simulation(tape=Tape([Choice("disk/store/log/survival", 0, 4, survival)]))
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            checked = Checked(it)
+            await written(it, "one", "two")
+            sim.loop.executors.delays_ns = (5_000_000,)  # The disk takes its time, and is in the middle of something.
+            late = tasks.spawn(written(it, "three"), name="late")
+            await tasks.sleep(seconds(0.008))
+            TIMED["power-cut"].strike(it.world)
+            assert not any(server.is_running for server in it.world.servers.values())
+            sim.loop.executors.delays_ns = (0,)
+            await tasks.sleep(seconds(40))
+            assert await written(it, "four") == [201]
+            await late
+            await tasks.sleep(seconds(2))
+            assert {"one", "two", "four"} <= {*it.known()} <= {"one", "two", "three", "four"}
+            assert len([each for each in it.world.history.events if isinstance(each, Reopened)]) == 1
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+def test_commits_that_nobody_had_noted_when_the_power_failed_are_noted_when_it_is_back():
+    sim = Simulation(tape=Tape([Choice("disk/store/log/survival", 0, 4, Survival.EVERYTHING)]))
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            checked = Checked(it)
+            disk = it.world.store_disk
+            disk.cut_power_before(2)  # Between the append of a write and its sync.
+            late = tasks.spawn(written(it, "one"), name="late")
+            await tasks.sleep(seconds(0.1))
+            TIMED["power-cut"].strike(it.world)
+            await tasks.sleep(seconds(40))
+            await late
+            events = it.world.history.events
+            made = [each for each in events if isinstance(each, Committed) and "configmaps" in each.key]
+            assert [each.request for each in made] == [None]
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+def test_a_full_disk_refuses_writes_keeps_what_it_has_and_goes_on_when_there_is_room():
+    sim = drawn({"fault/disk-full/room": 2, "fault/disk-full/duration": 4})
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            checked = Checked(it)
+            assert await written(it, "one") == [201]
+            TIMED["disk-full"].strike(it.world)
+            assert await written(it, "two", "three") == [507, 507]
+            assert (await it.admin.get(CONFIGMAPS, "one", "default"))["data"]
+            await tasks.sleep(seconds(11))
+            assert await written(it, "two", "four") == [201, 201]
+            await tasks.sleep(seconds(2))
+            assert it.known() == ["four", "one", "two"]
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+def test_a_disk_that_is_full_when_the_power_fails_loses_nothing_either():
+    sim = drawn({"fault/disk-full/room": 2, "fault/disk-full/duration": 5})
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            checked = Checked(it)
+            await written(it, "one")
+            TIMED["disk-full"].strike(it.world)
+            await written(it, "two")
+            TIMED["power-cut"].strike(it.world)
+            await tasks.sleep(seconds(30))
+            assert await written(it, "three") == [201]
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+@pytest.mark.parametrize(
+    ("twin", "problem"),
+    [
+        (twins.acknowledges_what_did_not_fit, "the frame at byte"),
+        (twins.leaves_half_a_frame_behind, "the frame at byte"),
+        (twins.does_not_sync, "the store came back at revision"),
+    ],
+)
+def test_a_store_that_takes_a_disk_too_lightly_is_found_out(
+    twin: twins.Twin, problem: str, monkeypatch: pytest.MonkeyPatch
+):
+    twin(monkeypatch)
+    sim = drawn({"fault/disk-full/room": 2, "fault/disk-full/duration": 1})
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            checked = Checked(it)
+            await written(it, "one")
+            TIMED["disk-full"].strike(it.world)
+            await written(it, "two", "three")
+            await tasks.sleep(seconds(3))
+            await written(it, "four")
+            TIMED["power-cut"].strike(it.world)
+            await tasks.sleep(seconds(30))
+            await checked.at_end()
+
+    with pytest.raises((Violated, Unhandled)) as raised:
+        run(sim, scene)
+    assert problem in f"{raised.value} {raised.value.__cause__}"
+
+
+def test_a_store_whose_disk_has_failed_says_so_and_is_started_anew():
+    sim = Simulation(
+        tape=Tape([Choice("disk/store/sync-error", 0, 2, 1), Choice("fault/disk-error/duration", 0, 7, 3)])
+    )
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            checked = Checked(it)
+            await written(it, "one")
+            TIMED["disk-error"].strike(it.world)
+            assert await written(it, "two", "three") == [504, 503]
+            assert (await it.admin.get(CONFIGMAPS, "one", "default"))["data"]
+            await tasks.sleep(seconds(40))
+            assert await written(it, "four") == [201]
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+def test_a_disk_that_lies_is_found_out():
+    sim = Simulation(tape=Tape(Choice("disk/store/lost-sync", turn, 2, 1) for turn in range(20)))
+    found: list[Violated] = []
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            checked = Checked(it)
+            await written(it, "one")
+            TIMED["lost-sync"].strike(it.world)
+            assert await written(it, "two") == [201]
+            await tasks.sleep(seconds(30))
+            found.extend(checked.violated)
+
+    run(sim, scene)
+
+    assert found
+    assert str(found[0]).startswith("acknowledged writes: the store came back at revision ")
+    assert "configmaps/default/two" in str(found[0])
+
+
+def test_when_the_store_is_put_back_all_find_out_and_promises_begin_anew():
+    sim = drawn({"fault/restore/duration": 3})
+
+    async def scene() -> None:
+        async with a_scene(sim) as it:
+            checked = Checked(it)
+            await written(it, "one", "two")
+            TIMED["restore"].strike(it.world)
+            await written(it, "three", "four")
+            await it.admin.delete(CONFIGMAPS, "one", "default")
+            await tasks.sleep(seconds(4))
+            assert it.known() == ["four", "three", "two"]
+            await tasks.sleep(timedelta(minutes=3))
+            assert it.known() == ["one", "two"]
+            assert await written(it, "five") == [201]
+            await tasks.sleep(seconds(2))
+            assert it.known() == ["five", "one", "two"]
+            assert len([each for each in it.world.history.events if isinstance(each, Restored)]) == 1
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+def test_a_backup_is_not_put_back_once_faults_are_over():
+    sim = drawn({"fault/restore/duration": 3})
+
+    async def scene() -> None:
+        async with a_scene(sim) as it:
+            TIMED["restore"].strike(it.world)
+            await written(it, "one")
+            await it.world.heal()
+            await tasks.sleep(seconds(10))
+            assert await it.exists("one")
+            assert not [each for each in it.world.history.events if isinstance(each, Restored)]
+
+    run(sim, scene)
+
+
+def test_a_server_that_is_started_while_the_store_is_away_waits_for_it():
+    sim = drawn({"fault/power-cut/duration": 5})
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True) as it:
+            TIMED["power-cut"].strike(it.world)
+            for server in it.world.servers.values():
+                server.start()
+            await tasks.sleep(seconds(5))
+            assert it.world.gates == {}
+            await it.world.heal()
+            await tasks.sleep(seconds(5))
+            assert sorted(it.world.gates) == ["server-0", "server-1"]
+            assert await written(it, "one") == [201]
+            assert not any(isinstance(each, Answered) and each.status == 500 for each in it.world.history.events)
+
+    run(sim, scene)

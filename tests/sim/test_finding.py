@@ -1,0 +1,51 @@
+"""Scenarios and bugs are found by name, also those of users; what is not there is said with what to do."""
+
+import pytest
+
+from mainstay.sim.finding import NotFound, planted, scenario_of
+from mainstay.sim.scenarios import SCENARIOS
+
+MINE = SCENARIOS["one-leader"]
+NO_SCENARIO = "a text"
+WHAT_IT_SAYS = "the truth"
+
+
+def lies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{__name__}.WHAT_IT_SAYS", "a lie")
+
+
+def test_a_scenario_of_mainstay_is_found_by_its_name():
+    assert scenario_of("one-leader") is SCENARIOS["one-leader"]
+
+
+def test_a_scenario_of_a_user_is_found_by_module_and_attribute():
+    assert scenario_of(f"{__name__}:MINE") is MINE
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("two-leaders", "`mainstay sim list` has all names"),
+        ("no.such.module:MINE", "No module named 'no'"),
+        (f"{__name__}:YOURS", "has no attribute 'YOURS'"),
+        (f"{__name__}:NO_SCENARIO", "is a str, and not a mainstay.sim.scenario.Scenario"),
+        (f"{__name__}:", "write it as module:attribute"),
+    ],
+)
+def test_what_is_no_scenario_is_said_with_what_to_do(name: str, problem: str):
+    with pytest.raises(NotFound, match=problem):
+        scenario_of(name)
+
+
+def test_a_bug_is_planted_when_it_is_called_and_not_before():
+    patch = planted(f"{__name__}:lies")
+    assert WHAT_IT_SAYS == "the truth"
+
+    patch()
+
+    assert WHAT_IT_SAYS == "a lie"
+
+
+def test_what_cannot_be_called_plants_nothing():
+    with pytest.raises(NotFound, match="not a function that plants a bug"):
+        planted(f"{__name__}:NO_SCENARIO")

@@ -1,0 +1,31 @@
+"""A program that is started on the past stays there for a while, also with what its servers had heard of by then."""
+
+from mainstay.sim.faults.old_state import BEHIND
+from mainstay.sim.history import Crashed, Delivered, Fault
+from mainstay.sim.plans import Aim, Place, Planned
+from mainstay.sim.run import Booted
+from mainstay.sim.scenarios import SCENARIOS
+
+
+def test_what_came_after_the_past_is_not_told_before_it_is_over():
+    with Booted(SCENARIOS["shrunk-and-grown"]) as booted:
+        looking = Planned()
+        assert booted.go(1, strategy=looking).is_passed
+    place = [telling.place for telling in looking.tellings if telling.who == "operator"][20]
+
+    with Booted(SCENARIOS["shrunk-and-grown"]) as booted:
+        before = len(booted.world.history.events)
+        booted.go(1, strategy=Planned([Aim(Place(place.who, False, place.what, place.nth), "old-state", 4)]))
+        events = booted.world.history.events[before:]
+    crashed = next(event for event in events if isinstance(event, Crashed))
+    fault = next(event for event in events if isinstance(event, Fault))
+    past = int(fault.what.rpartition(" ")[2])
+    soon = crashed.at_ns + int(BEHIND.total_seconds() * 0.9e9)
+    told = [
+        event.revision
+        for event in events[events.index(crashed) :]
+        if isinstance(event, Delivered) and event.who == "operator" and crashed.at_ns < event.at_ns < soon
+    ]
+
+    assert told
+    assert max(told) <= past

@@ -1,0 +1,71 @@
+"""A run is kept in a file, and made again from it."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mainstay.sim.checkers import Violated
+from mainstay.sim.forks import run_many
+from mainstay.sim.run import RunResult, Verdict, run
+from mainstay.sim.run_bundle import BadBundle, RunBundle
+from mainstay.sim.scenario import Scenario, Stage
+from mainstay.sim.world import World
+
+
+class Unlucky(Stage):
+    """Fails if the network was ever cut."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.add_server("server-1")
+        world.add_node("node-1")
+
+    async def check(self) -> None:
+        if cuts := [event for event in self.world.history.events if "cut off" in str(event)]:
+            raise Violated("luck", "it was cut off", cuts[:1])
+
+
+UNLUCKY = Scenario("unlucky", "Cuts are bad.", Unlucky, list, faults=("cut", "pause"), lasts=timedelta(seconds=30))
+
+
+@pytest.fixture(scope="module")
+def failing() -> RunResult:
+    return next(result for result in run_many(UNLUCKY, range(1, 50)) if not result.is_passed)
+
+
+def test_a_run_that_fails_has_the_choices_that_were_not_benign_and_says_who_waits(failing: RunResult):
+    assert failing.verdict is Verdict.VIOLATED
+    assert all(choice.chosen for choice in failing.tape)
+    assert any(choice.label == "fault/cut" for choice in failing.tape)
+    assert "server-1/0: " in failing.waiting
+    assert failing.drawn.startswith("strategy random; faults: cut")
+
+
+def test_a_bundle_makes_the_same_run_again(failing: RunResult, tmp_path: Path):
+    path = tmp_path / "unlucky.run.json"
+    RunBundle.of(failing, scenario=f"{__name__}:UNLUCKY").save(path)
+
+    bundle = RunBundle.load(path)
+    again = run(bundle.the_scenario(), bundle.seed, tape=bundle.the_tape())
+
+    assert bundle.is_of_this_build
+    assert bundle.result == failing
+    assert (again.verdict, again.problem, again.trace) == (failing.verdict, failing.problem, failing.trace)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [("not JSON", "is not the bundle of a simulated run"), ('{"format": "other-1"}', "is not the bundle of")],
+)
+def test_another_file_is_refused(content: str, problem: str, tmp_path: Path):
+    path = tmp_path / "x.json"
+    path.write_text(content)
+
+    with pytest.raises(BadBundle, match=problem):
+        RunBundle.load(path)
+
+
+def test_a_file_that_is_not_there_is_said():
+    with pytest.raises(BadBundle, match=r"cannot read the bundle /nowhere: No such file"):
+        RunBundle.load(Path("/nowhere"))

@@ -1,0 +1,144 @@
+"""Sieve's patterns: a controller that sees less, or older, than what is true must end where it would have anyway."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainstay.sim.differences import Difference, differences, without
+from mainstay.sim.final_state import final_objects
+from mainstay.sim.finding import planted
+from mainstay.sim.plans import Deed, Place, Telling
+from mainstay.sim.run import Verdict
+from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.sieve import Pattern, SieveReport, sieve
+from mainstay.sim.sieve.patterns import Reference, plans_of
+from mainstay.store.interface import Entry
+from tests.sim.orders import CLERK, ORDERS
+
+LASTS = timedelta(seconds=4)
+
+
+def entry(key: str, **fields: Any) -> Entry:
+    namespace, name = key.split("/")[-2:]
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid of {key}"}
+    value = json.dumps({"metadata": metadata, **fields}).encode()
+    return Entry(key, value, created=1, revision=1, version=1)
+
+
+def compared(wanted: list[Entry], found: list[Entry]) -> list[str]:
+    return [str(each) for each in differences(final_objects(wanted), final_objects(found))]
+
+
+def test_a_field_that_differs_is_named_with_its_object():
+    db = "apps/statefulsets/default/db"
+
+    found = compared([entry(db, spec={"replicas": 2})], [entry(db, spec={"replicas": 1})])
+
+    assert found == ["apps/statefulsets/default/db: spec.replicas 2 ≠ 1"]
+
+
+def test_conditions_and_containers_are_named_by_what_they_are_called():
+    web = "core/pods/default/web"
+    ready, late = [{"type": "Ready", "status": "True"}], [{"type": "Ready", "status": "False"}]
+
+    found = compared([entry(web, status={"conditions": ready})], [entry(web, status={"conditions": late})])
+
+    assert found == ['core/pods/default/web: status.conditions[Ready].status "True" ≠ "False"']
+
+
+def test_an_object_too_many_or_too_few_is_named():
+    a, b = entry("core/secrets/default/a"), entry("core/secrets/default/b")
+
+    assert compared([a], [a, b]) == ["core/secrets/default/b: not there ≠ there"]
+    assert compared([a, b], [b]) == ["core/secrets/default/a: there ≠ not there"]
+
+
+def test_what_differs_anyway_is_not_told():
+    noise = [Difference("a", "data.node", "1", "2")]
+
+    found = without([Difference("a", "data.node", "1", "3"), Difference("a", "data.uid", "1", "2")], noise)
+
+    assert found == [Difference("a", "data.uid", "1", "2")]
+
+
+# Which plans there are
+
+
+def a_telling(key: str, revision: int, number: int) -> Telling:
+    return Telling(CLERK, key, revision, Place(CLERK, False, f"{key}, change {revision}", 1), number)
+
+
+def a_deed(number: int) -> Deed:
+    return Deed(number, Place(CLERK, True, f"POST /things/{number}", 1), is_heartbeat=False, number=number)
+
+
+@pytest.mark.parametrize(("pattern", "faults"), [(Pattern.UNOBSERVED, ["unseen"]), (Pattern.STALE, ["old-state"])])
+def test_hiding_what_no_decision_has_looked_at_cannot_matter(pattern: Pattern, faults: list[str]):
+    tellings = [a_telling("x", 1, 1), a_telling("x", 2, 3), a_telling("y", 3, 5)]
+    reference = Reference([a_deed(2), a_deed(4)], tellings, {"x": 2, "y": 3}, reads=[("x", 1), ("y", 3)])
+
+    plans, idle = plans_of(pattern, reference, CLERK)
+
+    assert [plan.aim.fault for plan in plans] == faults
+    assert idle == (0 if pattern is Pattern.UNOBSERVED else 1)
+
+
+def test_nobody_knows_what_a_program_without_records_has_looked_at():
+    tellings = [a_telling("x", 1, 1), a_telling("x", 2, 3), a_telling("x", 4, 5)]
+    reference = Reference([], tellings, {"x": 4}, reads=None)
+
+    plans, idle = plans_of(Pattern.UNOBSERVED, reference, CLERK)
+
+    assert [plan.aim.place.what for plan in plans] == ["x, change 1", "x, change 2"]
+    assert idle == 0
+
+
+# Each pattern finds what it is there for
+
+
+def test_a_controller_that_bears_all_of_it_ends_the_same():
+    found = sieve(ORDERS, CLERK, lasts=LASTS, one_in=3)
+
+    assert found.bad == (), str(found)
+    assert found.runs >= 4
+    assert str(found).startswith(f"orders: clerk ends as without a fault with each of {found.runs} plans")
+
+
+def the_broken(report: SieveReport) -> list[str]:
+    return [str(each.plan) for each in report.bad if each.result.verdict is Verdict.VIOLATED]
+
+
+def test_a_crash_between_two_writes_is_found():
+    patch = planted("tests.sim.orders:marks_it_done_before_it_ships")
+
+    found = sieve(ORDERS, CLERK, [Pattern.INTERMEDIATE], lasts=LASTS, patch=patch)
+
+    assert the_broken(found) == [
+        "intermediate: crash-after at write 1 of clerk (PATCH /api/v1/namespaces/default/configmaps/order-5)"
+    ]
+    assert "clerk does not bear 1 of " in str(found)
+
+
+def test_a_state_that_was_never_seen_is_found():
+    patch = planted("tests.twins.caches:keeps_what_is_missing_from_a_state")
+
+    found = sieve(SCENARIOS["ghost-node"], "placer", [Pattern.UNOBSERVED], lasts=timedelta(seconds=15), patch=patch)
+
+    assert "unobserved: unseen at delivery 1 to placer (core/nodes/node-2, change 3)" in the_broken(found)
+
+
+def test_a_start_on_the_past_is_found():
+    patch = planted("tests.sim.orders:names_shipments_after_the_time")
+
+    found = sieve(ORDERS, CLERK, [Pattern.STALE], lasts=LASTS, patch=patch)
+
+    assert the_broken(found) == [
+        "stale: old-state (1 changes back) at delivery 1 to clerk (core/configmaps/default/order-5, change 2)"
+    ]
+
+
+def test_a_program_that_is_not_there_is_said():
+    with pytest.raises(ValueError, match="there is no program 'nobody' in orders, but: clerk"):
+        sieve(ORDERS, "nobody")

@@ -1,0 +1,34 @@
+"""Bugs that Mainstay has had, that runs of scenarios have found, and that no other twin plants again (docs/BUGS.md)."""
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from mainstay.client.cache import Cache
+from mainstay.client.entry import Change, Entry
+from mainstay.server.watching import _Session as Session
+
+
+def goes_on_from_revisions_that_never_were(patch: pytest.MonkeyPatch) -> None:
+    async def is_unheard_of(self: Session, revision: int) -> bool:
+        return False
+
+    patch.setattr(Session, "_is_unheard_of", is_unheard_of)
+
+
+def takes_the_same_revision_for_the_same_object(patch: pytest.MonkeyPatch) -> None:
+    honest = Cache.replace
+
+    def replace(self: Cache, entries: Iterable[Entry], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
+        held = {entry.key: entry for entry in self.entries()}
+        known = [
+            held[entry.key] if (old := held.get(entry.key)) is not None and _is_same(old, entry) else entry
+            for entry in entries
+        ]
+        return honest(self, known, revision, is_rewind=is_rewind)
+
+    patch.setattr(Cache, "replace", replace)
+
+
+def _is_same(old: Entry, new: Entry) -> bool:
+    return (old.uid, old.revision) == (new.uid, new.revision)

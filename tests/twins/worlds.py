@@ -1,0 +1,136 @@
+"""Bugs that the two worlds find, where the twins of single scenarios have none for a checker of theirs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from mainstay.api.kind import Kind, Object
+from mainstay.api.object_key import ObjectKey
+from mainstay.api.times import format_time
+from mainstay.controllers import replicaset, rolling, slots
+from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
+from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.slots import Vacant, short_hash
+from mainstay.runtime.decision import Decision, WakeAt
+from mainstay.runtime.view import View
+from mainstay.scheduler.reasons import Cure
+from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
+from mainstay.server import eviction, quotas, reservations
+from mainstay.server.commit_points import NOTHING, Beside, Intended
+from mainstay.server.keyspace import key_of
+from mainstay.server.quota_tally import Tally
+from mainstay.server.writes import Writes
+from mainstay.server.written import Written
+from mainstay.store.interface import Store
+from tests.twins import scenarios, sim
+
+
+def names_pods_after_the_attempt(patch: pytest.MonkeyPatch) -> None:
+    """And decides before it has seen what it made: whoever is late makes more."""
+    numbers = count()
+
+    def name_in(owner: Mapping[str, str], vacancy: Vacant, is_taken: Callable[[str], bool] = lambda _: False) -> str:
+        return f"{owner['name']}-{short_hash(owner['uid'], str(next(numbers)))}"
+
+    patch.setattr(slots, "name_in", name_in)
+    scenarios.decides_without_having_seen_its_own_writes(patch)
+
+
+def asks_no_budget(patch: pytest.MonkeyPatch) -> None:
+    async def payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside:
+        return NOTHING
+
+    patch.setattr(eviction, "_payment", payment)
+
+
+def counts_and_never_refuses(patch: pytest.MonkeyPatch) -> None:
+    """What is used of a quota is right, and means nothing."""
+
+    def require_allowed(tally: Tally, intended: Intended) -> None:
+        pass
+
+    patch.setattr(quotas, "_require_allowed", require_allowed)
+
+
+def takes_the_old_away_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Before anything new works, which may never be."""
+
+    def shrunk(bounds: Any, new: Any, old: Sequence[Any]) -> dict[str, int]:
+        return {each.name: 0 for each in old if each.wanted}
+
+    patch.setattr(rolling, "shrunk", shrunk)
+
+
+def mixes_up_what_it_has_observed(patch: pytest.MonkeyPatch) -> None:
+    """Remembers the last generation of all sets in one place."""
+    highest = [0]
+    honest = replicaset._status
+
+    def status(replica_set: Object, pods: Any, active: Any, min_ready: Any, view: View) -> dict[str, Any]:
+        said = honest(replica_set, pods, active, min_ready, view)
+        highest[0] = max(highest[0], said["observedGeneration"])
+        return {**said, "observedGeneration": highest[0]}
+
+    patch.setattr(replicaset, "_status", status)
+
+
+def says_when_it_looked(patch: pytest.MonkeyPatch) -> None:
+    """Every ten seconds, in the status."""
+    honest = ReplicaSets.decide
+
+    def decide(self: ReplicaSets, view: View, key: ObjectKey, memory: None) -> Decision:
+        decision = honest(self, view, key, memory)
+        if not decision.status:
+            return decision
+        looked = {"type": "Looked", "status": "True", "lastTransitionTime": format_time(view.now)}
+        again = WakeAt(view.now + timedelta(seconds=10), "it looks again")
+        return replace(decision, result=again, status={**decision.status, "conditions": [looked]})
+
+    patch.setattr(ReplicaSets, "decide", decide)
+
+
+def forgets_what_no_node_takes(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at such a pod again when a node would take it."""
+
+    def park(self: SchedulingQueue, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> State | None:
+        self.remove(uid)
+        return None
+
+    patch.setattr(SchedulingQueue, "park", park)
+
+
+def leads_for_as_long_as_it_likes(patch: pytest.MonkeyPatch) -> None:
+    """Whoever was elected since, and nobody looks at terms."""
+    sim.does_not_look_at_terms(patch)
+    scenarios.never_stops_leading_by_itself(patch)
+
+
+def holds_nothing_for_a_reservation(patch: pytest.MonkeyPatch) -> None:
+    """Its room is given to others."""
+    patch.setattr(reservations, "held", lambda ledger, amounts, ports: ledger)
+
+
+def says_that_a_plan_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """Answers as if it had been deleted."""
+    honest = Writes.delete
+
+    async def delete(self: Writes, kind: Kind, namespace: str, name: str, *args: Any, **rest: Any) -> Written:
+        entry = await self._store.get(key_of(kind, namespace, name))
+        if entry is not None and name.startswith("plan-") and kind.kind == "Deployment":
+            return Written(entry.value, entry.revision, was_removed=True)
+        return await honest(self, kind, namespace, name, *args, **rest)
+
+    patch.setattr(Writes, "delete", delete)
+
+
+def leaves_what_nobody_owns(patch: pytest.MonkeyPatch) -> None:
+    """Knows that it should go, and does nothing about it."""
+
+    async def remove(self: OwnerCleanup, node: Any, obj: Object, plan: Any, known: Any) -> None:
+        pass
+
+    patch.setattr(OwnerCleanup, "_remove", remove)
