@@ -5,7 +5,7 @@ its CPU time is that of one virtual second, or of one run.
 
 *Virtual seconds a second*: a cluster of one API server, a scheduler and all controllers that have been elected, over
 one store without a disk, with pretend nodes that renew their leases as in production (every ten seconds); no journal,
-and no faults. The small one has five nodes and somebody who scales a Deployment every half minute. The large one has a
+and no faults. The small one has five nodes and somebody who scales a Deployment every ten seconds. The large one has a
 hundred nodes: at first nothing but heartbeats, then five pods a second that are created, placed, run for ten seconds
 and deleted. Boot, and the first twenty seconds, are not counted.
 
@@ -44,7 +44,7 @@ DEPLOYMENTS: Final = KindName("apps", "v1", "Deployment", "deployments", True)
 NAMESPACE: Final = "default"
 USER: Final = "user"
 SETTLES_WITHIN: Final = timedelta(seconds=20)
-SCALED_EVERY: Final = timedelta(seconds=30)
+SCALED_EVERY: Final = timedelta(seconds=10)
 PODS_PER_S: Final = 5
 POD_LASTS: Final = timedelta(seconds=10)
 POD: Final = {
@@ -56,7 +56,7 @@ Use = Callable[[Client], Coroutine[Any, Any, None]]
 
 
 def measure(quick: bool) -> Iterable[Figure]:
-    yield _virtual_seconds("5 nodes, a Deployment scaled every 30 s", 5, 60 if quick else 900, _scale, "≥ 500")
+    yield _virtual_seconds("5 nodes, a Deployment scaled every 10 s", 5, 60 if quick else 900, _scale, "≥ 500")
     yield _virtual_seconds("100 nodes, steady", 100, 15 if quick else 180, _do_nothing, "≥ 150")
     yield _virtual_seconds(f"100 nodes, {PODS_PER_S} pods/s", 100, 3 if quick else 40, _churn, "≥ 20")
     yield from _fault_runs("core", 10 if quick else 400, "≥ 600")
