@@ -1,8 +1,11 @@
 """The guide about the worst day is true: what it shows is run here, and comes out as it says."""
 
+import gc
 import re
 import shutil
 import sys
+import warnings
+from collections.abc import Iterator
 
 import kopf  # noqa: F401 - see below
 import pytest
@@ -20,7 +23,7 @@ INI = "[pytest]\naddopts = -p no:cacheprovider\nfilterwarnings =\n    ignore:Mod
 
 
 @pytest.fixture
-def shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Pytester]:
     """A directory with all that the guide has written by its end, but for what it puts right."""
     pytester.makeini(INI)
     shutil.copy(EXAMPLES / "01_website.py", pytester.path / "website.py")
@@ -29,7 +32,12 @@ def shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
         if not name.endswith("right"):
             (pytester.path / name).write_text(text)
     monkeypatch.syspath_prepend(str(pytester.path))
-    return pytester
+    yield pytester
+    # An operator ends with its simulation, in the middle of its work. What it leaves open goes now, and not in whatever
+    # test comes next.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def put_right(shop: pytest.Pytester) -> None:

@@ -438,6 +438,7 @@ class SimLoop(FencedLoop):
         self._due.clear()
         self._timers.clear()
         self._tasks.clear()
+        self.network.forget()
         self.processes.bury()
 
     def _check_closed(self) -> None:

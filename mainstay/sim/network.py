@@ -285,6 +285,11 @@ class Network:
             for end in list(link.ends):
                 self._loop.call_soon(end.fail, os_error(errno.ECONNRESET), context=end.context)
 
+    def forget(self) -> None:
+        """The run is over: let go of what its programs had open, which would be held for as long as the loop is."""
+        self._sockets.clear()
+        self._links.clear()
+
     def vanish(self, host: Host | str) -> None:
         """The power of a host fails: its ports and connections are gone, and nobody is told.
 
