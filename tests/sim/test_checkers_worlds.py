@@ -414,6 +414,15 @@ def test_a_pod_that_is_over_needs_nobodys_word_to_go():
         past.remove("Pod", "b", at=21, by=past.ask("DELETE", "/api/v1/namespaces/default/pods/b"))
 
 
+def test_a_pod_that_has_no_node_yet_needs_nobodys_word_to_go():
+    past = Past(Released())
+    pod = a_pod("a", phase="Pending")
+    pod["spec"].pop("nodeName", None)
+    past.put("Pod", pod, at=1)
+
+    past.remove("Pod", "a", at=2, by=past.ask("DELETE", "/api/v1/namespaces/default/pods/a"))
+
+
 async def test_a_job_whose_pod_is_on_a_lost_machine_may_never_end():
     checker = JobCounts()
     past = Past(checker)

@@ -62,9 +62,9 @@ class Released:
             self._pod_went(event, object_in(event.previous))
 
     def _pod_went(self, event: Committed, pod: Object) -> None:
-        if is_over(pod):
-            return  # Nothing of it runs: there is nobody to ask.
         node = pod["spec"].get("nodeName") or ""
+        if is_over(pod) or not node:
+            return  # Nothing of it runs: there is nobody to ask.
         asked = self._asked.get(event.request or 0)
         is_there = node in self._nodes and event.at_ns - self._nodes[node] > MOMENT_NS
         if asked is not None and asked.who != node and is_there and not pod["metadata"].get("deletionTimestamp"):
