@@ -15,6 +15,7 @@ from mainstay.sim.choices import Tape
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.forks import Lost, each_in_a_fork, encode, from_booted
 from mainstay.sim.history import Fault
+from mainstay.sim.links import LATENCY_NS_BETWEEN_HOSTS
 from mainstay.sim.run import Booted
 from mainstay.sim.scenarios import SCENARIOS
 from mainstay.sim.strategies.all import STRATEGIES
@@ -35,6 +36,8 @@ class Ran(msgspec.Struct):
     choices: list[Choice]
     """Those that are not benign."""
     faults: list[str]
+    late: list[str]
+    """Links that are slower than usual in the end."""
 
 
 def all_runs(tapes: dict[tuple[str, int], list[Choice]] | None = None) -> list[Ran]:
@@ -54,7 +57,10 @@ def _run(booted: Booted, name: str, seed: int, tapes: dict[tuple[str, int], list
     result = booted.go(seed, tape, strategy=STRATEGIES[name if tape is None else "random"])
     faults = [event.what for event in booted.world.history.events if isinstance(event, Fault)]
     chosen = [choice for choice in booted.tape if choice.chosen]
-    return encode(Ran(name, seed, result.trace, result.drawn, chosen, faults))
+    world = booted.world
+    links = [world.sim.network.link(who, server) for who in world.programs for server in world.servers]
+    late = [str(link) for link in links if link.latency_ns != LATENCY_NS_BETWEEN_HOSTS]
+    return encode(Ran(name, seed, result.trace, result.drawn, chosen, faults, late))
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +105,10 @@ def test_priorities_give_each_program_a_rank(ran: list[Ran]):
 
     assert len(ranked) >= 2
     assert all(label.startswith("strategy/priorities/rank/") for label in ranked)
+
+
+def test_when_all_is_healed_nobody_is_late_any_more(ran: list[Ran]):
+    assert [each.late for each in ran] == [[]] * len(RUNS)
 
 
 def test_mixed_draws_all_of_them(ran: list[Ran]):

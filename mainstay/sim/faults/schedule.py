@@ -49,7 +49,7 @@ class Faults:
         self._writes: dict[str, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._beating: asyncio.Task[None] | None = None
-        self._undoing: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+        self._undoing: dict[int, tuple[asyncio.TimerHandle | None, Callable[[], None]]] = {}
         self._numbers = 0
         self._changing: list[Change] = []
         self._told: dict[tuple[str, str], int] = {}
@@ -201,6 +201,11 @@ class Faults:
 
         self._undoing[number] = self._world.after(duration, over), undo
 
+    def undo_in_the_end(self, undo: Callable[[], None]) -> None:
+        """Undo something when all faults are stopped, and not before."""
+        self._numbers += 1
+        self._undoing[self._numbers] = None, undo
+
     def later(self, duration: timedelta, call: Callable[[], None]) -> None:
         """Call something later, unless all faults are stopped before."""
         self._numbers += 1
@@ -233,7 +238,8 @@ class Faults:
 
     def _undo(self, number: int) -> None:
         timer, undo = self._undoing.pop(number)
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
         undo()
 
     def _done(self, task: "asyncio.Task[None]") -> None:

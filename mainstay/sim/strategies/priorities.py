@@ -61,6 +61,11 @@ class _Ranking(Odds):
     def begin(self) -> None:
         for who, rank in self._ranks.items():
             self._slow(who, STEPS[rank - 1] if rank else _USUAL_LATENCY)
+        self._world.faults.undo_in_the_end(self._end)
+
+    def _end(self) -> None:
+        for who in self._ranks:
+            self._slow(who, _USUAL_LATENCY)
 
     def saw(self, event: Event) -> None:
         if not isinstance(event, Asked) or not event.is_write or is_heartbeat(event) or event.who not in self._ranks:
