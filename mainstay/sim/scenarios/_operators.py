@@ -18,7 +18,7 @@ from mainstay.controllers.kinds import NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.controllers.node_evidence import OUT_OF_SERVICE
 from mainstay.sim.scenarios._holding import hold
 from mainstay.sim.scenarios._stages import NAMESPACE
-from mainstay.sim.scenarios._users import APPS, HIGH
+from mainstay.sim.scenarios._users import APPS, HIGH, Deed
 
 if TYPE_CHECKING:
     from mainstay.sim.scenarios._worlds import WorldStage
@@ -193,3 +193,19 @@ async def open_all(stage: "WorldStage", client: Client) -> None:
                 await client.delete(kind, found["metadata"]["name"], NAMESPACE)
     with suppress(AlreadyExists):
         await client.create(PRIORITY_CLASSES, {"metadata": {"name": HIGH}, "value": 1000})
+
+
+USUAL: Final = (
+    Deed("cordon", 2, cordon),
+    Deed("drain", 2, drain),
+    Deed("close-all", 2, close_all),
+    Deed("evict", 2, evict_some),
+    Deed("taint", 1, taint),
+    Deed("relabel", 1, relabel),
+    Deed("resize", 1, resize),
+    Deed("switch-off", 1, switch_off),
+    Deed("forget-node", 1, forget_node),
+    Deed("quota", 1, set_quota),
+    Deed("zone-quota", 1, set_zone_quota),
+)
+"""What operators do in every world."""

@@ -57,19 +57,7 @@ class CoreWorld(WorldStage):
                 Deed("plan", 2, users.plan_ahead),
                 Deed("give-up-plan", 1, users.give_up_plan),
             ),
-            OPERATOR: (
-                Deed("cordon", 2, operators.cordon),
-                Deed("drain", 2, operators.drain),
-                Deed("close-all", 2, operators.close_all),
-                Deed("evict", 2, operators.evict_some),
-                Deed("taint", 1, operators.taint),
-                Deed("relabel", 1, operators.relabel),
-                Deed("resize", 1, operators.resize),
-                Deed("switch-off", 1, operators.switch_off),
-                Deed("forget-node", 1, operators.forget_node),
-                Deed("quota", 1, operators.set_quota),
-                Deed("zone-quota", 1, operators.set_zone_quota),
-            ),
+            OPERATOR: operators.USUAL,
         }
     )
 
