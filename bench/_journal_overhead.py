@@ -12,15 +12,13 @@ journal beside the server (env/helper.py) takes what others leave, and is in the
 """
 
 import statistics
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench._api_server import ApiServer
-from bench._scheduler_cluster import SchedulerProcess, fill, look_until
+from bench._scheduler_cluster import CostOfBinding, SchedulerProcess, cost_of_binding, fill
 from bench.measure import Figure
 from mainstay.env import tasks
 
@@ -28,26 +26,17 @@ NODES: Final = 1_000
 _SETTLE_S: Final = 1.0  # What was decided last is on its way for a moment longer, and counts as well.
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    bound: float
-    """A second."""
-    server_us: float
-    """CPU time for each."""
-    scheduler_us: float
-
-
 def measure(quick: bool) -> Iterator[Figure]:
     pods, count = (1_000, 1) if quick else (10_000, 5)
-    pairs: list[tuple[_Round, _Round]] = []
+    pairs: list[tuple[CostOfBinding, CostOfBinding]] = []
     for number in range(count):
         first = _round(pods, has_journal=number % 2 == 0)
         second = _round(pods, has_journal=number % 2 == 1)
         pairs.append((first, second) if number % 2 == 0 else (second, first))
     name = f"journal on and off, {pods:,} pods on {NODES:,} nodes"
-    yield Figure(f"{name}: bound with", statistics.median(on.bound for on, _ in pairs), "/s")
-    yield Figure(f"{name}: bound without", statistics.median(off.bound for _, off in pairs), "/s")
-    slower = statistics.median((1 - on.bound / off.bound) * 100 for on, off in pairs)
+    yield Figure(f"{name}: bound with", statistics.median(on.per_s for on, _ in pairs), "/s")
+    yield Figure(f"{name}: bound without", statistics.median(off.per_s for _, off in pairs), "/s")
+    slower = statistics.median((1 - on.per_s / off.per_s) * 100 for on, off in pairs)
     yield Figure(f"{name}: slower by", slower, "%", None, "≤ 5")
     yield _dearer(f"{name}: more CPU of the server for each", [(on.server_us, off.server_us) for on, off in pairs])
     yield _dearer(
@@ -60,17 +49,11 @@ def _dearer(name: str, pairs: Sequence[tuple[float, float]]) -> Figure:
     return Figure(name, dearer, "%", statistics.median(on for on, _ in pairs))
 
 
-def _round(pods: int, *, has_journal: bool) -> _Round:
+def _round(pods: int, *, has_journal: bool) -> CostOfBinding:
     options = () if has_journal else ("--no-journal",)
     with TemporaryDirectory(dir=".", prefix=".bench-") as text:
         directory = Path(text).absolute()
         with ApiServer(directory / "server", *options) as server:
             tasks.run(fill(server, directory, NODES, pods))
             with SchedulerProcess(server.kubeconfig, directory / "scheduler", *options) as scheduler:
-                first = look_until(scheduler, 1)
-                start, server_s, scheduler_s = time.perf_counter(), server.cpu_s(), scheduler.cpu_s()
-                look_until(scheduler, pods)
-                wall_s, done = time.perf_counter() - start, pods - first
-                time.sleep(_SETTLE_S)
-                server_s, scheduler_s = server.cpu_s() - server_s, scheduler.cpu_s() - scheduler_s
-    return _Round(done / wall_s, server_s / done * 1e6, scheduler_s / done * 1e6)
+                return cost_of_binding(server, scheduler, pods, settle_s=_SETTLE_S)
