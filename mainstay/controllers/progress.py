@@ -6,8 +6,10 @@ own last words only where something is remembered (the last action, the last err
 does not.
 
 The workload's own controller writes the same status. Each writes only its own fields: this one the field `progress`,
-by a patch of what differs in it, without looking at the rest. A record is made at most once in `EVERY`, however many
-pods change: it is for people and slow loops.
+by a patch of what differs in it, without looking at the rest. A record is made `EVERY` after the first change that it
+tells of, however many pods change until then: it is for people and slow loops, and most of what happens to a workload
+happens in bursts. The workload's own controller, which acts at once, has said its word by then, and is not put off by a
+status that has changed under its hands.
 
 Not judged here: what a deadline leads to (deployment.py, job.py).
 """
@@ -53,8 +55,8 @@ _NO_DEADLINE: Final = Deadline(DeadlineState.NONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What is remembered of a workload."""
+class Due:
+    """What is remembered of a workload: when to look at it."""
 
     at: datetime
 
@@ -65,19 +67,21 @@ class _Recorder(Controller):
     conditions_have_generation = False
     says_stalled = False
 
-    def decide(self, view: View, key: ObjectKey, memory: Looked | None) -> Decision:
-        if memory is not None and memory.at <= view.now < memory.at + EVERY:
-            return Decision(result=WakeAt(memory.at + EVERY, "not more often"), memory=memory)
+    def decide(self, view: View, key: ObjectKey, memory: Due | None) -> Decision:
         workload = view.get(self.kind, key)
         if workload is None or pod_state.is_leaving(workload):
             return Decision()
+        if memory is None or memory.at > view.now + EVERY:  # Or the clock has gone back.
+            memory = Due(view.now + EVERY)
+        if view.now < memory.at:
+            return Decision(result=WakeAt(memory.at, "not more often"), memory=memory)
         before = (workload.get("status") or {}).get(FIELD) or {}
         wanted = self.judged(view, workload).as_object()
         if before == wanted:
-            return Decision(memory=Looked(view.now))
+            return Decision()
         body = {"status": {FIELD: difference(before, wanted)}}
         patch = Patch(self.kind, key, workload["metadata"]["uid"], body, "status")
-        return Decision((patch,), memory=Looked(view.now), reasons=(wanted["verdict"],))
+        return Decision((patch,), reasons=(wanted["verdict"],))
 
     def judged(self, view: View, workload: Object) -> Progress:
         raise NotImplementedError

@@ -25,8 +25,8 @@ from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.controllers.progress import (
     EVERY,
     DeploymentProgress,
+    Due,
     JobProgress,
-    Looked,
     ReplicaSetProgress,
     difference,
     of_deployment,
@@ -316,9 +316,10 @@ def test_a_job_says_how_many_have_succeeded_when_it_must_be_done_and_why_it_fail
 # Writing it down
 
 KEY = ObjectKey("default", "set")
+NOW = Due(NOON)
 
 
-def decide(replica_set: Object, pods: list[Object], memory: Looked | None = None) -> Decision:
+def decide(replica_set: Object, pods: list[Object], memory: Due | None = NOW) -> Decision:
     controller = ReplicaSetProgress()
     indexes = {PODS: controller.reads[0].indexes}
     return controller.decide(View.of({REPLICASETS: [replica_set], PODS: pods}, NOON, indexes=indexes), KEY, memory)
@@ -338,17 +339,22 @@ def test_when_all_is_said_nothing_is_written():
     pods = [a_pod("a"), a_pod("b")]
     there = said(a_set(replicas=2), of_set(a_set(replicas=2), pods, NOON))
 
-    assert decide(there, pods) == Decision(memory=Looked(NOON))
+    assert decide(there, pods) == Decision()
 
 
 def test_however_often_it_changes_it_is_looked_at_once_in_a_while():
-    soon = Looked(NOON - EVERY / 4)
+    first = decide(a_set(replicas=2), [], None)
+    soon = Due(NOON + EVERY / 4)
 
-    assert decide(a_set(replicas=2), [], soon) == Decision(
-        result=WakeAt(NOON + EVERY * 3 / 4, "not more often"), memory=soon
-    )
-    assert decide(a_set(replicas=2), [], Looked(NOON - EVERY)).actions
-    assert decide(a_set(replicas=2), [], Looked(NOON + EVERY)).actions  # The clock has gone back.
+    assert first == Decision(result=WakeAt(NOON + EVERY, "not more often"), memory=Due(NOON + EVERY))
+    assert decide(a_set(replicas=2), [], soon) == Decision(result=WakeAt(soon.at, "not more often"), memory=soon)
+    assert decide(a_set(replicas=2), [], Due(NOON - EVERY)).actions
+
+
+def test_a_clock_that_has_gone_back_does_not_put_off_a_record():
+    later = Due(NOON + EVERY * 100)
+
+    assert decide(a_set(replicas=2), [], later).memory == Due(NOON + EVERY)
 
 
 def test_one_that_is_deleted_is_not_judged_any_more():
@@ -366,7 +372,7 @@ def test_each_reads_what_it_is_judged_by():
     ):
         view = View.of({kind: [workload], of: []}, NOON, indexes={of: controller.reads[0].indexes})
         key = ObjectKey("default", workload["metadata"]["name"])
-        (action,) = controller.decide(view, key, None).actions
+        (action,) = controller.decide(view, key, NOW).actions
         assert isinstance(action, Patch)
         assert action.body["status"]["progress"]["admitted"] == 0
 
