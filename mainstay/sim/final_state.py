@@ -11,12 +11,14 @@ that depends on the way is taken out:
 Leases, states of components, Events and the servers' own books are left out. So is the evidence in a node's record: it
 is what was known when the verdict was first said, and who is started anew may know more by then.
 
-A stage that is an `Ending` keeps what it ended with, and can be told how it should (sweep.py).
+A stage that is an `Ending` keeps what it ended with, and can be told how it should (sweep.py). If a run does not pass,
+its result says so too, so that it is judged the same way when it is made again (run_bundle.py).
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,8 +26,11 @@ from mainstay.api.kind import Object
 from mainstay.server.definitions import NAMES
 from mainstay.server.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
-from mainstay.sim.scenario import Stage
+from mainstay.sim.scenario import Scenario, Stage
 from mainstay.store.interface import Entry
+
+if TYPE_CHECKING:
+    from mainstay.sim.world import World
 
 LEFT_OUT: Final = (
     ASIDE,
@@ -62,6 +67,18 @@ class Ending(Stage):
             counts = f"{len(self.final)} objects and not {len(self.expected)}"
             text = "\n".join([f"it ended otherwise than without the fault, with {counts}:", *less, *more])
             raise Violated("final state", text)
+
+
+def ending_with(scenario: Scenario, expected: list[str]) -> Scenario:
+    """The same, and each run has to end with this."""
+
+    def make(world: "World") -> Stage:
+        stage = scenario.make(world)
+        if isinstance(stage, Ending):
+            stage.expected = expected
+        return stage
+
+    return replace(scenario, make=make)
 
 
 def final_state(entries: Iterable[Entry]) -> list[str]:

@@ -25,6 +25,7 @@ from mainstay.sim.checkers.quiescence import Quiescence
 from mainstay.sim.choices import Tape
 from mainstay.sim.errors import Deadlock, Livelock, TooLong
 from mainstay.sim.faults.schedule import NAMES
+from mainstay.sim.final_state import Ending
 from mainstay.sim.history import Delivered, Event
 from mainstay.sim.scenario import BOOT_SEED, Scenario
 from mainstay.sim.simulation import Simulation
@@ -77,6 +78,8 @@ class RunResult(msgspec.Struct, frozen=True):
     """The choices that were not benign. Of a run that has passed, none are kept."""
     waiting: str = ""
     """Which tasks were waiting where when it ended, if it has not passed."""
+    expected: list[str] | None = None
+    """What it should have ended with, if somebody has said so (final_state.py) and it has not passed."""
 
     @property
     def is_passed(self) -> bool:
@@ -232,7 +235,13 @@ class Booted:
             drawn="; ".join(self._drawn),
             tape=[] if error is None else [choice for choice in self.sim.tape if choice.chosen],
             waiting="" if error is None else self._waiting(),
+            expected=None if error is None else self._expected(),
         )
+
+    def _expected(self) -> list[str] | None:
+        if self._boot_failure is None and isinstance(self.stage, Ending):
+            return self.stage.expected
+        return None
 
     def _waiting(self) -> str:
         waiting = self.sim.loop.tasks()[:_TASKS_SHOWN]

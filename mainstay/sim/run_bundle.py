@@ -17,6 +17,7 @@ from mainstay.env.build import build
 from mainstay.env.disk import read_bytes, replace_bytes
 from mainstay.sim.choices import Tape
 from mainstay.sim.errors import SimulationError
+from mainstay.sim.final_state import ending_with
 from mainstay.sim.finding import planted, scenario_of
 from mainstay.sim.run import Patch, RunResult
 from mainstay.sim.scenario import Scenario
@@ -89,6 +90,8 @@ class RunBundle(msgspec.Struct, frozen=True, kw_only=True):
     def the_scenario(self) -> Scenario:
         """Raises `NotFound` (finding.py)."""
         scenario = scenario_of(self.scenario)
+        if self.result.expected is not None:
+            scenario = ending_with(scenario, self.result.expected)
         return replace(scenario, lasts=timedelta(seconds=self.lasts_s)) if self.lasts_s else scenario
 
     def patch(self) -> Patch | None:

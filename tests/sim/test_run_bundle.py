@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.sim.checkers import Violated
+from mainstay.sim.final_state import Ending, ending_with
 from mainstay.sim.forks import run_many
 from mainstay.sim.run import RunResult, Verdict, run
 from mainstay.sim.run_bundle import BadBundle, RunBundle
@@ -27,6 +28,17 @@ class Unlucky(Stage):
 
 
 UNLUCKY = Scenario("unlucky", "Cuts are bad.", Unlucky, list, faults=("cut", "pause"), lasts=timedelta(seconds=30))
+
+
+class Same(Ending):
+    """Is compared with what it should end with."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.add_server("server-1")
+
+
+SAME = Scenario("same", "Ends as it should.", Same, list, faults=(), lasts=timedelta(seconds=1))
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +64,15 @@ def test_a_bundle_makes_the_same_run_again(failing: RunResult, tmp_path: Path):
     assert bundle.is_of_this_build
     assert bundle.result == failing
     assert (again.verdict, again.problem, again.trace) == (failing.verdict, failing.problem, failing.trace)
+
+
+def test_a_run_that_ended_otherwise_than_it_should_does_so_again():
+    ended = run(ending_with(SAME, ["nothing else"]), seed=1)
+
+    again = run(RunBundle.of(ended, scenario=f"{__name__}:SAME").the_scenario(), seed=1)
+
+    assert ended.problem.startswith("final state: it ended otherwise than without the fault")
+    assert (again.verdict, again.problem, again.trace) == (ended.verdict, ended.problem, ended.trace)
 
 
 @pytest.mark.parametrize(
