@@ -222,7 +222,7 @@ def _show(result: "RunResult", as_json: bool, again: str, bundle: Path | None) -
         told = {
             name: value
             for name, value in msgspec.to_builtins(result).items()
-            if name not in ("told", "tape", "waiting") or value
+            if name not in ("told", "tape", "waiting", "expected") or value
         }
         more = {} if result.is_passed else {"again": again, "bundle": None if bundle is None else str(bundle)}
         say_json(told | more)
