@@ -185,6 +185,8 @@ class Reporter:
         self._longest_ns = self._settings.longest // _MICROSECOND * 1000
         self._term = term
         self._waiting: dict[str, Report] = {}
+        self._writing: dict[str, None] = {}
+        """Pods of which something is being written: what comes next of them goes by what was said last."""
         self._placed: deque[Placement] = deque()
         self._allowance = Allowance(env.clock, self._settings.placed_a_second, self._settings.placed_at_once)
         """Of Events `Scheduled`."""
@@ -225,16 +227,30 @@ class Reporter:
     async def run(self) -> None:
         while True:
             await self._has_work.wait()
-            if self._waiting:
-                report = self._waiting.pop(next(iter(self._waiting)))
-                if report.reason is Reason.BINDING_UNANSWERED:
-                    await self._retrying(report)
-                else:
-                    await self._one(report)
+            if (report := self._next()) is not None:
+                await self._write(report)
             elif self._placed:
                 await self._tell_of(self._placed.popleft())
             else:
                 self._has_work.clear()
+
+    def _next(self) -> Report | None:
+        for uid in self._waiting:
+            if uid not in self._writing:  # Of these there are no more than writers.
+                return self._waiting.pop(uid)
+        return None
+
+    async def _write(self, report: Report) -> None:
+        self._writing[report.uid] = None
+        try:
+            if report.reason is Reason.BINDING_UNANSWERED:
+                await self._retrying(report)
+            else:
+                await self._one(report)
+        finally:
+            del self._writing[report.uid]
+            if report.uid in self._waiting:
+                self._has_work.set()
 
     async def _retrying(self, report: Report) -> None:
         """The pod is read first: it may be bound by now, whatever the cache shows."""

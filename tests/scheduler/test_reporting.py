@@ -139,6 +139,32 @@ def test_who_says_that_a_pod_has_no_node_also_says_that_nothing_is_retried():
     assert told == {"PodScheduled": "False", "SchedulingRetrying": "False"}
 
 
+async def test_what_is_said_of_a_pod_goes_by_what_was_said_of_it_last_however_late_the_answers_are(sim):
+    async with a_world(sim) as world:
+        env = sim.env("reporter")
+        informers = Informers(world.client, env)
+        pods = informers.get(PODS)
+        await pods.synced()
+        reporter = Reporter(world.client, pods.cache, env, "scheduler")
+        writers = [tasks.spawn(reporter.run(), name=f"writer {number}") for number in range(2)]
+        for number in range(20):
+            made = await world.client.create(PODS, created(a_pod(f"web-{number}")))
+            await pods.cache.wait_until(int(made["metadata"]["resourceVersion"]))
+            key, uid = ObjectKey("default", f"web-{number}"), made["metadata"]["uid"]
+            reporter.report(Report(key, uid, Reason.BINDING_UNANSWERED, "no answer"))
+            await tasks.sleep(timedelta(microseconds=200 * number))
+            reporter.report(Report(key, uid, Reason.UNSCHEDULABLE, "no room"))
+            await tasks.sleep(timedelta(seconds=1))
+
+        for pod in (await world.client.list(PODS, "default")).items:
+            told = {each["type"]: each["status"] for each in pod["status"]["conditions"]}
+            assert told["PodScheduled"] == "False"
+            assert told.get("SchedulingRetrying") != "True", pod["metadata"]["name"]
+        for writer in writers:
+            await tasks.stop(writer)
+        await informers.stop()
+
+
 async def test_of_pods_that_found_a_node_a_few_are_told_at_once_and_the_others_are_counted(sim):
     async with a_world(sim) as world:
         env = sim.env("reporter")

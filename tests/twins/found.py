@@ -6,6 +6,7 @@ import pytest
 
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
+from mainstay.scheduler.reporting import Reason, Report, Reporter
 from mainstay.server.watching import _Session as Session
 
 
@@ -32,3 +33,14 @@ def takes_the_same_revision_for_the_same_object(patch: pytest.MonkeyPatch) -> No
 
 def _is_same(old: Entry, new: Entry) -> bool:
     return (old.uid, old.revision) == (new.uid, new.revision)
+
+
+def lets_two_writers_at_one_pod(patch: pytest.MonkeyPatch) -> None:
+    def next_(self: Reporter) -> Report | None:
+        return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
+
+    async def write(self: Reporter, report: Report) -> None:
+        await (self._retrying(report) if report.reason is Reason.BINDING_UNANSWERED else self._one(report))
+
+    patch.setattr(Reporter, "_next", next_)
+    patch.setattr(Reporter, "_write", write)
