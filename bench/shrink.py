@@ -12,7 +12,6 @@ who, for how long and so on that is not the mildest is one more. Seconds are tho
 processors have worked for it is told besides, because others may be busy on the machine.
 """
 
-import argparse
 import contextlib
 import resource
 import statistics
@@ -25,13 +24,14 @@ from typing import Final
 
 import pytest
 
-from bench.measure import Figure, add_options, cores, load_now, table, to_json
+from bench._planted import chosen, parser_of, tell
+from bench.measure import Figure, load_now
 from mainstay.sim.failing.shrinking import shrink
 from mainstay.sim.forks import run_many
 from mainstay.sim.run import RunResult
 from mainstay.sim.run_bundle import RunBundle
 from mainstay.sim.scenarios import SCENARIOS
-from tests.sim.test_scenarios import SEEDS_MAX, TWINS, Twin
+from tests.sim.test_scenarios import SEEDS_MAX, Twin
 
 ONE_IN: Final = 8  # All of them take the better part of an hour.
 QUICK_ONE_IN: Final = 50
@@ -85,35 +85,22 @@ def _failing(scenario: str, twin: Twin, jobs: int) -> Generator[RunResult, None,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.shrink", description="Make failing runs small.")
-    add_options(parser)
-    parser.add_argument("name", nargs="*", help="only twins with this in their scenario's or their own name")
+    parser = parser_of("shrink", "Make failing runs small.")
     parser.add_argument("--for", dest="within", type=float, default=60, metavar="S", help="seconds for each (60)")
-    parser.add_argument("--jobs", type=int, default=cores(), help="runs at once (one for each core)")
     parser.add_argument("--one-in", type=int, default=ONE_IN, metavar="N", help=f"only each so manieth twin ({ONE_IN})")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="not the first so many")
     options = parser.parse_args(arguments)
-    wanted = [
-        (scenario, twin)
-        for scenario, twin, _ in TWINS
-        if not options.name or any(name in f"{scenario} {twin.__name__}" for name in options.name)
-    ]
     before = load_now()
     found = []
     one_in = QUICK_ONE_IN if options.quick else 1 if options.name else options.one_in
     within = timedelta(seconds=QUICK_S if options.quick else options.within)
-    for scenario, twin in wanted[options.first :: one_in]:
+    for scenario, twin in chosen(options.name)[options.first :: one_in]:
         small = shrunk(scenario, twin, within, options.jobs)
         if small is not None:
             found.append(small)
         if not options.json:
             print(small or f"{scenario} {twin.__name__}: NOT FOUND with {SEEDS_MAX} seeds", flush=True)
-    figures = figures_of(found, one_in)
-    if options.json:
-        print("\n".join(to_json(figure, before) for figure in figures))
-    else:
-        print(table(figures))
-        print(f"load before {before:.1f}, after {load_now():.1f}; {options.jobs} runs at once")
+    tell(figures_of(found, one_in), options, before)
     return 0
 
 

@@ -8,7 +8,6 @@ Each twin of tests/sim/test_scenarios.py is searched for with the strategy `mixe
 it, from seed 1, until a run does not pass or the time is over. The boot of the scenario counts.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -18,13 +17,14 @@ from typing import Final
 
 import pytest
 
-from bench.measure import Figure, add_options, cores, load_now, table, to_json
+from bench._planted import chosen, parser_of, tell
+from bench.measure import Figure, load_now
 from mainstay.sim.forks import run_many
 from mainstay.sim.run import RunResult
 from mainstay.sim.scenarios import SCENARIOS
 from mainstay.sim.strategies import Strategy
 from mainstay.sim.strategies.all import STRATEGIES
-from tests.sim.test_scenarios import TWINS, Twin
+from tests.sim.test_scenarios import Twin
 
 RUNS_MAX: Final = 100_000
 QUICK_ONE_IN: Final = 15
@@ -63,33 +63,20 @@ def search(scenario: str, twin: Twin, strategy: Strategy, limit_s: float, jobs: 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.twins", description="Find planted bugs with no plan.")
-    add_options(parser)
-    parser.add_argument("name", nargs="*", help="only twins with this in their scenario's or their own name")
+    parser = parser_of("twins", "Find planted bugs with no plan.")
     parser.add_argument("--limit", type=float, default=300, help="seconds for each (300)")
-    parser.add_argument("--jobs", type=int, default=cores(), help="runs at once (one for each core)")
     parser.add_argument("--strategy", default="mixed", choices=list(STRATEGIES))
     parser.add_argument("--first-seed", type=int, default=1, metavar="S")
     options = parser.parse_args(arguments)
-    wanted = [
-        (scenario, twin)
-        for scenario, twin, _ in TWINS
-        if not options.name or any(name in f"{scenario} {twin.__name__}" for name in options.name)
-    ]
     before = load_now()
     found = []
     strategy = STRATEGIES[options.strategy]
-    for scenario, twin in wanted[:: QUICK_ONE_IN if options.quick else 1]:
+    for scenario, twin in chosen(options.name)[:: QUICK_ONE_IN if options.quick else 1]:
         each = search(scenario, twin, strategy, options.limit, options.jobs, options.first_seed)
         found.append(each)
         if not options.json:
             print(each, flush=True)
-    figures = figures_of(found, options.strategy)
-    if options.json:
-        print("\n".join(to_json(figure, before) for figure in figures))
-    else:
-        print(table(figures))
-        print(f"load before {before:.1f}, after {load_now():.1f}; {options.jobs} runs at once")
+    tell(figures_of(found, options.strategy), options, before)
     return 0
 
 
