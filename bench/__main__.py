@@ -1,18 +1,20 @@
-"""Run every benchmark, each in a process of its own, and print or write down what they measured.
+"""Run benchmarks, each in a process of its own, and print or write down what they measured.
 
-`--write` makes bench/RESULTS.md from the figures, so that no number in it is ever typed by hand.
+    python -m bench                     all of them
+    python -m bench sim api --write     these
+
+`--write` puts the figures into bench/RESULTS.md, so that no number in it is ever typed by hand.
 """
 
 import argparse
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.measure import HEADINGS, Figure, Load, add_options, cores, from_json, load_now, row, table, to_json
+from bench._results import write_part
+from bench.measure import Figure, Load, add_options, cores, from_json, load_now, table, to_json
 
 BENCH = Path(__file__).parent
 NOT_BENCHMARKS = ("measure",)  # Nor is a module whose name begins with an underscore.
@@ -26,16 +28,26 @@ class Broken(Exception):
 
 
 def main(arguments: Sequence[str] | None = None, bench: Path = BENCH) -> int:
-    """Run them all. 0 if every benchmark ran through, whether or not the goals were met; else 1."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Run all benchmarks.")
+    """Run all, or those that are named. 0 if every benchmark ran through, whether or not the goals were met; else 1."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Run benchmarks.")
+    parser.add_argument("name", nargs="*", help="only these, by the names of their files")
     add_options(parser)
-    parser.add_argument("--write", action="store_true", help="write the figures to bench/RESULTS.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the figures to bench/RESULTS.md, each when it is there"
+    )
     options = parser.parse_args(arguments)
+    known = names(bench)
+    if unknown := [name for name in options.name if name not in known]:
+        parser.error(f"there is no benchmark {unknown[0]!r}; these there are: {', '.join(known)}")
+    if options.write and options.quick:
+        parser.error("--quick only shows that it works: its figures are not to be written down")
 
+    wanted = [name for name in known if not options.name or name in options.name]
     figures: list[Figure] = []
     broken = 0
-    before = load_now()
-    for name in names(bench):
+    begun = load_now()
+    for name in wanted:
+        before = load_now()
         try:
             measured = run(name, bench.parent, quick=options.quick)
         except Broken as error:
@@ -46,19 +58,15 @@ def main(arguments: Sequence[str] | None = None, bench: Path = BENCH) -> int:
         if options.json:
             for figure in measured:
                 print(to_json(figure, before), flush=True)
-    load = Load(before, load_now(), cores())
+        if options.write:
+            write_part(bench / "RESULTS.md", name, measured, Load(before, load_now(), cores()), known)
 
     if not options.json and figures:
         print(table(figures))
-        print(load)
+        print(Load(begun, load_now(), cores()))
     if broken:
-        _tell(f"{broken} of {len(names(bench))} benchmarks are broken")
-        return 1
-    if options.write:
-        results = bench / "RESULTS.md"
-        results.write_text(results_page(figures, load, quick=options.quick))
-        _tell(f"wrote {results}")
-    return 0
+        _tell(f"{broken} of {len(wanted)} benchmarks are broken")
+    return 1 if broken else 0
 
 
 def names(bench: Path) -> list[str]:
@@ -86,37 +94,6 @@ def run(name: str, root: Path, *, quick: bool) -> list[Figure]:
     if quick and took > QUICK_S_MAX:
         _tell(f"bench.{name} took {took:.0f} seconds: with --quick it should stay under {QUICK_S_MAX}")
     return figures
-
-
-def results_page(figures: Sequence[Figure], load: Load, *, quick: bool) -> str:
-    """The figures as a page of Markdown."""
-    rows = [HEADINGS, ("---", "---:", "---", "---:", "---", "---"), *map(row, figures)]
-    command = "python -m bench --write" + (" --quick" if quick else "")
-    return "\n".join(
-        [
-            "# Measured",
-            "",
-            f"Written by `{command}`; do not edit. Goals are what we aim for; a busy machine misses them.",
-            "",
-            f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            f"- Machine: {load.cores} cores, {cpu_model()}, {platform.system()} {platform.machine()}",
-            f"- Python: {platform.python_version()}",
-            f"- Load average over a minute: {load.before:.2f} before, {load.after:.2f} after",
-            "",
-            *(f"| {' | '.join(cells)} |" for cells in rows),
-            "",
-        ]
-    )
-
-
-def cpu_model() -> str:
-    """What the processor calls itself."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or "unknown processor")
 
 
 def _tell(message: str) -> None:

@@ -1,4 +1,4 @@
-"""How fast does the simulator go, and how many complete runs with faults a minute does this machine make?
+"""How fast does the simulator go, how many complete runs with faults a minute does this machine make, and do they pass?
 
 All of it is production code on simulated TCP. One process for each core; a figure is what all of them do together, and
 its CPU time is that of one virtual second, or of one run.
@@ -14,11 +14,16 @@ five nodes, users and operators, for 60 virtual seconds in which faults happen, 
 a random core, until all is as wanted and silent; with all checkers on. All of that is counted, and so is a share of the
 one boot that all runs begin with. Runs are those of seeds 1, 2, …; how many of them do not pass is a figure of its own,
 and the first is shown.
+
+*Sweep*: one fault, of all that can happen there, at each write and each delivery of a scenario (sim/sweep.py), until
+there is no place left.
+
+*Clean code*: some seeds of each scenario there is, with the strategy `mixed`, as `make sim-long` has thousands.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -35,8 +40,11 @@ from mainstay.controllers.component import Controllers
 from mainstay.env import Env, tasks
 from mainstay.scheduler.component import Scheduler
 from mainstay.sim.forks import Lost, each_in_a_fork, run_many
+from mainstay.sim.run import RunResult
 from mainstay.sim.scenarios import SCENARIOS
 from mainstay.sim.simulation import Simulation
+from mainstay.sim.strategies.all import STRATEGIES
+from mainstay.sim.sweep import EVERYWHERE, sweep
 from mainstay.sim.world import World
 
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
@@ -61,6 +69,8 @@ def measure(quick: bool) -> Iterable[Figure]:
     yield _virtual_seconds(f"100 nodes, {PODS_PER_S} pods/s", 100, 3 if quick else 40, _churn, "≥ 20")
     yield from _fault_runs("core", 10 if quick else 400, "≥ 600")
     yield from _fault_runs("full", 4 if quick else 150, "≥ 200")
+    yield from _sweep("one-pod-too-many", 200 if quick else 1)
+    yield from _clean_code(list(SCENARIOS)[:: 25 if quick else 1], 2 if quick else 10)
 
 
 # Virtual seconds a second.
@@ -164,14 +174,39 @@ def _fault_runs(world: str, runs: int, goal: str) -> Iterable[Figure]:
     with Stopwatch(with_children=True) as watch:
         results = list(run_many(SCENARIOS[f"{world}-world"], range(1, runs + 1), jobs=jobs))
     name = f"fault runs, world {world}, 60 virtual s and healing, {jobs} processes"
-    rate = watch.rate(name, len(results), unit="/min")
-    yield Figure(rate.name, rate.value * 60, rate.unit, rate.cpu_us, goal=goal)
+    yield _per_minute(watch, name, len(results), goal)
     virtual_s = sum(result.virtual_s for result in results)
     yield Figure(f"the same, world {world}, virtual seconds a second", virtual_s / watch.wall_s, "s/s")
+    yield _bad(f"the same, world {world}, runs that did not pass", results)
+
+
+def _sweep(scenario: str, one_in: int) -> Iterable[Figure]:
+    with Stopwatch(with_children=True) as watch:
+        found = sweep(SCENARIOS[scenario], faults=EVERYWHERE, jobs=cores(), one_in=one_in)
+    name = f"sweep of {scenario}, each single fault at {found.points} points"
+    yield Figure(name, watch.wall_s, "s", watch.cpu_s / found.points * 1e6, goal="≤ 300")
+    yield _bad("the same, points that are bad", [result for _, result in found.bad])
+
+
+def _clean_code(scenarios: Sequence[str], seeds: int) -> Iterable[Figure]:
+    results: list[RunResult] = []
+    with Stopwatch(with_children=True) as watch:
+        for scenario in scenarios:
+            results += run_many(SCENARIOS[scenario], range(1, seeds + 1), jobs=cores(), strategy=STRATEGIES["mixed"])
+    yield _per_minute(watch, f"clean code, {seeds} seeds of each of {len(scenarios)} scenarios", len(results))
+    yield _bad("the same, runs that did not pass", results)
+
+
+def _per_minute(watch: Stopwatch, name: str, runs: int, goal: str = "") -> Figure:
+    rate = watch.rate(name, runs, unit="/min")
+    return Figure(rate.name, rate.value * 60, rate.unit, rate.cpu_us, goal=goal)
+
+
+def _bad(name: str, results: Sequence[RunResult]) -> Figure:
     bad = [result for result in results if not result.is_passed]
     for result in bad[:1]:
-        print(f"world {world}: seed {result.seed} is {result.verdict}: {result.problem}", file=sys.stderr)
-    yield Figure(f"the same, world {world}, runs that did not pass", len(bad), "", goal="≤ 0")
+        print(f"{result.scenario}: seed {result.seed} is {result.verdict}: {result.problem}", file=sys.stderr)
+    return Figure(name, len(bad), "", goal="≤ 0")
 
 
 if __name__ == "__main__":

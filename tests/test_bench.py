@@ -10,6 +10,7 @@ import pytest
 
 from bench import __main__ as all_benchmarks
 from bench import measure
+from bench._results import parts_of
 from bench.measure import Figure, Stopwatch, rounds
 
 ROOT = Path(__file__).parent.parent
@@ -120,13 +121,43 @@ def bench(tmp_path: Path) -> Path:
 
 
 def test_all_benchmarks_run_and_a_missed_goal_is_no_failure(bench: Path, capsys: pytest.CaptureFixture[str]):
-    assert all_benchmarks.main(["--quick", "--write"], bench) == 0
+    assert all_benchmarks.main(["--write"], bench) == 0
 
-    assert "quick" in capsys.readouterr().out
+    assert "full" in capsys.readouterr().out
     page = (bench / "RESULTS.md").read_text()
-    assert "| quick | 3 | /s |  | ≥ 15000 | missed |" in page
-    assert "Python: 3." in page
-    assert "Load average" in page
+    assert "## bench.good" in page
+    assert "| full | 3 | /s |  | ≥ 15000 | missed |" in page
+    assert "Python 3." in page
+    assert " before, " in page
+
+
+def test_a_benchmark_that_is_run_again_replaces_its_own_part_and_leaves_the_others(bench: Path):
+    (bench / "other.py").write_text(WORKS.replace('"full"', '"another"'))
+    assert all_benchmarks.main(["--write"], bench) == 0
+    (bench / "good.py").write_text(WORKS.replace("3,", "4,"))
+    (bench / "gone.py").write_text(WORKS)
+    assert all_benchmarks.main(["gone", "--write"], bench) == 0
+    (bench / "gone.py").unlink()
+
+    assert all_benchmarks.main(["good", "--write"], bench) == 0
+
+    parts = parts_of((bench / "RESULTS.md").read_text())
+    assert list(parts) == ["good", "other"]
+    assert "| full | 4 | /s |" in parts["good"]
+    assert "| another | 3 | /s |" in parts["other"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [(["bad"], "no benchmark 'bad'; these there are: good"), (["--quick", "--write"], "--quick")],
+)
+def test_what_makes_no_sense_is_refused(
+    bench: Path, arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        all_benchmarks.main(arguments, bench)
+
+    assert problem in capsys.readouterr().err
 
 
 def test_all_benchmarks_give_json_that_a_program_can_read(bench: Path, capsys: pytest.CaptureFixture[str]):
@@ -138,15 +169,15 @@ def test_all_benchmarks_give_json_that_a_program_can_read(bench: Path, capsys: p
 
 
 @pytest.mark.parametrize("source", ["raise RuntimeError('it broke')", "pass"])
-def test_a_broken_benchmark_is_a_failure_and_writes_nothing(
+def test_a_broken_benchmark_is_a_failure_and_the_others_count_all_the_same(
     bench: Path, source: str, capsys: pytest.CaptureFixture[str]
 ):
     (bench / "bad.py").write_text(source)
 
-    assert all_benchmarks.main(["--quick", "--write"], bench) == 1
+    assert all_benchmarks.main(["--write"], bench) == 1
 
     output = capsys.readouterr()
     assert "bench.bad" in output.err
     assert "1 of 2 benchmarks are broken" in output.err
-    assert "quick" in output.out  # The others are still shown.
-    assert not (bench / "RESULTS.md").exists()
+    assert "full" in output.out
+    assert list(parts_of((bench / "RESULTS.md").read_text())) == ["good"]
