@@ -196,6 +196,8 @@ def rolled(rollout: Rollout, view: View) -> Step:
     if grown != size.wanted:
         return Step({size.name: grown}, why=f"the new set goes from {size.wanted} to {grown}")
     if rolling.shrunk(bounds, size, old):
+        if unsaid := _unsaid(rollout):
+            return Step({}, why=f"{unsaid[0]} has not said yet what there is of it")
         shrunk = rolling.shrunk(bounds, size, _with_spares(rollout, old, view))
         if not shrunk:
             return Step({}, why="old pods stay that are the last of their failure domain")
@@ -258,6 +260,14 @@ def size_of(replica_set: Object) -> SetSize:
     # What it was last told to give up still counts as available until it says so. It does not for us.
     most = revisions.number_in(replica_set, revisions.MOST)
     return SetSize(replica_set["metadata"]["name"], wanted, min(available, wanted), most_before=most)
+
+
+def _unsaid(rollout: Rollout) -> list[str]:
+    """Sets that have said nothing since they were last sized. One that was larger before, and grows again, would seem
+    to have pods that it has just been told to give up."""
+    return [
+        each["metadata"]["name"] for each in rollout.sets if size_of(each).wanted and not revisions.is_observed(each)
+    ]
 
 
 def _with_spares(rollout: Rollout, sizes: Sequence[SetSize], view: View) -> list[SetSize]:

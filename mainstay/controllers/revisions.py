@@ -165,6 +165,12 @@ def forgotten(deployment: Object, old: Sequence[Object]) -> list[Object]:
     return [each for each in kept[: max(0, len(kept) - limit)] if is_at_rest(each)]
 
 
+def is_observed(replica_set: Object) -> bool:
+    """What its status says was said since it was last changed."""
+    status = replica_set.get("status") or {}
+    return bool(status.get("observedGeneration", 0) >= replica_set["metadata"].get("generation", 0))
+
+
 def is_at_rest(replica_set: Object) -> bool:
     """It wants no pods, has none, and has said so since it was last changed."""
     status = replica_set.get("status") or {}
@@ -172,5 +178,5 @@ def is_at_rest(replica_set: Object) -> bool:
         not replica_set["spec"].get("replicas", 1)
         and not status.get("replicas")
         and not status.get("terminatingReplicas")
-        and status.get("observedGeneration", 0) >= replica_set["metadata"].get("generation", 0)
+        and is_observed(replica_set)
     )

@@ -98,6 +98,18 @@ def test_what_a_set_was_told_to_give_up_does_not_count_as_available_any_more():
     assert sizes(decision) == {"old": 1}
 
 
+def test_no_healthy_pod_goes_for_what_a_set_has_said_of_its_past():
+    # It says that 8 are available, from before it was told to have 5, and 7 again: nobody knows how many it has.
+    new = a_new(7, has=8, available=8, generation=3, observed=1)
+
+    held = decide(ten(), an_old(6), new)
+
+    assert held.actions == ()
+    assert held.reasons == ("new has not said yet what there is of it",)
+    assert sizes(decide(ten(), an_old(6), a_new(7, has=7, available=5, generation=3))) == {"old": 3}
+    assert sizes(decide(ten(), an_old(8), a_new(3, generation=3, observed=1))) == {"new": 5}
+
+
 def test_the_size_says_what_it_was_made_for():
     (patch,) = decide(ten(), an_old(8), a_new(3, most=9)).actions
 
