@@ -37,6 +37,7 @@ from mainstay.server.requests import NoSuchPath, Options, Target, Verb, target_o
 from mainstay.server.watching import Outgoing
 from mainstay.sim.history import Answered, Asked, Delivered, Ended, History, Opened
 from mainstay.sim.store_port import ASKING, CONTENT, Asking, Content
+from mainstay.sim.wanted import LetGo, Wanted
 
 if TYPE_CHECKING:
     from mainstay.sim.loop import SimLoop
@@ -228,6 +229,16 @@ class Gate:
         answer.run = tapped
 
 
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """How slowly a client reads."""
+
+    every_ns: int
+    """One piece in so much time."""
+    room_bytes: int
+    """What may be kept back for it."""
+
+
 class Tap:
     """What a watch is sent goes through here. Implements `Outgoing` (server/watching.py)."""
 
@@ -244,11 +255,13 @@ class Tap:
         self._held_bytes = 0
         self._holds = 0
         """How many want it closed."""
-        self._room_bytes: int | None = None
-        """What may be kept back for a client that reads slowly; None if this one does not."""
+        self._paces: Wanted[_Pace] = Wanted(self._paces_changed)
+        """None if its client does not read slowly."""
+        self._reading: asyncio.TimerHandle | None = None
+        """When a client that reads slowly reads on."""
         self._is_cut = False
-        self._stays_at: int | None = None
-        """Nothing of what came after this revision is told."""
+        self._stays: Wanted[int] = Wanted(self._stays_changed)
+        """Nothing of what came after these revisions is told."""
         self._is_staying = False
         """It would have been told by now, and is kept back."""
         self.coming = b""
@@ -257,11 +270,10 @@ class Tap:
 
     @property
     def is_flowing(self) -> bool:
-        return not self._holds and self._room_bytes is None and not self._is_cut
+        return not self._holds and not self._paces and not self._is_cut
 
     def write(self, data: bytes) -> bool:
-        if self._stays_at is not None and (late := _first_after(data, self._stays_at)) is not None:
-            self._stays_at = None
+        if self._stays and not self._is_staying and (late := _first_after(data, min(self._stays))) is not None:
             has_room = not late or self._write(data[:late])
             self._is_staying = True
             self.hold()
@@ -278,10 +290,10 @@ class Tap:
             return self._deliver(data)
         self._held.append(data)
         self._held_bytes += len(data)
-        return self._held_bytes <= HELD_BYTES_MAX if self._room_bytes is None else self._has_room()
+        return self._has_room() if self._paces else self._held_bytes <= HELD_BYTES_MAX
 
     def _has_room(self) -> bool:
-        if self._room_bytes is None or self._held_bytes <= self._room_bytes:
+        if self._held_bytes <= min(pace.room_bytes for pace in self._paces):
             return True
         self._held.clear()  # What it has not read by now it never gets.
         self.cut()
@@ -307,35 +319,39 @@ class Tap:
         self._holds -= 1
         self._flow()
 
-    def stay_at(self, revision: int) -> None:
-        """Tell nothing of what came after a revision, until `go_on`. The first of it must not have been told yet."""
-        self._stays_at = revision
+    def stay_at(self, revision: int) -> LetGo:
+        """Tell nothing of what came after a revision. The first of it must not have been told yet."""
+        return self._stays.add(revision)
 
-    def go_on(self) -> None:
-        self._stays_at = None
-        if self._is_staying:
+    def _stays_changed(self) -> None:
+        if not self._stays and self._is_staying:
             self._is_staying = False
             self.release()
 
-    def slow_down(self, every: timedelta, room_bytes: int) -> None:
+    def slow_down(self, every: timedelta, room_bytes: int) -> LetGo:
         """Let the client read one piece in so much time. Whoever has more than this to read is cut off as too slow."""
-        if self._room_bytes is None:
-            self._room_bytes = room_bytes
-            self._read_one(every // timedelta(microseconds=1) * 1000)
+        return self._paces.add(_Pace(every // timedelta(microseconds=1) * 1000, room_bytes))
 
-    def speed_up(self) -> None:
-        self._room_bytes = None
-        self._flow()
+    def _paces_changed(self) -> None:
+        if self._paces:
+            if self._reading is None:
+                self._read_one()
+        else:
+            if self._reading is not None:
+                self._reading.cancel()
+                self._reading = None
+            self._flow()
 
-    def _read_one(self, every_ns: int) -> None:
-        if self._room_bytes is None or self._is_cut:
+    def _read_one(self) -> None:
+        if self._is_cut:
             return
         if self._held and not self._holds:
             data = self._held.popleft()
             self._held_bytes -= len(data)
             self._deliver(data)
         loop = self._gate.loop
-        loop.call_at_ns(loop.time_ns() + every_ns, self._read_one, every_ns, context=Context())
+        after_ns = max(pace.every_ns for pace in self._paces)
+        self._reading = loop.call_at_ns(loop.time_ns() + after_ns, self._read_one, context=Context())
 
     def _flow(self) -> None:
         if self.is_flowing and self._held:

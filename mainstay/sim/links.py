@@ -5,11 +5,16 @@ that send over a link are listed with it, so that a fault finds what it must fai
 
 A segment that is lost by chance is one that comes later, for TCP repeats it, waiting twice as long each time; so loss
 is one more delay in `Link.delay_ns`. Only the first packet of a connection is lost as such (network.py).
+
+What goes wrong with a link is wanted by faults, and these overlap (wanted.py): it is cut for as long as anybody wants
+that, and of delays and losses the worst counts.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.hosts import Host
+from mainstay.sim.wanted import Wanted
 
 if TYPE_CHECKING:
     from mainstay.sim.loop import SimLoop
@@ -29,25 +34,35 @@ class Link:
         "_latency_label",
         "_loop",
         "_loss_label",
+        "_slowed_jitter_ns",
+        "_slowed_ns",
+        "cuts",
+        "delays",
         "ends",
         "is_cut",
         "is_open",
         "jitter_ns",
         "latency_ns",
         "loss",
+        "losses",
         "source",
         "target",
     )
 
-    def __init__(self, loop: "SimLoop", source: Host, target: Host) -> None:
+    def __init__(self, loop: "SimLoop", source: Host, target: Host, cuts_changed: "Callable[[Link], None]") -> None:
         self._loop = loop
         self.source = source
         self.target = target
         self._latency_label = f"net/{self}/latency"
+        # Of the link itself, when nothing goes wrong.
         self.latency_ns = LATENCY_NS_WITHIN_HOST if source is target else LATENCY_NS_BETWEEN_HOSTS
         self.jitter_ns = 0
         self._loss_label = f"net/{self}/loss"
         self.loss = 0.0  # How likely a packet is lost.
+        self.losses: Wanted[float] = Wanted(self._losses_changed)
+        self.delays: Wanted[tuple[int, int]] = Wanted(self._delays_changed)  # Latency and jitter, in nanoseconds.
+        self._slowed_ns = self._slowed_jitter_ns = 0
+        self.cuts: Wanted[None] = Wanted(lambda: cuts_changed(self))
         self.is_cut = False
         self.is_open = source.is_up and target.is_up
         self.ends: dict[End, None] = {}  # Those that send over this link, in the order of their connections.
@@ -72,13 +87,26 @@ class Link:
 
     def transit_ns(self) -> int:
         """How long a packet takes that is not lost. Drawn only if there is jitter, and then choice 0 is no jitter."""
-        if not self.jitter_ns:
-            return self.latency_ns
+        jitter_ns = max(self.jitter_ns, self._slowed_jitter_ns)
+        if not jitter_ns:
+            return self.transit_ns_min
         step = self._loop.choices.choose(self._latency_label, JITTER_STEPS)
-        return self.latency_ns + self.jitter_ns * step // (JITTER_STEPS - 1)
+        return self.transit_ns_min + jitter_ns * step // (JITTER_STEPS - 1)
+
+    @property
+    def transit_ns_min(self) -> int:
+        """How long a packet takes at least."""
+        return max(self.latency_ns, self._slowed_ns)
 
     def refresh(self) -> bool:
         """Work out anew whether anything gets through, after a cut or a host has changed. Says if that is news."""
         was_open = self.is_open
         self.is_open = self.source.is_up and self.target.is_up and not self.is_cut
         return self.is_open != was_open
+
+    def _losses_changed(self) -> None:
+        self.loss = max(self.losses, default=0.0)
+
+    def _delays_changed(self) -> None:
+        self._slowed_ns = max((latency_ns for latency_ns, _ in self.delays), default=0)
+        self._slowed_jitter_ns = max((jitter_ns for _, jitter_ns in self.delays), default=0)

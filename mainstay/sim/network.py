@@ -8,8 +8,9 @@ links between them (links.py); what it does there is TCP's business (wire.py), a
 Connecting takes a round trip. While nothing gets through, it is tried again when Linux would, and given up after about
 two minutes. An address that no host has is unreachable at once.
 
-Faults are named after hosts and last until they are healed. They are the same call whether a test makes it or a
-schedule of faults. Not simulated: UDP, Unix sockets, TLS, the length of a listener's queue, and bandwidth.
+Faults are named after hosts. Each lasts until the one who made it lets go of it, by what it was given back (wanted.py),
+so that several can overlap; cuts last until they are healed at the latest. They are the same call whether a test makes
+it or a schedule of faults. Not simulated: UDP, Unix sockets, TLS, the length of a listener's queue, and bandwidth.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from mainstay.sim.names import AddressInfo, Names
 from mainstay.sim.servers import SimServer
 from mainstay.sim.sockets import FIRST_FILENO, SimSocket
 from mainstay.sim.transport import SimTransport
+from mainstay.sim.wanted import LetGo, together
 from mainstay.sim.wire import connect
 
 if TYPE_CHECKING:
@@ -235,21 +237,26 @@ class Network:
         key = self._named(source), self._named(target)
         link = self._links.get(key)
         if link is None:
-            link = self._links[key] = Link(self._loop, *key)
+            link = self._links[key] = Link(self._loop, *key, self._cuts_changed)
         return link
 
     def set_latency(
         self, a: Host | str, b: Host | str, latency: timedelta, *, jitter: timedelta = timedelta(0)
     ) -> None:
-        """How long a segment takes either way: this long, and up to `jitter` more as drawn for each."""
+        """How long a segment takes either way if nothing goes wrong: this long, and up to `jitter` more as drawn for
+        each."""
         for link in (self.link(a, b), self.link(b, a)):
             link.latency_ns = _nanoseconds(latency)
             link.jitter_ns = _nanoseconds(jitter)
 
-    def set_loss(self, a: Host | str, b: Host | str, probability: float) -> None:
-        """How likely it is that a packet gets lost, either way. TCP repeats it, so it comes late."""
-        for link in (self.link(a, b), self.link(b, a)):
-            link.loss = probability
+    def slow_down(self, a: Host | str, b: Host | str, latency: timedelta, *, jitter: timedelta = timedelta(0)) -> LetGo:
+        """Let a segment take so long either way, if it would not take longer anyway."""
+        delay = _nanoseconds(latency), _nanoseconds(jitter)
+        return together([link.delays.add(delay) for link in (self.link(a, b), self.link(b, a))])
+
+    def lose_packets(self, a: Host | str, b: Host | str, probability: float) -> LetGo:
+        """Let a packet get lost so likely, either way. TCP repeats it, so it comes late."""
+        return together([link.losses.add(probability) for link in (self.link(a, b), self.link(b, a))])
 
     def lose_connections(self, a: Host | str, b: Host | str, *, telling: Host | str | None = None) -> None:
         """From now on nothing gets through on the connections that are there between two hosts, and they do not know;
@@ -262,21 +269,22 @@ class Network:
                 if link.source is told:
                     self._loop.call_soon(end.fail, os_error(errno.ECONNRESET), context=end.context)
 
-    def cut(self, a: Host | str, b: Host | str, *, one_way: bool = False) -> None:
-        """Let nothing through between two hosts, or only nothing from `a` to `b`. TCP repeats, and gives up at last."""
-        self._set_cut(self.link(a, b), True)
-        if not one_way:
-            self._set_cut(self.link(b, a), True)
+    def cut(self, a: Host | str, b: Host | str, *, one_way: bool = False) -> LetGo:
+        """Let nothing through between two hosts, or only nothing from `a` to `b`. TCP repeats, and gives up at last.
+
+        What is given back ends this cut and no other; `heal` ends all."""
+        links = [self.link(a, b)] if one_way else [self.link(a, b), self.link(b, a)]
+        return together([link.cuts.add(None) for link in links])
 
     def heal(self, a: Host | str, b: Host | str) -> None:
-        """Let everything through again, both ways."""
-        self._set_cut(self.link(a, b), False)
-        self._set_cut(self.link(b, a), False)
+        """Let everything through again, both ways, whoever has cut it."""
+        self.link(a, b).cuts.clear()
+        self.link(b, a).cuts.clear()
 
     def heal_all(self) -> None:
         """Undo all cuts. Hosts that vanished stay away, and delays stay as they are."""
         for link in list(self._links.values()):
-            self._set_cut(link, False)
+            link.cuts.clear()
 
     def reset(self, a: Host | str, b: Host | str) -> None:
         """Break all connections between two hosts, for both ends to see."""
@@ -329,7 +337,8 @@ class Network:
     def _links_of(self, host: Host) -> list[Link]:
         return [link for link in self._links.values() if host in (link.source, link.target)]
 
-    def _set_cut(self, link: Link, is_cut: bool) -> None:
+    def _cuts_changed(self, link: Link) -> None:
+        is_cut = bool(link.cuts)
         if link.is_cut != is_cut:
             self._loop.trace.note("net.cut" if is_cut else "net.healed", str(link))
             link.is_cut = is_cut

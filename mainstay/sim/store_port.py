@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from mainstay.sim.processes import Process
+from mainstay.sim.wanted import LetGo, Wanted
 from mainstay.store.errors import Compacted, OutcomeUnknown, Unavailable
 from mainstay.store.interface import Batch, Check, Committed, Entry, Hold, Page, Refused, Write
 from mainstay.store.local import LocalStore
@@ -47,6 +48,16 @@ class Content:
 
 CONTENT: Final[ContextVar[Content]] = ContextVar("mainstay.sim.content")
 """For whom the running code of a server reads a state, if that may be old."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """An old state that is shown."""
+
+    hold: Hold
+    """It is not compacted while it is shown."""
+    fools_newcomers: bool
+
 
 Meddle = Callable[[str, Sequence[Check], Sequence[Write]], Awaitable[None] | None]
 """Called with who wants what committed, before it is."""
@@ -126,9 +137,8 @@ class StorePort:
         self.is_current = asyncio.Event()
         """Cleared while the server hears of nothing."""
         self.is_current.set()
-        self._past: Hold | None = None
-        """On the state that is shown, if it is an old one."""
-        self._fools_newcomers = True
+        self._silences: Wanted[None] = Wanted(self._silences_changed)
+        self._pasts: Wanted[_Past] = Wanted(_nothing)
         self.look = self._store.look  # What a store in memory can do besides (server/app.py).
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
@@ -137,11 +147,16 @@ class StorePort:
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
     ) -> Page:
-        if at is None and limit is None and self._past is not None:
-            content = CONTENT.get(None)
-            if content is not None and (self._fools_newcomers or not content.is_newcomer):
-                at = max(self._past.revision, content.oldest)
+        if at is None and limit is None and self._pasts:
+            at = self._past_for(CONTENT.get(None))
         return await self._store.range(prefix, at=at, limit=limit, after=after)
+
+    def _past_for(self, content: Content | None) -> int | None:
+        """The revision that is shown to somebody, if it is an old one."""
+        if content is None:
+            return None
+        pasts = [past for past in self._pasts if past.fools_newcomers or not content.is_newcomer]
+        return max(min(past.hold.revision for past in pasts), content.oldest) if pasts else None
 
     def watch(self, prefix: str, *, after: int) -> "PortWatch":
         watch = PortWatch(self, self._store.watch(prefix, after=after))
@@ -174,29 +189,35 @@ class StorePort:
 
     def let_go(self) -> None:
         """End what the server had open, also if it is dead."""
-        self._forget_past()
+        for past in self._pasts:
+            past.hold.release()
+        self._pasts.clear()
         for watch in list(self._watches):
             watch.close()
 
-    def hold_back(self, *, states_at: int | None = None, fools_newcomers: bool = True) -> None:
-        """Let the server hear of nothing that happens in the store, until it may catch up. With `states_at`, whoever
-        begins to watch meanwhile, or lists and is content with any version, is told the state as of that revision, as
-        by a server that answers from what it has in memory. Other reads are as ever; and so is what newcomers are told,
-        if they are not to be fooled. Raises `Compacted` if that state is gone; until then it is not compacted."""
-        self._forget_past()
-        self.is_current.clear()
-        if states_at is not None:
-            self._past = self._store.hold(states_at)
-        self._fools_newcomers = fools_newcomers
+    def hold_back(self, *, states_at: int | None = None, fools_newcomers: bool = True) -> LetGo:
+        """Let the server hear of nothing that happens in the store, until it may catch up: when all have let go who
+        hold it back. With `states_at`, whoever begins to watch meanwhile, or lists and is content with any version, is
+        told the state as of that revision, as by a server that answers from what it has in memory; the oldest, if there
+        are several. Other reads are as ever; and so is what newcomers are told, if they are not to be fooled. Raises
+        `Compacted` if that state is gone; until then it is not compacted."""
+        past = None if states_at is None else _Past(self._store.hold(states_at), fools_newcomers)
+        hear_again = self._silences.add(None)
+        forget = _nothing if past is None else self._pasts.add(past)
 
-    def catch_up(self) -> None:
-        self._forget_past()
-        self.is_current.set()
+        def catch_up() -> None:
+            forget()
+            if past is not None:
+                past.hold.release()
+            hear_again()
 
-    def _forget_past(self) -> None:
-        if self._past is not None:
-            self._past.release()
-            self._past = None
+        return catch_up
+
+    def _silences_changed(self) -> None:
+        if self._silences:
+            self.is_current.clear()
+        else:
+            self.is_current.set()
 
     def fall_behind(self, compacted: int) -> None:
         """As if this server had not been able to follow for so long that what it missed was compacted."""
@@ -241,3 +262,7 @@ class PortWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _nothing() -> None:
+    """There is nothing to do."""

@@ -240,7 +240,7 @@ class End:
         peer._outstanding -= size
         if peer._wants_room and not peer._update_is_due and size:
             peer._update_is_due = True
-            when = self._loop.time_ns() + self.out.latency_ns
+            when = self._loop.time_ns() + self.out.transit_ns_min
             self._loop.call_at_ns(when, peer._window_update, context=peer.context)
 
     def _window_update(self) -> None:
@@ -357,7 +357,7 @@ class End:
         after = next((at for at in REPEATED_AFTER_NS if at >= waited), None)
         if after is not None:
             self._repeat_timer = self._loop.call_at_ns(
-                stalled_at + after + self.out.latency_ns, self._repeat_arrives, context=self.peer.context
+                stalled_at + after + self.out.transit_ns_min, self._repeat_arrives, context=self.peer.context
             )
 
     def _repeat_arrives(self) -> None:
@@ -372,7 +372,7 @@ class End:
             self.peer._send_reset()
         if self.back.is_open:
             self._resume()
-            when = self._loop.time_ns() + self.back.latency_ns
+            when = self._loop.time_ns() + self.back.transit_ns_min
             self._loop.call_at_ns(when, self._window_update, context=self.context)
 
 

@@ -304,7 +304,7 @@ def test_a_leader_is_kept_away_for_longer_than_its_lease(is_cut: int):
             lease = {"metadata": {"name": "lease", "namespace": "default"}, "spec": spec}
             await it.admin.create(LEASES, lease, "default")
             worker = it.world.programs["worker"]
-            assert await leaders_of(it.world) == [(worker, seconds(15))]
+            assert await leaders_of(it.world) == {"worker": (worker, seconds(15))}
 
             LeaderLoss().strike(it.world)
             await tasks.sleep(seconds(17))

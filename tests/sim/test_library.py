@@ -35,7 +35,7 @@ from mainstay.sim.errors import Unhandled
 from mainstay.sim.history import Committed, Event
 from mainstay.sim.own.manifests import BadManifest, NoSuchKind
 from mainstay.sim.own.programs import NotRunnable
-from mainstay.sim.own.trouble import NeverHappened, NoSuchFault, NoSuchProgram
+from mainstay.sim.own.trouble import CannotHappen, NeverHappened, NoSuchFault, NoSuchProgram
 from mainstay.sim.world import NotQuiet, World
 from tests.test_examples import EXAMPLES, a_website, example
 
@@ -248,6 +248,76 @@ async def test_faults_by_chance_go_on_for_as_long_as_was_said(sim: Simulation):
 
         assert len(world.faults_seen()) == seen
         assert world.program("copy").is_running
+
+
+ALWAYS = 25  # Times as often as usual: at each beat, every two seconds.
+
+
+async def rest() -> None:
+    await asyncio.Event().wait()
+
+
+def begun(world: Cluster) -> list[str]:
+    return [event.what for event in world.faults_seen() if not event.what.startswith("over: ")]
+
+
+async def test_faults_by_chance_end_when_the_time_is_over_also_if_nobody_waits_for_quiet(sim: Simulation):
+    async with bare_cluster(sim) as world:
+        world.run(rest)
+        world.disturb(only("pause", "cut"), timedelta(seconds=21), often=ALWAYS)
+        await asyncio.sleep(300)
+
+        assert len(begun(world)) == 20
+        assert world.faults_seen()[-1].at_ns < sim.loop.time_ns() - 200 * 10**9
+
+
+async def test_who_is_disturbed_anew_is_disturbed_by_that_alone(sim: Simulation):
+    async with bare_cluster(sim) as world:
+        for name in ("one", "two"):
+            world.run(rest, name=name)
+        world.disturb(only("pause"), timedelta(seconds=15), often=ALWAYS, hitting=["one"])
+        await asyncio.sleep(11)
+        first = begun(world)
+        world.disturb(only("pause"), timedelta(seconds=15), often=ALWAYS, hitting=["two"])
+        await asyncio.sleep(60)
+        second = begun(world)[len(first) :]
+
+        assert [what.split()[0] for what in first] == ["one"] * 5
+        assert [what.split()[0] for what in second] == ["two"] * 7
+        await world.heal()
+        assert world.world.spared == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "lacking"),
+    [
+        ("disk-full", "its store has no disk"),
+        ("power-cut", "its store has no disk"),
+        ("node-death", "it has no nodes"),
+        ("version-skew", "no program that it may hit has other versions"),
+    ],
+)
+async def test_a_fault_that_is_named_and_cannot_happen_is_an_error(sim: Simulation, fault: str, lacking: str):
+    async with bare_cluster(sim) as world:
+        world.run(rest)
+        for named in (only("crash", fault), ["crash", fault]):
+            with pytest.raises(CannotHappen, match=f"^{fault} cannot happen in this cluster: {lacking}"):
+                world.disturb(named)
+
+        for unnamed in (every(), all_but("pause")):
+            world.disturb(unnamed)
+        assert fault not in world.world.faults.on
+        assert "crash" in world.world.faults.on
+
+
+async def test_versions_can_be_skewed_only_of_who_may_be_hit(sim: Simulation):
+    async with bare_cluster(sim) as world:
+        world.run(rest, name="plain")
+        world.run(rest, name="versioned", versions={"old": rest})
+
+        with pytest.raises(CannotHappen, match="version-skew"):
+            world.disturb(only("version-skew"), hitting=["plain"])
+        world.disturb(only("version-skew"), hitting=["versioned"])
 
 
 async def test_a_fault_that_never_happens_is_an_error(sim: Simulation):

@@ -59,7 +59,7 @@ def _run(booted: Booted, name: str, seed: int, tapes: dict[tuple[str, int], list
     chosen = [choice for choice in booted.tape if choice.chosen]
     world = booted.world
     links = [world.sim.network.link(who, server) for who in world.programs for server in world.servers]
-    late = [str(link) for link in links if link.latency_ns != LATENCY_NS_BETWEEN_HOSTS]
+    late = [str(link) for link in links if link.transit_ns_min != LATENCY_NS_BETWEEN_HOSTS]
     return encode(Ran(name, seed, result.trace, result.drawn, chosen, faults, late))
 
 

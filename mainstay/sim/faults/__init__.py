@@ -8,10 +8,10 @@ There are three sorts, by when they are decided upon. Each asks the run's choice
 
 A fault has a name, under which scenarios allow it (all.py has the list), and names its choices `fault/NAME/…`. It is
 done to the outside of programs, never inside them, and undone by `World.heal` if not before. One that does not fit
-every world says so with `fits`: where there are no nodes, none dies.
+every world says with `lacks` what it wants for: where there are no nodes, none dies.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -63,15 +63,34 @@ class AtEvent(Protocol):
         """Do it to this watch."""
 
 
+def lacks(fault: Timed | AtWrite | AtEvent, world: "World") -> str:
+    """What this world does not have, and must for it to happen. Nothing, if it can."""
+    asked: Callable[[World], str] | None = getattr(fault, "lacks", None)
+    return "" if asked is None else asked(world)
+
+
 def fits(fault: Timed | AtWrite | AtEvent, world: "World") -> bool:
     """Whether it can happen in this world at all."""
-    asked: Callable[[World], bool] | None = getattr(fault, "fits", None)
-    return asked is None or asked(world)
+    return not lacks(fault, world)
 
 
-def one_of(world: "World", label: str, options: "list[T] | tuple[T, ...]") -> T:
+def lacks_disk(world: "World") -> str:
+    return "" if world.has_disk else "its store has no disk (`World.store_on_disk`, before it boots)"
+
+
+def one_of(world: "World", label: str, options: Sequence[T]) -> T:
     """Choose one of these, of which the first is the mildest."""
     return options[world.sim.choices.choose(label, len(options))]
+
+
+def victim(world: "World", fault: str, names: Sequence[str], aimed_at: str = "") -> str:
+    """Choose whom a fault hits: if it is aimed at somebody (`Faults.strike`) whom it can hit, that one, unless a tape
+    decides. A fault that chooses later than it strikes has to say whom it was aimed at."""
+    label, aim = f"fault/{fault}/who", aimed_at or world.faults.aimed_at
+    if aim in names:
+        # Right before the choice: a wish that waits would bend another one.
+        world.sim.choices.wish(label, len(names), names.index(aim))
+    return one_of(world, label, names)
 
 
 def some_duration(world: "World", fault: str) -> timedelta:

@@ -7,7 +7,7 @@ machines showing the same time, or on one machine never going back.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -23,7 +23,7 @@ class ClockSkew:
         names = [*(program.name for program in world.targets()), *world.servers]
         if not names:
             return
-        who = one_of(world, "fault/clock-skew/who", names)
+        who = victim(world, self.name, names)
         distance = one_of(world, "fault/clock-skew/how-far", DISTANCES)
         duration = some_duration(world, self.name)
         clock = world.sim.clock_of(who)

@@ -11,7 +11,7 @@ import msgspec
 
 from mainstay.server.keyspace import ASIDE
 from mainstay.server.stored import stored
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Check, Put
 
@@ -29,7 +29,7 @@ class ConflictStorm:
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):
             return
-        who = one_of(world, "fault/conflict-storm/who", targets).name
+        who = victim(world, self.name, [each.name for each in targets])
         probability = one_of(world, "fault/conflict-storm/how-often", PROBABILITIES)
         duration = some_duration(world, self.name)
         label = f"fault/conflict-storm/{who}"

@@ -5,7 +5,7 @@ Either its process dies, and those it was connected to are told; or its machine 
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -17,7 +17,7 @@ class Crash:
 
     def strike(self, world: "World") -> None:
         if targets := world.targets():
-            program = one_of(world, "fault/crash/who", targets)
+            program = world.programs[victim(world, self.name, [each.name for each in targets])]
             is_silent = one_of(world, "fault/crash/silently", (False, True))
             duration = some_duration(world, self.name)
             world.faults.note(f"{program.name} crashes for {duration}{', silently' if is_silent else ''}")

@@ -6,7 +6,8 @@ and nobody tells it; its watches fall silent in both cases.
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -19,13 +20,12 @@ class Cut:
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()) or not world.servers:
             return
-        who = one_of(world, "fault/cut/who", targets).name
+        who = victim(world, self.name, [each.name for each in targets])
         servers = one_of(world, "fault/cut/from", _groups(world))
-        for server in servers:
-            world.sim.network.cut(who, server)
+        heal = together([world.sim.network.cut(who, server) for server in servers])
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} is cut off from {', '.join(servers)} for {duration}")
-        world.faults.undo_after(duration, f"cut of {who}", lambda: _heal(world, who, servers))
+        world.faults.undo_after(duration, f"cut of {who}", heal)
 
 
 class OneWayCut:
@@ -35,24 +35,18 @@ class OneWayCut:
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()) or not world.servers:
             return
-        who = one_of(world, "fault/one-way-cut/who", targets).name
+        who = victim(world, self.name, [each.name for each in targets])
         servers = one_of(world, "fault/one-way-cut/from", _groups(world))
         is_inward = one_of(world, "fault/one-way-cut/direction", (False, True))
-        for server in servers:
-            source, target = (server, who) if is_inward else (who, server)
-            world.sim.network.cut(source, target, one_way=True)
+        ways = [(server, who) if is_inward else (who, server) for server in servers]
+        heal = together([world.sim.network.cut(source, target, one_way=True) for source, target in ways])
         duration = some_duration(world, self.name)
         lost = "is sent" if is_inward else "sends"
         world.faults.note(f"what {who} {lost} is lost on the way ({', '.join(servers)}) for {duration}")
-        world.faults.undo_after(duration, f"one-way cut of {who}", lambda: _heal(world, who, servers))
+        world.faults.undo_after(duration, f"one-way cut of {who}", heal)
 
 
 def _groups(world: "World") -> list[tuple[str, ...]]:
     """Each server, and all of them."""
     each: list[tuple[str, ...]] = [(server,) for server in world.servers]
     return each if len(each) == 1 else [*each, tuple(world.servers)]
-
-
-def _heal(world: "World", who: str, servers: tuple[str, ...]) -> None:
-    for server in servers:
-        world.sim.network.heal(who, server)

@@ -6,7 +6,7 @@ somebody does after a while: the store and all servers are started anew.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import lacks_disk, one_of, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -18,8 +18,8 @@ class DiskError:
     name = "disk-error"
     about = "writes to the disk of the store fail for a while; then the store is started anew"
 
-    def fits(self, world: "World") -> bool:
-        return world.has_disk
+    def lacks(self, world: "World") -> str:
+        return lacks_disk(world)
 
     def strike(self, world: "World") -> None:
         if not world.has_store:

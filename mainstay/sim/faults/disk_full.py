@@ -6,7 +6,7 @@ all goes on as if nothing had been.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import lacks_disk, one_of, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -18,8 +18,8 @@ class DiskFull:
     name = "disk-full"
     about = "there is no room on the disk of the store for a while"
 
-    def fits(self, world: "World") -> bool:
-        return world.has_disk
+    def lacks(self, world: "World") -> str:
+        return lacks_disk(world)
 
     def strike(self, world: "World") -> None:
         room = one_of(world, "fault/disk-full/room", ROOMS_BYTES)

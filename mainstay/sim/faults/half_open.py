@@ -7,7 +7,7 @@ hour, until TCP gives up, or finds out by itself.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import one_of, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -22,7 +22,7 @@ class HalfOpen:
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()) or not world.servers:
             return
-        who = one_of(world, "fault/half-open/who", targets).name
+        who = victim(world, self.name, [each.name for each in targets])
         told = one_of(world, "fault/half-open/told", TOLD)
         world.faults.note(f"all connections of {who} are dead, and {told} is told")
         for server in world.servers:

@@ -3,14 +3,13 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration
-from mainstay.sim.links import LATENCY_NS_BETWEEN_HOSTS
+from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
 
 LATENCIES: Final = tuple(timedelta(milliseconds=ms) for ms in (5, 50, 300, 2000))
-_USUAL: Final = timedelta(microseconds=LATENCY_NS_BETWEEN_HOSTS // 1000)
 
 
 class Latency:
@@ -20,15 +19,10 @@ class Latency:
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):
             return
-        who = one_of(world, "fault/latency/who", targets).name
+        who = victim(world, self.name, [each.name for each in targets])
         latency = one_of(world, "fault/latency/how-long", LATENCIES)
-        for server in world.servers:
-            world.sim.network.set_latency(who, server, latency, jitter=latency)
+        network = world.sim.network
+        hurry = together([network.slow_down(who, server, latency, jitter=latency) for server in world.servers])
         duration = some_duration(world, "latency")
         world.faults.note(f"messages between {who} and the servers take {latency} for {duration}")
-        world.faults.undo_after(duration, f"latency of {who}", lambda: _undo(world, who))
-
-
-def _undo(world: "World", who: str) -> None:
-    for server in world.servers:
-        world.sim.network.set_latency(who, server, _USUAL)
+        world.faults.undo_after(duration, f"latency of {who}", hurry)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import one_of, victim
+from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
     from mainstay.sim.program import Program
@@ -38,26 +39,25 @@ class LeaderLoss:
     about = "a leader is paused, or cut off from all servers, until its lease is lost"
 
     def strike(self, world: "World") -> None:
-        world.faults.spawn(self._strike(world), "leader loss")
+        world.faults.spawn(self._strike(world, world.faults.aimed_at), "leader loss")
 
-    async def _strike(self, world: "World") -> None:
+    async def _strike(self, world: "World", aimed_at: str) -> None:
         leaders = await leaders_of(world)
         if not leaders:
             return
-        program, lease_duration = one_of(world, "fault/leader-loss/who", leaders)
+        program, lease_duration = leaders[victim(world, self.name, list(leaders), aimed_at)]
         duration = lease_duration + one_of(world, "fault/leader-loss/longer", LONGER)
         if one_of(world, "fault/leader-loss/cut", (False, True)):
             world.faults.note(f"the leader {program.name} is cut off for {duration}")
-            for server in world.servers:
-                world.sim.network.cut(program.name, server)
-            world.faults.undo_after(duration, f"cut of {program.name}", lambda: _heal(world, program.name))
+            heal = together([world.sim.network.cut(program.name, server) for server in world.servers])
+            world.faults.undo_after(duration, f"cut of {program.name}", heal)
         else:
             world.faults.note(f"the leader {program.name} is paused for {duration}")
             program.pause(duration)
 
 
-async def leaders_of(world: "World") -> "list[tuple[Program, timedelta]]":
-    """The programs that hold a lease, and for how long one of theirs lasts."""
+async def leaders_of(world: "World") -> "dict[str, tuple[Program, timedelta]]":
+    """The programs that hold a lease, by name, and for how long one of theirs lasts."""
     leaders: dict[str, tuple[Program, timedelta]] = {}
     for entry in (await world.store.range(LEASES)).entries:
         if entry.key.startswith(NODE_LEASES):
@@ -67,9 +67,4 @@ async def leaders_of(world: "World") -> "list[tuple[Program, timedelta]]":
         for program in world.targets():
             if holder == program.name or holder.startswith(f"{program.name}_"):
                 leaders[program.name] = program, timedelta(seconds=spec.lease_duration_seconds or 15)
-    return list(leaders.values())
-
-
-def _heal(world: "World", who: str) -> None:
-    for server in world.servers:
-        world.sim.network.heal(who, server)
+    return leaders

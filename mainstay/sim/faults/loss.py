@@ -6,7 +6,8 @@ first packet of a new connection is repeated after a second.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -21,14 +22,10 @@ class Loss:
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):
             return
-        who = one_of(world, "fault/loss/who", targets).name
+        who = victim(world, self.name, [each.name for each in targets])
         probability = one_of(world, "fault/loss/how-many", PROBABILITIES)
         duration = some_duration(world, self.name)
-        _set(world, who, probability)
+        lose = world.sim.network.lose_packets
+        lose_none = together([lose(who, server, probability) for server in world.servers])
         world.faults.note(f"{probability:.0%} of the packets between {who} and the servers are lost for {duration}")
-        world.faults.undo_after(duration, f"loss of {who}", lambda: _set(world, who, 0))
-
-
-def _set(world: "World", who: str, probability: float) -> None:
-    for server in world.servers:
-        world.sim.network.set_loss(who, server, probability)
+        world.faults.undo_after(duration, f"loss of {who}", lose_none)

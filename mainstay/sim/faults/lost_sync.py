@@ -7,7 +7,7 @@ and happens only where it is asked for by name.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import lacks_disk, one_of
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -19,8 +19,8 @@ class LostSync:
     name = "lost-sync"
     about = "the disk of the store lies about having synced, and then loses power: what was acknowledged is gone"
 
-    def fits(self, world: "World") -> bool:
-        return world.has_disk
+    def lacks(self, world: "World") -> str:
+        return lacks_disk(world)
 
     def strike(self, world: "World") -> None:
         if not world.has_store:

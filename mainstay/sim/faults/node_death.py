@@ -5,7 +5,7 @@ It comes back with what its agent had on disk, or as a new machine that has noth
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -15,14 +15,14 @@ class NodeDeath:
     name = "node-death"
     about = "the machine of a node dies with all that runs on it, and comes back after a while"
 
-    def fits(self, world: "World") -> bool:
-        return bool(world.machines)
+    def lacks(self, world: "World") -> str:
+        return "" if world.machines else "it has no nodes"
 
     def strike(self, world: "World") -> None:
         nodes = [program for program in world.targets() if program.name in world.machines and program.is_running]
         if not nodes:
             return
-        node = one_of(world, "fault/node-death/who", nodes)
+        node = world.programs[victim(world, self.name, [each.name for each in nodes])]
         is_new = one_of(world, "fault/node-death/comes-back-empty", (False, True))
         duration = some_duration(world, self.name)
         world.faults.note(f"the machine {node.name} dies, and is back {'empty ' if is_new else ''}after {duration}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults import one_of
 from mainstay.sim.gate import Tap
 from mainstay.sim.history import Delivered
+from mainstay.sim.wanted import LetGo
 from mainstay.store.errors import Compacted
 
 if TYPE_CHECKING:
@@ -35,25 +36,18 @@ class OldState:
             hold = store.hold(max(revision, 1))
         except Compacted as error:
             hold = store.hold(error.compacted)
-        ports = list(world.ports.values())
-        for port in ports:
-            port.hold_back(states_at=hold.revision)
-
-        stayed: list[Tap] = []
+        held: list[LetGo] = [port.hold_back(states_at=hold.revision) for port in world.ports.values()]
 
         def stay(each: Tap) -> None:
             # What the servers had heard of by now they would tell right after the state.
             if each.who == tap.who:
-                each.stay_at(hold.revision)
-                stayed.append(each)
+                held.append(each.stay_at(hold.revision))
 
         def catch_up() -> None:
             hold.release()
             world.faults.stop_changing(stay)
-            for port in ports:
-                port.catch_up()
-            for each in stayed:
-                each.go_on()
+            for let_go in held:
+                let_go()
 
         world.faults.change_taps(stay)
         world.faults.undo_after(BEHIND, f"the past of {tap.who}", catch_up)

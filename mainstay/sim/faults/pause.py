@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -14,7 +14,7 @@ class Pause:
 
     def strike(self, world: "World") -> None:
         if targets := world.targets():
-            program = one_of(world, "fault/pause/who", targets)
+            program = world.programs[victim(world, self.name, [each.name for each in targets])]
             duration = some_duration(world, self.name)
             world.faults.note(f"{program.name} is paused for {duration}")
             program.pause(duration)

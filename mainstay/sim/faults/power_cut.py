@@ -5,7 +5,7 @@ What was synced is there; of what was not, any part may be (disk.py). What someb
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import some_duration
+from mainstay.sim.faults import lacks_disk, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -15,8 +15,8 @@ class PowerCut:
     name = "power-cut"
     about = "the store and all servers lose power, and come back on what the disk has kept"
 
-    def fits(self, world: "World") -> bool:
-        return world.has_disk
+    def lacks(self, world: "World") -> str:
+        return lacks_disk(world)
 
     def strike(self, world: "World") -> None:
         if not world.has_store:

@@ -6,7 +6,7 @@ promised; a pod may be seen before its node, and a node gone before its pods.
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 from mainstay.sim.gate import Tap
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Reorder:
         }
         if not (targets := [name for name, prefixes in watched.items() if len(prefixes) > 1]):
             return
-        who = one_of(world, "fault/reorder/who", targets)
+        who = victim(world, self.name, targets)
         prefix = one_of(world, f"fault/reorder/{who}/kind", watched[who])
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} hears {duration} late of {prefix.rstrip('/')}, and at once of all else")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import victim
 
 if TYPE_CHECKING:
     from mainstay.sim.program import Program
@@ -15,7 +15,7 @@ class Restart:
 
     def strike(self, world: "World") -> None:
         if targets := [each for each in world.targets() if each.is_running]:
-            program = one_of(world, "fault/restart/who", targets)
+            program = world.programs[victim(world, self.name, [each.name for each in targets])]
             world.faults.note(f"{program.name} is restarted")
             world.faults.spawn(_restart(program), f"restart {program.name}")
 

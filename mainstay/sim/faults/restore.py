@@ -17,8 +17,8 @@ class Restore:
     name = "restore"
     about = "the store is put back to a backup: what was written since is gone"
 
-    def fits(self, world: "World") -> bool:
-        return not world.has_disk
+    def lacks(self, world: "World") -> str:
+        return "its store has a disk, of which no backup is made" if world.has_disk else ""
 
     def strike(self, world: "World") -> None:
         if not world.has_store:

@@ -54,6 +54,8 @@ class Faults:
         self._changing: list[Change] = []
         self._told: dict[tuple[str, str], int] = {}
         """By program and kind: the incarnation that was last told a whole state."""
+        self.aimed_at = ""
+        """Whom the fault that is just striking is to hit, if anybody in particular."""
         self.refusing: list[Refuse] = []
         """What turns requests away at the gates."""
         self.meddling: dict[str, list[Meddle]] = {}
@@ -62,7 +64,8 @@ class Faults:
     # Which, and when.
 
     def start(self, names: Iterable[str] = NAMES, *, each_by_chance: bool = True, odds: Odds = USUAL) -> None:
-        """Let these happen from now on, until `stop`. By chance: each is on in this run, or not."""
+        """Let these happen from now on, and no others, until `stop`. By chance: each is on in this run, or not."""
+        self.cease()
         self._odds = odds
         allowed = tuple(names)
         if unknown := [name for name in allowed if name not in ALL]:
@@ -94,14 +97,26 @@ class Faults:
         faults: tuple[Timed | AtWrite | AtEvent, ...] = (*self._timed, *self._at_write, *self._at_event)
         return tuple(fault.name for fault in faults)
 
-    async def stop(self) -> None:
-        """No more of them; and undo those that last."""
+    def strike(self, fault: str, who: str) -> None:
+        """Let a timed fault happen now, to this one if it can hit it."""
+        self.aimed_at = who
+        try:
+            TIMED[fault].strike(self._world)
+        finally:
+            self.aimed_at = ""
+
+    def cease(self) -> None:
+        """No more of those that happen by chance. What has begun takes its course."""
         self._timed, self._at_write, self._at_event = [], [], []
-        self._planned.clear()
-        self._awaited.clear()
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
+
+    async def stop(self) -> None:
+        """No more of them; and undo those that last."""
+        self.cease()
+        self._planned.clear()
+        self._awaited.clear()
         while self._tasks or self._undoing:
             if self._tasks:
                 await asyncio.wait(list(self._tasks))  # Each is short: what was begun is finished, a restart maybe.

@@ -23,10 +23,9 @@ class ServerBehind:
             return
         server = one_of(world, "fault/server-behind/who", list(world.ports))
         duration = some_duration(world, self.name)
-        port = world.ports[server]
-        port.hold_back()
+        catch_up = world.ports[server].hold_back()
         world.faults.note(f"{server} hears {duration} late of what happens")
-        world.faults.undo_after(duration, f"{server} is behind", port.catch_up)
+        world.faults.undo_after(duration, f"{server} is behind", catch_up)
         if one_of(world, "fault/server-behind/others-crash", (False, True)):
             world.after(duration / 2, lambda: _others_crash(world, server, duration / 2))
 

@@ -3,8 +3,9 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 from mainstay.sim.gate import Tap
+from mainstay.sim.wanted import LetGo
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -20,22 +21,21 @@ class SlowConsumer:
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):
             return
-        who = one_of(world, "fault/slow-consumer/who", targets).name
+        who = victim(world, self.name, [each.name for each in targets])
         pace = one_of(world, "fault/slow-consumer/pace", PACES)
         room = one_of(world, "fault/slow-consumer/room", ROOMS_BYTES)
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} reads one piece of each watch every {pace} for {duration}")
-        slowed: list[Tap] = []
+        slowed: list[LetGo] = []
 
         def slow_down(tap: Tap) -> None:
             if tap.who == who:
-                tap.slow_down(pace, room)
-                slowed.append(tap)
+                slowed.append(tap.slow_down(pace, room))
 
         def speed_up() -> None:
             world.faults.stop_changing(slow_down)
-            for tap in slowed:
-                tap.speed_up()
+            for let_go in slowed:
+                let_go()
 
         world.faults.change_taps(slow_down)
         world.faults.undo_after(duration, f"{who} reads slowly", speed_up)

@@ -39,15 +39,15 @@ class StaleServer:
         latest = await world.store.revision()
         revision = max(latest - back, 1)
         try:
-            port.hold_back(states_at=revision, fools_newcomers=self.fools_newcomers)
+            catch_up = port.hold_back(states_at=revision, fools_newcomers=self.fools_newcomers)
         except Compacted as error:
             revision = error.compacted
-            port.hold_back(states_at=revision, fools_newcomers=self.fools_newcomers)
+            catch_up = port.hold_back(states_at=revision, fools_newcomers=self.fools_newcomers)
         also = ", and all who watch it begin anew" if forgets else ""
         world.faults.note(f"{server} shows what was at revision {revision}, of {latest}, for {duration}{also}")
         if forgets:
             port.fall_behind(latest)
-        world.faults.undo_after(duration, f"{server} shows what was", port.catch_up)
+        world.faults.undo_after(duration, f"{server} shows what was", catch_up)
 
 
 class StaleStart(StaleServer):

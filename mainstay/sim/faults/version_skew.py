@@ -5,7 +5,7 @@ side; what one version has begun, the other has to go on with.
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import one_of, some_duration, victim
 from mainstay.sim.program import Step
 
 if TYPE_CHECKING:
@@ -17,14 +17,15 @@ class VersionSkew:
     name = "version-skew"
     about = "a program runs as another of its versions for a while"
 
-    def fits(self, world: "World") -> bool:
-        return any(program.versions for program in world.targets())
+    def lacks(self, world: "World") -> str:
+        has_versions = any(program.versions for program in world.targets())
+        return "" if has_versions else "no program that it may hit has other versions (`versions`, where it is added)"
 
     def strike(self, world: "World") -> None:
         programs = [each for each in world.targets() if each.versions and each.is_running and not each.version]
         if not programs:
             return
-        program = one_of(world, "fault/version-skew/who", programs)
+        program = world.programs[victim(world, self.name, [each.name for each in programs])]
         version = one_of(world, f"fault/version-skew/{program.name}/version", list(program.versions))
         duration = some_duration(world, self.name)
         world.faults.note(f"{program.name} is restarted as its version {version}, for {duration}")

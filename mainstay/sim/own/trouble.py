@@ -9,6 +9,7 @@ Names are those of programs, servers included. What was to happen at a write and
 would pass for nothing.
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,11 +17,13 @@ from typing import Final
 
 from mainstay.env import tasks
 from mainstay.sim.errors import SimulationError
+from mainstay.sim.faults import lacks
 from mainstay.sim.faults.all import ALL, AT_WRITE, NAMES
 from mainstay.sim.faults.odds import Odds
 from mainstay.sim.gate import Tap
 from mainstay.sim.history import Asked, Fault
 from mainstay.sim.program import Program, Step
+from mainstay.sim.wanted import together
 from mainstay.sim.world import CALM, World
 
 BRIEFLY: Final = timedelta(seconds=5)
@@ -38,13 +41,23 @@ class NoSuchFault(SimulationError):
     """No fault is called that. Says which there are."""
 
 
+class CannotHappen(SimulationError):
+    """A fault that was named cannot happen in this cluster: the test would test nothing. Says what it lacks."""
+
+
 class NeverHappened(SimulationError):
     """A fault was to happen at a write that was never made: the test tests nothing. Says how far it came."""
 
 
-def every() -> tuple[str, ...]:
+class WhateverFits(tuple[str, ...]):
+    """Faults that nobody has named one by one: those that cannot happen in a cluster do not."""
+
+    __slots__ = ()
+
+
+def every() -> WhateverFits:
     """All faults that a cluster should survive."""
-    return NAMES
+    return WhateverFits(NAMES)
 
 
 def only(*names: str) -> tuple[str, ...]:
@@ -54,10 +67,10 @@ def only(*names: str) -> tuple[str, ...]:
     return names
 
 
-def all_but(*names: str) -> tuple[str, ...]:
+def all_but(*names: str) -> WhateverFits:
     """All others. Raises `NoSuchFault`."""
     left_out = only(*names)
-    return tuple(name for name in every() if name not in left_out)
+    return WhateverFits(name for name in every() if name not in left_out)
 
 
 @dataclass(slots=True)
@@ -108,9 +121,11 @@ class Trouble:
         self.own: list[str] = []
         """The programs that were brought along."""
         self._at_write: list[_AtWrite] = []
-        self._spared = dict(world.spared)
+        self._left_alone: list[str] = []
+        """Programs that are spared only because `disturb` is to hit others."""
         self._quiet_since_ns = -1
         self._disturbed_until_ns = 0
+        self._calming: asyncio.TimerHandle | None = None
 
     @property
     def is_quiet(self) -> bool:
@@ -143,16 +158,9 @@ class Trouble:
         """Let nothing get through between it and the servers for a while (of a server: and everybody)."""
         self.program(name)
         others = list(self.world.programs) if name in self.world.servers else list(self.world.servers)
-        network = self.world.sim.network
-        for other in others:
-            network.cut(name, other)
+        heal = together([self.world.sim.network.cut(name, other) for other in others])
         self._note(f"{name} is cut off for {lasting}")
-
-        def undo() -> None:
-            for other in others:
-                network.heal(name, other)
-
-        self.world.faults.undo_after(lasting, f"cut of {name}", undo)
+        self.world.faults.undo_after(lasting, f"cut of {name}", heal)
 
     def stale(self, name: str, lasting: timedelta = BRIEFLY) -> None:
         """Let all it watches fall silent for a while, so that it acts on what was. Then it hears of all at once.
@@ -215,18 +223,45 @@ class Trouble:
 
         Of programs they hit those of one's own, if any are run, or those that are named. By themselves timed faults
         happen about once a minute, and those at writes to three of a hundred: with `often`, so many times as often.
+        What has begun when the time is over takes its course. To call this again ends what was asked for before.
+
+        Raises `CannotHappen` if one is named that cannot happen in this cluster. Of `every`, and of `all_but` some,
+        those happen that can.
         """
+        named = only(*faults)
         hit = [self.program(name).name for name in (self.own or self.world.programs if hitting is None else hitting)]
-        self.world.spared |= {name: None for name in self.world.programs if name not in hit}
-        self.world.faults.start(only(*faults), each_by_chance=False, odds=_Often(often))
+        self._leave_alone([name for name in self.world.programs if name not in hit])
+        if not isinstance(faults, WhateverFits):
+            self._refuse_idle(named)
+        self.world.faults.start(named, each_by_chance=False, odds=_Often(often))
         self._disturbed_until_ns = self.world.sim.loop.time_ns() + lasting // timedelta(microseconds=1) * 1000
+        self._forget_timer()
+        self._calming = self.world.after(lasting, self.world.faults.cease)
+
+    def _refuse_idle(self, named: Iterable[str]) -> None:
+        idle = {name: lacks(ALL[name], self.world) for name in named}
+        if told := [f"{name} cannot happen in this cluster: {lacking}" for name, lacking in idle.items() if lacking]:
+            raise CannotHappen("\n".join(told))
+
+    def _leave_alone(self, names: Iterable[str]) -> None:
+        """These, and nobody who was left alone before. Who is part of the test stays spared whatever happens."""
+        for name in self._left_alone:
+            self.world.spared.pop(name, None)
+        self._left_alone = [name for name in names if name not in self.world.spared]
+        self.world.spared |= dict.fromkeys(self._left_alone)
+
+    def _forget_timer(self) -> None:
+        if self._calming is not None:
+            self._calming.cancel()
+            self._calming = None
 
     # The end of it.
 
     async def heal(self) -> None:
         """Undo all faults, let there be no more, and start what has crashed."""
         self._disturbed_until_ns = 0
-        self.world.spared = dict(self._spared)
+        self._forget_timer()
+        self._leave_alone(())
         await self.world.heal()
 
     async def quiet(self, within: timedelta = QUIET_WITHIN, calm: timedelta = CALM) -> None:

@@ -27,6 +27,7 @@ from mainstay.runtime.component import ComponentSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenarios._agents import PODS, TIMES, AgentStage, a_pod
 from mainstay.sim.scenarios._stages import LEASE, SERVERS, UserStage
+from mainstay.sim.wanted import together
 from mainstay.sim.world import World
 
 WATCHERS: Final = ("watcher-1", "watcher-2")
@@ -73,17 +74,11 @@ class HealthStage(AgentStage):
 
     def cut(self, names: Sequence[str], duration: timedelta, servers: Sequence[str] = SERVERS) -> None:
         """Off from these servers."""
-        for name in names:
-            for server in servers:
-                self.world.sim.network.cut(name, server)
+        network = self.world.sim.network
+        join = together(network.cut(name, server) for name in names for server in servers)
         what = f"cut of {', '.join(names)} from {', '.join(servers)}"
         self.world.faults.note(f"{what} for {duration}")
-        self.world.faults.undo_after(duration, what, lambda: self._join(names, servers))
-
-    def _join(self, names: Sequence[str], servers: Sequence[str]) -> None:
-        for name in names:
-            for server in servers:
-                self.world.sim.network.heal(name, server)
+        self.world.faults.undo_after(duration, what, join)
 
     async def ensure_pods(self, client: Client) -> None:
         """One on each node that has none."""

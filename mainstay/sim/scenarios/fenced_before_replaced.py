@@ -24,6 +24,7 @@ from mainstay.sim.checkers.at_most_one import AtMostOne
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios._agents import CALM, PODS, SILENCE, TIMES, AgentStage, a_pod
 from mainstay.sim.scenarios._stages import NAMESPACE
+from mainstay.sim.wanted import together
 from mainstay.sim.world import World
 
 KEEPER: Final = "keeper"
@@ -59,19 +60,14 @@ class FencedBeforeReplaced(AgentStage):
                 world.sim.network.set_latency(node, server, SLOW)
             world.faults.undo_after(SLOW_FOR * 2, f"{node} is slow", lambda: self._hurry(node))
             await tasks.sleep(SLOW_FOR * (1 + self.choose("when", 4) / 8))
-        for server in world.servers:
-            world.sim.network.cut(node, server)
+        join = together(world.sim.network.cut(node, server) for server in world.servers)
         duration = CUT_FOR[self.choose("cut for", len(CUT_FOR))]
         world.faults.note(f"{node} is cut off from all servers for {duration}")
-        world.faults.undo_after(duration, f"cut of {node}", lambda: self._join(node))
+        world.faults.undo_after(duration, f"cut of {node}", join)
 
     def _hurry(self, node: str) -> None:
         for server in self.world.servers:
             self.world.sim.network.set_latency(node, server, timedelta(microseconds=200))
-
-    def _join(self, node: str) -> None:
-        for server in self.world.servers:
-            self.world.sim.network.heal(node, server)
 
     # Who keeps the pod running.
 

@@ -56,8 +56,8 @@ class StaleAgent(AgentStage):
         for name in SERVERS[: 1 + self.choose("all servers", 2)]:
             port = self.world.ports.get(name)
             if port is not None and port.is_current.is_set():
-                port.hold_back(states_at=revision)
-                self.world.faults.undo_after(OLD_FOR, f"{name} is behind", port.catch_up)
+                catch_up = port.hold_back(states_at=revision)
+                self.world.faults.undo_after(OLD_FOR, f"{name} is behind", catch_up)
 
 
 SCENARIO: Final = Scenario(

@@ -100,10 +100,7 @@ class _Aiming(Odds):
     def _strike(self, fault: str, who: str) -> None:
         if fault not in self._world.faults.on:
             return  # All is healed by now.
-        targets = [program.name for program in self._world.targets()]
-        if who in targets:
-            self._world.sim.choices.wish(f"fault/{fault}/who", len(targets), targets.index(who))
-        TIMED[fault].strike(self._world)
+        self._world.faults.strike(fault, who)
 
 
 def _ways(on: Sequence[str]) -> list[list[str]]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults.odds import USUAL, Odds
 from mainstay.sim.gate import Tap
 from mainstay.sim.history import Asked, Event
-from mainstay.sim.links import LATENCY_NS_BETWEEN_HOSTS
 from mainstay.sim.requests import is_heartbeat
+from mainstay.sim.wanted import LetGo
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -27,7 +27,6 @@ HELD: Final = timedelta(seconds=4)
 CHANGES_MAX: Final = 4
 WRITES: Final = 96  # Among which the changes are.
 _LABEL: Final = "strategy/priorities"
-_USUAL_LATENCY: Final = timedelta(microseconds=LATENCY_NS_BETWEEN_HOSTS // 1000)
 
 
 class Priorities:
@@ -57,15 +56,17 @@ class _Ranking(Odds):
         self._changes = changes
         self._has_more = has_more
         self._writes = 0
+        self._slowed: list[LetGo] = []
 
     def begin(self) -> None:
         for who, rank in self._ranks.items():
-            self._slow(who, STEPS[rank - 1] if rank else _USUAL_LATENCY)
+            if rank:
+                self._slow(who, STEPS[rank - 1])
         self._world.faults.undo_in_the_end(self._end)
 
     def _end(self) -> None:
-        for who in self._ranks:
-            self._slow(who, _USUAL_LATENCY)
+        for let_go in self._slowed:
+            let_go()
 
     def saw(self, event: Event) -> None:
         if not isinstance(event, Asked) or not event.is_write or is_heartbeat(event) or event.who not in self._ranks:
@@ -105,4 +106,4 @@ class _Ranking(Odds):
         if "latency" not in self._ways:
             return
         for server in self._world.servers:
-            self._world.sim.network.set_latency(who, server, latency)
+            self._slowed.append(self._world.sim.network.slow_down(who, server, latency))
