@@ -12,6 +12,8 @@ import pytest
 
 import mainstay.sim.own.stage
 import mainstay.sim.own.surviving  # noqa: F401 - what the inner pytest imports first it forgets again
+from mainstay.cli.exits import Exit
+from mainstay.cli.main import run
 from mainstay.sim.forks import run_many
 from mainstay.sim.run import Verdict
 from tests.test_examples import EXAMPLES
@@ -19,6 +21,13 @@ from tests.test_examples import EXAMPLES
 GUIDE = (EXAMPLES.parent / "docs/guides/worst-day.md").read_text()
 FILES = dict(re.findall(r"```python\n# ([\w.]+(?:, right)?)\n(.*?)```", GUIDE, re.DOTALL))
 LINES_MAX = 15
+COMMAND = re.compile(r"^\$ mainstay (sim (?:sweep|sieve|lineage) .*)\n((?:[^$].*\n)*)", re.MULTILINE)
+COMMANDS = [
+    (command.split(), shown.splitlines())
+    for block in re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+    for command, shown in COMMAND.findall(block)
+]
+"""Of part 6, in order: the first is about the controller with the bug. What each is shown to print."""
 INI = "[pytest]\naddopts = -p no:cacheprovider\nfilterwarnings =\n    ignore:Module already imported\n"
 
 
@@ -33,6 +42,8 @@ def shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator
             (pytester.path / name).write_text(text)
     monkeypatch.syspath_prepend(str(pytester.path))
     yield pytester
+    for name in ("shop", "certificates", "website"):
+        sys.modules.pop(name, None)
     # An operator ends with its simulation, in the middle of its work. What it leaves open goes now, and not in whatever
     # test comes next.
     with warnings.catch_warnings():
@@ -86,5 +97,32 @@ def test_the_scenario_of_the_guide_finds_the_bug_with_its_first_seeds(shop: pyte
     assert bad
     assert {result.verdict for result in bad} == {Verdict.VIOLATED}
     assert bad[0].problem.startswith("one certificate: there are blog-")
-    for name in ("shop", "certificates", "website"):
-        sys.modules.pop(name)
+
+
+def told(text: str) -> str:
+    """Without how long it took, and what names are drawn."""
+    return re.sub(r"; [\d.]+ s$", "", re.sub(r"-[a-z\d]{5}\b", "-?", text))
+
+
+def test_what_looks_for_more_finds_the_bug_as_the_guide_shows(
+    shop: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+):
+    command, shown = COMMANDS[0]
+
+    assert run([*command, "--jobs", "2"]) == Exit.VIOLATED
+
+    said = list(map(told, capsys.readouterr().out.splitlines()))
+    dots = shown.index("...")
+    assert said[:dots] == list(map(told, shown[:dots]))
+    assert said[-1] == told(shown[-1])
+
+
+@pytest.mark.parametrize(("command", "shown"), COMMANDS[1:])
+def test_of_what_is_put_right_the_guide_claims_what_is_claimed(
+    command: list[str], shown: list[str], shop: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+):
+    put_right(shop)
+
+    assert run([*command, "--jobs", "2"]) == Exit.SATISFIED
+
+    assert list(map(told, capsys.readouterr().out.splitlines())) == list(map(told, shown))

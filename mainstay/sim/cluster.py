@@ -42,12 +42,8 @@ from mainstay.runtime.fencing import LeaseTimes
 from mainstay.runtime.leases import LeaseSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Checker
-from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.at_most_one import AtMostOne
-from mainstay.sim.checkers.capacity import Capacity
-from mainstay.sim.checkers.one_acting_leader import OneActingLeader
-from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.history import Event
+from mainstay.sim.checkers.always import always
+from mainstay.sim.checkers.checking import Checking
 from mainstay.sim.own.manifests import DEFINITIONS, Kinds, Manifest, in_a_namespace, objects_in
 from mainstay.sim.own.programs import NotRunnable, Own, kubeconfig_of, main_of, name_of, url_of
 from mainstay.sim.own.trouble import Trouble
@@ -145,7 +141,7 @@ class Cluster(Trouble):
 
 def usual_checkers() -> list[Checker]:
     """What Mainstay promises to everybody, whatever runs in a cluster."""
-    return [WatchContract(), AcknowledgedWrites(), OneActingLeader(), Capacity(), AtMostOne(may_fail=True)]
+    return always()
 
 
 @asynccontextmanager
@@ -170,7 +166,7 @@ async def whole_cluster(
     world = World(sim, journal=True)
     assert world.journal is not None
     watched = usual_checkers() if checkers is None else checkers
-    world.history.subscribe(partial(_tell, sim, watched))
+    checking = Checking(watched, world.history, partial(_remember, sim))
     for number in range(servers):
         world.add_server(f"server-{number + 1}")
     for name, wishes in _named(nodes).items():
@@ -192,8 +188,7 @@ async def whole_cluster(
                 await cluster.add(crds)
             yield cluster
             if cluster.is_quiet:
-                for checker in watched:
-                    await checker.at_end(world)
+                await checking.at_end(world)
 
 
 def bare_cluster(
@@ -209,12 +204,8 @@ def bare_cluster(
     )
 
 
-def _tell(sim: Simulation, checkers: Sequence[Checker], event: Event) -> None:
-    for checker in checkers:
-        try:
-            checker.saw(event)
-        except Exception as error:  # noqa: BLE001 - not raised into whatever is being done, which might handle it
-            sim.loop.failures.remember({"message": f"the checker of {checker.name}", "exception": error})
+def _remember(sim: Simulation, checker: Checker, error: Exception) -> None:
+    sim.loop.failures.remember({"message": f"the checker of {checker.name}", "exception": error})
 
 
 def _named(nodes: Nodes) -> Mapping[str, NodeWishes | PretendSettings | AgentSettings]:

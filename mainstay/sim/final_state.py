@@ -11,8 +11,9 @@ that depends on the way is taken out:
 Leases, states of components, Events and the servers' own books are left out. So is the evidence in a node's record: it
 is what was known when the verdict was first said, and who is started anew may know more by then.
 
-A stage that is an `Ending` keeps what it ended with, and can be told how it should (sweep.py). If a run does not pass,
-its result says so too, so that it is judged the same way when it is made again (run_bundle.py).
+A run can be told how it should end: as that without a fault, but for what differs anyway (sweep.py, sieve/). It then
+violates if it does not, and its result says what was expected, so that it is judged the same way when it is made again
+(run_bundle.py).
 """
 
 import re
@@ -26,12 +27,16 @@ from mainstay.api.kind import Object
 from mainstay.server.definitions import NAMES
 from mainstay.server.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
+from mainstay.sim.differences import Difference, differences, without
 from mainstay.sim.scenario import Scenario, Stage
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
 
+FINAL_STATE: Final = "final state"
+"""The promise that is broken by a run which does not end as it should."""
+DIFFERENCES_SHOWN: Final = 12
 LEFT_OUT: Final = (
     ASIDE,
     NAMES,
@@ -50,44 +55,40 @@ _COUNTED: Final = tuple(f"deployment.kubernetes.io/{name}" for name in ("revisio
 _decode = msgspec.json.Decoder(Object).decode
 
 
+class Expected(msgspec.Struct, frozen=True):
+    """What a run should end with."""
+
+    objects: dict[str, list[Object]]
+    noise: list[Difference] = []
+    """What differs between runs without a fault, too: these fields are not compared."""
+
+
 class Ending(Stage):
-    """Comes before other stages among the bases of a class."""
-
-    final: list[str] | None = None
-    """What this run has ended with."""
-    expected: list[str] | None = None
-    """What it should end with; None: nobody has said."""
-
-    async def check(self) -> None:
-        await super().check()
-        self.final = final_state((await self.world.store.range("")).entries)
-        if self.expected is not None and self.final != self.expected:
-            more = [f"  + {each}" for each in self.final if each not in self.expected]
-            less = [f"  - {each}" for each in self.expected if each not in self.final]
-            counts = f"{len(self.final)} objects and not {len(self.expected)}"
-            text = "\n".join([f"it ended otherwise than without the fault, with {counts}:", *less, *more])
-            raise Violated("final state", text)
+    """Has to end as without a fault, whatever single fault is tried (sweep.py, lineage/)."""
 
 
-def ending_with(scenario: Scenario, expected: list[str]) -> Scenario:
+def ending_with(scenario: Scenario, expected: Expected) -> Scenario:
     """The same, and each run has to end with this."""
-
-    def make(world: "World") -> Stage:
-        stage = scenario.make(world)
-        if isinstance(stage, Ending):
-            stage.expected = expected
-        return stage
-
-    return replace(scenario, make=make)
+    return replace(scenario, expected=expected)
 
 
-def final_state(entries: Iterable[Entry]) -> list[str]:
-    """One text for each object, sorted. `entries` is all that the store has."""
-    return sorted(f"{kind}: {text}" for kind, text in _texts(entries))
+async def end_of(world: "World") -> dict[str, list[Object]]:
+    """What is there now."""
+    return final_objects((await world.store.range("")).entries)
+
+
+async def check_end(world: "World", expected: Expected) -> None:
+    """Raises `Violated` if what is there now is not what is expected."""
+    found = without(differences(expected.objects, await end_of(world)), expected.noise)
+    if found:
+        lines = [f"  {each}" for each in found[:DIFFERENCES_SHOWN]]
+        if len(found) > len(lines):
+            lines.append(f"  and {len(found) - len(lines)} more differences")
+        raise Violated(FINAL_STATE, "\n".join(["it ended otherwise than without the fault:", *lines]))
 
 
 def final_objects(entries: Iterable[Entry]) -> dict[str, list[Object]]:
-    """The same as objects, to be compared field by field (differences.py): by kind, and name or oldest owner."""
+    """By kind, and name or oldest owner. `entries` is all that the store has."""
     found: dict[str, list[str]] = {}
     for kind, text in _texts(entries):
         name = msgspec.json.decode(text)["metadata"].get("name", "")

@@ -30,10 +30,6 @@ from mainstay.journal.bundle import Bundle
 from mainstay.journal.record import EntryRecord, moment
 from mainstay.runtime.component import ComponentSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
-from mainstay.sim.checkers import Checker
-from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.at_most_one import AtMostOne
-from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.cluster import LEASE, NODE_LEASE
 from mainstay.sim.scenario import Scenario, Stage
 from mainstay.sim.world import World
@@ -70,16 +66,12 @@ def continuing(bundle: Bundle, *, lasts: timedelta = LASTS, faults: tuple[str, .
         NAME,
         f"What comes after revision {bundle.head.ends} of a recorded cluster.",
         lambda world: Resumed(world, rows, nodes, ends_at),
-        _checkers,
-        faults,
-        lasts,
-        CALM,
-        SILENCE,
+        checkers=list,
+        faults=faults,
+        lasts=lasts,
+        calm=CALM,
+        silence=SILENCE,
     )
-
-
-def _checkers() -> Sequence[Checker]:
-    return (AcknowledgedWrites(), AtMostOne(), OneActingLeader())
 
 
 class Resumed(Stage):

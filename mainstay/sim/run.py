@@ -21,12 +21,13 @@ import msgspec
 
 from mainstay.env import tasks
 from mainstay.sim.checkers import Checker, Violated
+from mainstay.sim.checkers.always import always
+from mainstay.sim.checkers.checking import Checking
 from mainstay.sim.checkers.quiescence import Quiescence
 from mainstay.sim.choices import Tape
 from mainstay.sim.errors import Deadlock, Livelock, TooLong
 from mainstay.sim.faults.schedule import NAMES
-from mainstay.sim.final_state import Ending
-from mainstay.sim.history import Delivered, Event
+from mainstay.sim.final_state import Expected, check_end
 from mainstay.sim.scenario import BOOT_SEED, Scenario
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies import Strategy
@@ -78,7 +79,7 @@ class RunResult(msgspec.Struct, frozen=True):
     """The choices that were not benign. Of a run that has passed, none are kept."""
     waiting: str = ""
     """Which tasks were waiting where when it ended, if it has not passed."""
-    expected: list[str] | None = None
+    expected: Expected | None = None
     """What it should have ended with, if somebody has said so (final_state.py) and it has not passed."""
 
     @property
@@ -104,15 +105,18 @@ class Booted:
         self.sim = Simulation(BOOT_SEED, keep_trace=keep_trace, trace=trace)
         self.world = World(self.sim, journal=journal)
         self.quiescence = Quiescence(scenario.calm)
-        self._checkers: list[Checker] = [*scenario.checkers(), self.quiescence]
-        self._hearing = [each for each in self._checkers if getattr(each, "hears_deliveries", False)]
         self._boot_failure: BaseException | None = None
         self._drawn: list[str] = []
+        self.expected = scenario.expected
+        """What the run has to end with, if somebody has said so."""
         self.error: BaseException | None = None
         """Why the run has not passed, once it is over."""
         self.began_ns = 0
         """When the run began: all before that is the boot."""
-        self.world.history.subscribe(self._saw)
+        checkers = [*scenario.checkers(), self.quiescence]
+        known = dict.fromkeys([*(each.name for each in checkers), *scenario.unchecked])
+        checkers += [each for each in always() if each.name not in known]
+        self._checking = Checking(checkers, self.world.history, self._remember)
         try:
             self.stage = scenario.make(self.world)
             self.sim.run(self._boot(), limit=BOOT_MAX)
@@ -184,8 +188,9 @@ class Booted:
         await world.heal(self._lost())
         await self._rest()
         await self.stage.check()
-        for checker in self._checkers:
-            await checker.at_end(world)
+        await self._checking.at_end(world)
+        if self.expected is not None:
+            await check_end(world, self.expected)
 
     def _lost(self) -> dict[str, None]:
         """Who stays dead from now on: all but a core."""
@@ -213,12 +218,8 @@ class Booted:
             since_ns = self.sim.loop.time_ns() - self.quiescence.last_write_ns
             await tasks.sleep(silence - timedelta(microseconds=since_ns // 1000))
 
-    def _saw(self, event: Event) -> None:
-        for checker in self._hearing if type(event) is Delivered else self._checkers:
-            try:
-                checker.saw(event)
-            except Exception as error:  # noqa: BLE001 - not raised into whatever is being done, which might handle it
-                self.sim.loop.failures.remember({"message": f"the checker of {checker.name}", "exception": error})
+    def _remember(self, checker: Checker, error: Exception) -> None:
+        self.sim.loop.failures.remember({"message": f"the checker of {checker.name}", "exception": error})
 
     def _result(self, seed: int, error: BaseException | None) -> RunResult:
         self.error = error
@@ -235,13 +236,8 @@ class Booted:
             drawn="; ".join(self._drawn),
             tape=[] if error is None else [choice for choice in self.sim.tape if choice.chosen],
             waiting="" if error is None else self._waiting(),
-            expected=None if error is None else self._expected(),
+            expected=None if error is None else self.expected,
         )
-
-    def _expected(self) -> list[str] | None:
-        if self._boot_failure is None and isinstance(self.stage, Ending):
-            return self.stage.expected
-        return None
 
     def _waiting(self) -> str:
         waiting = self.sim.loop.tasks()[:_TASKS_SHOWN]

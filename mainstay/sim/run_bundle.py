@@ -19,11 +19,17 @@ from mainstay.sim.choices import Tape
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.final_state import ending_with
 from mainstay.sim.finding import planted, scenario_of
-from mainstay.sim.run import Patch, RunResult
+from mainstay.sim.run import Patch, RunResult, Verdict
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.trace import Choice
 
 FORMAT: Final = "mainstay-run-1"
+
+
+def can_be_kept(result: RunResult) -> bool:
+    """Whether a bundle of this run makes it again. Not if its choices were lost with its process; nor if it was another
+    run elsewhere, which is no matter of choices."""
+    return bool(result.trace) and result.verdict is not Verdict.DIFFERENT
 
 
 class BadBundle(SimulationError):
@@ -56,7 +62,8 @@ class RunBundle(msgspec.Struct, frozen=True, kw_only=True):
         has_journal: bool = False,
         lasts: timedelta | None = None,
     ) -> Self:
-        """Of a run that has not passed: of those that have, the tape is not kept."""
+        """Of a run that has not passed, and of which there can be one (`can_be_kept`): of those that have, the tape is
+        not kept."""
         return cls(
             scenario=scenario,
             seed=result.seed,

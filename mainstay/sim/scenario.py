@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.checkers import Checker
 
 if TYPE_CHECKING:
+    from mainstay.sim.final_state import Expected
     from mainstay.sim.world import World
 
 BOOT_SEED: Final = 0
@@ -57,7 +58,8 @@ class Scenario:
     """One sentence."""
     make: "Callable[[World], Stage]"
     checkers: Callable[[], Sequence[Checker]]
-    """New ones for each run. That all comes to rest is always checked."""
+    """New ones for each run: what it is about. What holds in every run is checked besides (checkers/always.py), and so
+    is that all comes to rest."""
     faults: tuple[str, ...] | None = None
     """Names of those that may happen (faults/). None: all of them. What does happen is drawn from the seed."""
     lasts: timedelta = timedelta(seconds=60)
@@ -66,5 +68,9 @@ class Scenario:
     """How long it may take after healing to come to rest."""
     silence: timedelta = timedelta(seconds=30)
     """How long nothing is written before that counts as rest. Longer than anybody waits before looking again."""
+    expected: "Expected | None" = None
+    """What each run has to end with, if somebody has said so (final_state.py)."""
     ids: tuple[str, ...] = ()
     """What it is about: ids of the specification, and numbers of the catalogue (docs/scenarios.md)."""
+    unchecked: tuple[str, ...] = ()
+    """Names of checkers that are always on, and not here: the scenario itself does what they forbid."""

@@ -18,7 +18,7 @@ import msgspec
 
 from mainstay.env.processes import Send
 from mainstay.sim.faults.schedule import AT_EVENT, AT_WRITE
-from mainstay.sim.final_state import Ending
+from mainstay.sim.final_state import Ending, Expected, end_of
 from mainstay.sim.forks import Lost, decode, each_in_a_fork, encode, from_booted, lost
 from mainstay.sim.plans import Aim, Deed, Planned, Telling, places_of
 from mainstay.sim.run import Booted, Patch, RunResult
@@ -27,7 +27,7 @@ from mainstay.sim.scenario import Scenario
 FAULTS: Final = tuple(AT_WRITE)
 """All that can happen to a write: it is lost, before or after it is done; whoever writes crashes, before or after."""
 AT_DELIVERY: Final = ("watch-delay", "watch-disconnect", "crash-at-delivery", "pause-at-delivery")
-"""What is tried at a delivery, if asked for."""
+"""What is tried at a delivery. `unseen` and `old-state` are for Sieve's patterns; `watch-repeat` is left to chance."""
 EVERYWHERE: Final = (*FAULTS, *AT_DELIVERY)
 
 Point = Aim
@@ -76,8 +76,8 @@ class _Counted(msgspec.Struct, frozen=True):
     result: RunResult
     deeds: list[Deed]
     tellings: list[Telling]
-    final: list[str] | None
-    """What was there in the end, if the stage says so."""
+    expected: Expected | None
+    """What was there in the end, if the others have to end with that, too."""
 
 
 _decode_sent = msgspec.msgpack.Decoder(_Sent).decode
@@ -179,7 +179,7 @@ def _sweep(seed: int, jobs: int, chosen: _Chosen, booted: Booted, send: Send) ->
     send(encode(_Sent(None, counted.result, of)))
     if not counted.result.is_passed:
         return
-    works = [partial(_try, booted, seed, point, counted.final) for point in points]
+    works = [partial(_try, booted, seed, point, counted.expected) for point in points]
     for point, sent in zip(points, each_in_a_fork(works, jobs), strict=True):
         result = lost(booted.scenario, seed, sent) if isinstance(sent, Lost) else decode(sent)
         send(encode(_Sent(point, result, of)))
@@ -188,11 +188,12 @@ def _sweep(seed: int, jobs: int, chosen: _Chosen, booted: Booted, send: Send) ->
 def _count(booted: Booted, seed: int) -> bytes:
     watching = Planned()
     result = booted.go(seed, strategy=watching)
-    final = booted.stage.final if isinstance(booted.stage, Ending) else None
-    return encode(_Counted(result, watching.deeds, watching.tellings, final))
+    is_to_be_same = result.is_passed and isinstance(booted.stage, Ending)
+    expected = Expected(booted.sim.run(end_of(booted.world))) if is_to_be_same else None
+    return encode(_Counted(result, watching.deeds, watching.tellings, expected))
 
 
-def _try(booted: Booted, seed: int, point: Point, final: list[str] | None) -> bytes:
-    if isinstance(booted.stage, Ending):
-        booted.stage.expected = final
+def _try(booted: Booted, seed: int, point: Point, expected: Expected | None) -> bytes:
+    if expected is not None:
+        booted.expected = expected
     return encode(booted.go(seed, strategy=Planned([point])))

@@ -3,13 +3,14 @@
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.final_state import Ending, ending_with
-from mainstay.sim.forks import run_many
+from mainstay.sim.final_state import Expected, ending_with
+from mainstay.sim.forks import TOO_LONG, Lost, lost, run_many
 from mainstay.sim.run import RunResult, Verdict, run
-from mainstay.sim.run_bundle import BadBundle, RunBundle
+from mainstay.sim.run_bundle import BadBundle, RunBundle, can_be_kept
 from mainstay.sim.scenario import Scenario, Stage
 from mainstay.sim.world import World
 
@@ -30,7 +31,7 @@ class Unlucky(Stage):
 UNLUCKY = Scenario("unlucky", "Cuts are bad.", Unlucky, list, faults=("cut", "pause"), lasts=timedelta(seconds=30))
 
 
-class Same(Ending):
+class Same(Stage):
     """Is compared with what it should end with."""
 
     def __init__(self, world: World) -> None:
@@ -66,8 +67,14 @@ def test_a_bundle_makes_the_same_run_again(failing: RunResult, tmp_path: Path):
     assert (again.verdict, again.problem, again.trace) == (failing.verdict, failing.problem, failing.trace)
 
 
+def test_there_is_no_bundle_of_what_no_choices_make_again(failing: RunResult):
+    assert can_be_kept(failing)
+    assert not can_be_kept(lost(UNLUCKY, 1, Lost(TOO_LONG)))
+    assert not can_be_kept(msgspec.structs.replace(failing, verdict=Verdict.DIFFERENT, tape=[]))
+
+
 def test_a_run_that_ended_otherwise_than_it_should_does_so_again():
-    ended = run(ending_with(SAME, ["nothing else"]), seed=1)
+    ended = run(ending_with(SAME, Expected({"nothing/else": [{}]})), seed=1)
 
     again = run(RunBundle.of(ended, scenario=f"{__name__}:SAME").the_scenario(), seed=1)
 

@@ -91,6 +91,13 @@ def test_a_run_that_passes_here_cannot_be_shrunk():
         shrink(other)
 
 
+def test_a_run_that_has_passed_is_not_shrunk():
+    passed = RunBundle.of(run(PICKY, 1, tape=tape_of([])), scenario=f"{__name__}:PICKY")
+
+    with pytest.raises(DoesNotFail, match="the run of this bundle has passed"):
+        shrink(passed)
+
+
 # What belongs together
 
 

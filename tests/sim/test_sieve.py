@@ -1,23 +1,60 @@
 """Sieve's patterns: a controller that sees less, or older, than what is true must end where it would have anyway."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mainstay.cli.exits import Exit
+from mainstay.cli.main import run
+from mainstay.client.client import Client
+from mainstay.sim.checkers import Violated
 from mainstay.sim.differences import Difference, differences, without
+from mainstay.sim.failing.remaking import replay
+from mainstay.sim.failing.shrinking import shrink
 from mainstay.sim.final_state import final_objects
 from mainstay.sim.finding import planted
 from mainstay.sim.plans import Deed, Place, Telling
 from mainstay.sim.run import Verdict
+from mainstay.sim.run_bundle import RunBundle
 from mainstay.sim.scenarios import SCENARIOS
 from mainstay.sim.sieve import Pattern, SieveReport, sieve
 from mainstay.sim.sieve.patterns import Reference, plans_of
 from mainstay.store.interface import Entry
-from tests.sim.orders import CLERK, ORDERS
+from tests.sim.orders import CLERK, ORDERS, THINGS, Orders
 
 LASTS = timedelta(seconds=4)
+TORN = "tests.sim.orders:marks_it_done_before_it_ships"
+
+
+class Unchecked(Orders):
+    """Besides orders there are colours, of the run's choice; and nobody looks at what became of it all."""
+
+    async def turn(self, client: Client) -> None:
+        await super().turn(client)
+        colour = self.world.sim.choices.choose("work/colour", 100)
+        metadata = {"name": f"colour-{self._made}", "namespace": "default"}
+        await client.create(THINGS, {"metadata": metadata, "data": {"state": "done", "colour": str(colour)}})
+
+    async def check(self) -> None:
+        pass
+
+
+UNCHECKED = replace(ORDERS, make=Unchecked)
+
+
+class Hasty(Orders):
+    """A clerk to whom the way is long is too slow."""
+
+    async def check(self) -> None:
+        if any(self.world.sim.network.link(CLERK, server).latency_ns > 5_000_000 for server in self.world.servers):
+            raise Violated("haste", "the clerk is too slow")
+
+
+HASTY = replace(ORDERS, make=Hasty)
 
 
 def entry(key: str, **fields: Any) -> Entry:
@@ -107,7 +144,8 @@ def test_a_controller_that_bears_all_of_it_ends_the_same():
 
 
 def the_broken(report: SieveReport) -> list[str]:
-    return [str(each.plan) for each in report.bad if each.result.verdict is Verdict.VIOLATED]
+    """Plans with which something that is checked in any run is violated."""
+    return [str(each.plan) for each in report.bad if not each.result.problem.startswith("final state: ")]
 
 
 def test_a_crash_between_two_writes_is_found():
@@ -137,6 +175,54 @@ def test_a_start_on_the_past_is_found():
     assert the_broken(found) == [
         "stale: old-state (1 changes back) at delivery 1 to clerk (core/configmaps/default/order-5, change 2)"
     ]
+
+
+def test_a_run_that_ends_otherwise_violates_and_does_so_again_when_it_is_replayed_and_when_it_is_shrunk():
+    found = sieve(UNCHECKED, CLERK, [Pattern.INTERMEDIATE], lasts=LASTS, jobs=2, patch=planted(TORN))
+
+    (bad,) = found.bad
+    assert bad.result.verdict is Verdict.VIOLATED
+    assert bad.result.problem == (
+        "final state: it ended otherwise than without the fault:\n"
+        "  core/configmaps/default/shipment-of-order-5: there ≠ not there"
+    )
+
+    scenario = f"{__name__}:UNCHECKED"
+    bundle = RunBundle.of(bad.result, scenario=scenario, planted=TORN, has_journal=True, lasts=LASTS)
+    again = replay(bundle)
+    assert again.is_same
+    assert again.result.problem == bad.result.problem
+
+    small = shrink(bundle, jobs=2)
+    assert small.bundle.result.problem == bad.result.problem
+    assert [unit.group for unit in small.units if unit.is_strike] == ["fault/crash-after"]
+    # With other colours it would end otherwise without any fault.
+    assert [unit.group for unit in small.units if not unit.is_strike].count("work/colour") > 1
+
+
+def test_without_two_runs_that_pass_nothing_is_compared():
+    found = sieve(HASTY, CLERK, lasts=LASTS)
+
+    (bad,) = found.bad
+    assert bad.is_slower
+    assert found.runs == 0
+    assert str(found).splitlines() == [
+        "orders: it does not even pass without a fault:",
+        "  without any fault, and a little slower",
+        "    violated: haste: the clerk is too slow",
+    ]
+
+
+def test_what_no_tape_makes_again_has_no_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    bundles = tmp_path / "bundles"
+    command = ["sim", "sieve", f"{__name__}:HASTY", "--program", CLERK, "--for", "4s", "--bundles", str(bundles)]
+
+    assert run([*command, "--jobs", "1"]) == Exit.VIOLATED
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["without any fault, and a little slower: violated", "  haste: the clerk is too slow"]
+    assert said[2].startswith(f"{__name__}:HASTY: it does not even pass without a fault; ")
+    assert not bundles.exists()
 
 
 def test_a_program_that_is_not_there_is_said():

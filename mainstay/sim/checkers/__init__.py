@@ -42,7 +42,7 @@ class Checker(Protocol):
         """Something has happened. Raises `Violated`.
 
         What watches deliver (`Delivered`) is half of all that happens, and is told only to a checker that has an
-        attribute `hears_deliveries` which is true.
+        attribute `hears_deliveries` which is true. For `hears_restores` see checking.py.
         """
 
     async def at_end(self, world: "World") -> None:

@@ -44,6 +44,7 @@ class _Claim:
 
 class AcknowledgedWrites:
     name = "acknowledged writes"
+    hears_restores = True
 
     def __init__(self) -> None:
         self._latest = 0

@@ -6,7 +6,8 @@ delay that faults make: who decides may know only what was wanted then.) And a p
 and again: in any minute at most `FAILED_MAX` fail for each that is wanted. There is no autoscaler yet; when there is
 one, what it wants is a number of replicas, and its own bound belongs here.
 
-Judged by what was committed.
+Judged by what was committed. For a while after the store was put back to a backup nothing is: what was wanted and is
+undone may still be acted upon.
 """
 
 from collections import deque
@@ -19,7 +20,7 @@ from mainstay.api.kind import Object
 from mainstay.controllers.pod_state import is_active, is_leaving
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import now_in, object_in
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.history import Committed, Event, Restored
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -68,8 +69,11 @@ class Bounded:
     def __init__(self) -> None:
         self._sets: dict[str, _Wanted] = {}  # By uid.
         self._apps: dict[str, _Wanted] = {}
+        self._judges_from_ns = 0
 
     def saw(self, event: Event) -> None:
+        if isinstance(event, Restored):
+            self._judges_from_ns = event.at_ns + _ns(WHILE)
         if not isinstance(event, Committed):
             return
         if event.key.startswith(_PODS):
@@ -98,7 +102,7 @@ class Bounded:
         most = app.most(event.at_ns)
         if total > most:
             text = f"the sets of {app.key} want {total} pods together, and lately no more than {most} were wanted"
-            raise Violated(self.name, text, [event])
+            self._violated(text, [event])
 
     def _pod(self, event: Committed) -> None:
         now, before = now_in(event.value), now_in(event.previous)
@@ -117,7 +121,7 @@ class Bounded:
         most = known.most(event.at_ns)
         if len(known.active) > most:
             text = f"there are {len(known.active)} pods of {known.key}, and lately no more than {most} were wanted"
-            raise Violated(self.name, text, list(known.active.values()))
+            self._violated(text, list(known.active.values()))
 
     def _failed(self, known: _Wanted, event: Committed) -> None:
         known.failed.append(event.at_ns)
@@ -126,7 +130,11 @@ class Bounded:
         most = known.most(event.at_ns) * FAILED_MAX
         if len(known.failed) > most:
             text = f"{len(known.failed)} pods of {known.key} have failed within a minute, and each was replaced"
-            raise Violated(self.name, text, [event])
+            self._violated(text, [event])
+
+    def _violated(self, text: str, events: list[Committed]) -> None:
+        if events[-1].at_ns >= self._judges_from_ns:
+            raise Violated(self.name, text, events)
 
 
 def _owner_of(obj: Object) -> str:

@@ -30,6 +30,7 @@ _NODES: Final = f"{CORE}/nodes/"
 
 class Quiescence:
     name = "quiescence"
+    hears_restores = True  # What was undone was written all the same.
 
     def __init__(self, within: timedelta = WITHIN) -> None:
         """`within`: how long after healing things may take."""

@@ -5,7 +5,8 @@ others are: all that are wanted, less what may be unavailable, and never the las
 others' business (budgets.py), and so is what users delete by hand.
 
 Judged by what was committed. Who decides may know of a pod's end only later, so one that was ready a while ago counts;
-and a Deployment counts as it was when it wanted the least in that while.
+and a Deployment counts as it was when it wanted the least in that while. For so long after the store was put back to a
+backup nothing is judged: what was wanted and is undone may still be acted upon.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from mainstay.api.kind import Object
 from mainstay.controllers.pod_state import is_active, is_leaving, is_ready
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import now_in, object_in
-from mainstay.sim.history import Asked, Committed, Event
+from mainstay.sim.history import Asked, Committed, Event, Restored
 
 if TYPE_CHECKING:
     from mainstay.sim.world import World
@@ -53,9 +54,12 @@ class Recovery:
         self._apps: dict[str, _App] = {}  # By uid.
         self._app_of: dict[str, str] = {}  # By uid of the set.
         self._pods: dict[str, _Pod] = {}  # By uid: those of sets, active or until lately so.
+        self._judges_from_ns = 0
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, Restored):
+            self._judges_from_ns = event.at_ns + _ns(WHILE)
+        elif isinstance(event, Asked):
             if event.method == "DELETE" and event.decision.startswith(_DECISION):
                 self._asked[event.request] = event
         elif isinstance(event, Committed):
@@ -95,14 +99,14 @@ class Recovery:
         asked = self._asked.get(event.request or 0)
         if goes and asked is not None:
             del self._pods[uid]  # Who has told it to go knows that.
-            if was_ready:
+            if was_ready and event.at_ns >= self._judges_from_ns:
                 self._require_others(owner, asked, event)
 
     def _require_others(self, owner: str, asked: Asked, event: Committed) -> None:
         app = self._apps.get(self._app_of[owner])
         if app is None:
             return
-        since_ns = event.at_ns - WHILE // timedelta(microseconds=1) * 1000
+        since_ns = event.at_ns - _ns(WHILE)
         lately = [
             number
             for place, (_, number) in enumerate(app.needed)
@@ -133,3 +137,7 @@ def _needed_by(app: Object) -> int:
 def _owner_of(obj: Object) -> str:
     references = (obj.get("metadata") or {}).get("ownerReferences") or ()
     return next((str(each["uid"]) for each in references if each.get("controller")), "")
+
+
+def _ns(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000

@@ -48,6 +48,7 @@ class _Watch:
 class WatchContract:
     name = "watch contract"
     hears_deliveries = True
+    hears_restores = True
 
     def __init__(self) -> None:
         self._commits: dict[str, list[Committed]] = {}  # By kind: the first two parts of a key.

@@ -9,6 +9,9 @@ Everything that was not benign is tried without, the most at once first:
     little work                         all faults, and the beginning of the work, its end, or each so manieth of it
     when                                the same fault a little earlier or later, if less is needed then
 
+Of a run that has ended otherwise than it should, only faults are taken away: with other work it would end otherwise
+without any.
+
 What still fails is the new beginning: what that run itself has chosen, so what nobody asked for any more is gone at
 once. Each try is a fork of one booted process, several at a time; which one is taken does not depend on how many. The
 only thing that depends on the machine is how far it gets within its time.
@@ -29,6 +32,7 @@ from mainstay.sim.choices import Choice
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.failing.trying import TimeIsUp, Tried, Tries
 from mainstay.sim.failing.units import Unit, tape_of, weight_of
+from mainstay.sim.final_state import FINAL_STATE
 from mainstay.sim.forks import Lost, encode, from_booted
 from mainstay.sim.run import Booted, RunResult, Verdict
 from mainstay.sim.run_bundle import RunBundle
@@ -45,7 +49,7 @@ LATER_NS: Final = 30_000_000_000
 
 
 class DoesNotFail(SimulationError):
-    """The run of the bundle is not here what it was: there is nothing to shrink. Says what it came to."""
+    """The run of the bundle has passed, or is not here what it was: nothing can be shrunk. Says what it came to."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -109,6 +113,8 @@ def shrink(
     bundle: RunBundle, *, jobs: int = 1, within: timedelta = WITHIN, say: Callable[[Step], None] = lambda _: None
 ) -> Shrunk:
     """Make a run small. Raises `DoesNotFail`, and what finding its scenario raises (finding.py)."""
+    if bundle.result.is_passed:
+        raise DoesNotFail("the run of this bundle has passed: there is nothing to shrink")
     scenario, patch = bundle.the_scenario(), bundle.patch()
     work = partial(_shrink, bundle, jobs, within)
     for sent in from_booted(scenario, work, patch, journal=bundle.has_journal):
@@ -136,7 +142,8 @@ def _shrink(bundle: RunBundle, jobs: int, within: timedelta, booted: Booted, sen
     if first is None or symptom_of(first.result) != symptom:
         send(encode(_Refused(bundle.result if first is None else first.result)))
         return
-    small = _Shrinking(tries, first, lambda step: send(encode(_Step(step))))
+    keeps_work = symptom == (Verdict.VIOLATED, FINAL_STATE)
+    small = _Shrinking(tries, first, lambda step: send(encode(_Step(step))), keeps_work=keeps_work)
     with contextlib.suppress(TimeIsUp):
         small.all_ways()
     tape = tape_of(small.units)
@@ -149,9 +156,10 @@ def _shrink(bundle: RunBundle, jobs: int, within: timedelta, booted: Booted, sen
 class _Shrinking:
     """What is left so far, and the ways to make it less."""
 
-    def __init__(self, tries: Tries, first: Tried, say: Callable[[Step], None]) -> None:
+    def __init__(self, tries: Tries, first: Tried, say: Callable[[Step], None], *, keeps_work: bool) -> None:
         self._tries = tries
         self._say = say
+        self._keeps_work = keeps_work
         self._go_on_with(first)
 
     def all_ways(self) -> None:
@@ -286,14 +294,18 @@ class _Shrinking:
 
     def _take(self, candidates: list[list[Unit]]) -> int | None:
         """Go on with the first of these that still fails. Says which it was."""
-        found = self._tries.first(candidates)
+        places = [place for place, units in enumerate(candidates) if not self._keeps_work or self._has_all_work(units)]
+        found = self._tries.first([candidates[place] for place in places])
         if found is None:
             return None
-        place, still = found
+        number, still = found
         self._go_on_with(still)
         faults = sum(1 for unit in self.units if unit.is_strike)
         self._say(Step(self._tries.runs, weight_of(self.units), faults))
-        return place
+        return places[number]
+
+    def _has_all_work(self, units: Sequence[Unit]) -> bool:
+        return _work_of(units) == _work_of(self.units)
 
     def _go_on_with(self, tried: Tried) -> None:
         self.units = tried.units
@@ -301,6 +313,10 @@ class _Shrinking:
 
     def _size(self) -> tuple[int, int]:
         return weight_of(self.units), sum(choice.chosen for unit in self.units for choice in unit.choices)
+
+
+def _work_of(units: Sequence[Unit]) -> list[Unit]:
+    return [unit for unit in units if not unit.is_strike]
 
 
 def _smaller_ones(unit: Unit) -> Iterator[Unit]:

@@ -9,21 +9,27 @@ outcome that no set of so many faults can keep from happening any more needs no 
 
 If the stage is an `Ending` (final_state.py), each run must also end with the same state as that without a fault.
 
+A way around a write tells nothing about what is lost after its commit: such a fault keeps nothing from happening that
+the write was for, but it may have it done again. So faults after the commit are tried at each write of the way without
+a fault, and saved are only those before it, and at deliveries.
+
 What may be claimed is bounded: it is about one workload, about faults at the places that outcomes rest on, and it takes
-for granted that a way around a fault that was taken in one run is there in others too.
+for granted that a way around a fault that was taken in one run is there in others too. So it says how many of them were
+injected, and how many were left out for that reason.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
+from math import comb
 from typing import Final
 
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.final_state import Ending
+from mainstay.sim.final_state import Ending, Expected, end_of
 from mainstay.sim.forks import Lost, each_in_a_fork, encode, from_booted, lost
 from mainstay.sim.lineage.hitting import hitting_sets
 from mainstay.sim.lineage.tracing import Lineage, Outcome
@@ -32,8 +38,10 @@ from mainstay.sim.run import Booted, Patch, RunResult
 from mainstay.sim.scenario import Scenario
 
 AT_WRITE: Final = ("crash-after", "crash-before", "request-lost", "answer-lost")
+AFTER_COMMIT: Final = ("crash-after", "answer-lost")
 AT_DELIVERY: Final = ("watch-delay", "watch-disconnect")
 RUNS_MAX: Final = 2_000
+AT_ONCE: Final = 4  # So many are chosen before more is learnt, on any machine: what is injected must not depend on it.
 
 Aims = tuple[Aim, ...]
 
@@ -43,19 +51,29 @@ class Claim(msgspec.Struct, frozen=True):
 
     faults: int
     points: int
-    """How many single faults there are at places that outcomes rest on."""
-    runs: int
+    """How many single faults there are at places that outcomes rest on, in runs with fewer faults than that."""
+    injected: int
+    """How many sets of so many faults were tried."""
     left: int
     """How many sets were still to be tried when it was stopped; 0: all that matter were."""
 
+    @property
+    def others(self) -> int:
+        """How many sets were not tried: by their lineage they keep no outcome from happening. Some may not even be
+        possible, such as two faults at one write."""
+        return comb(self.points, self.faults) - self.injected
+
     def __str__(self) -> str:
-        how_many = (
-            ("any one fault", "any two faults")[self.faults - 1] if self.faults < 3 else f"any {self.faults} faults"
-        )
-        claim = f"no violation with {how_many} among these {self.points} points"
+        how_many = {1: "one fault", 2: "two faults"}.get(self.faults, f"{self.faults} faults")
+        sets = {1: "", 2: " pairs"}.get(self.faults, " sets")
+        among = f"among these {self.points} points"
         if self.left:
-            return f"{claim} in {self.runs} runs; stopped, with {self.left} or more left to try"
-        return f"{claim}: exhausted after {self.runs} runs"
+            return (
+                f"no violation with {self.injected}{sets} injected, of any {how_many} {among};"
+                f" stopped, with {self.left} or more left to try"
+            )
+        others = f", and by lineage the other {self.others} keep no outcome from happening" if self.others else ""
+        return f"no violation with any {how_many} {among}: {self.injected}{sets} injected{others}"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -82,8 +100,8 @@ class _Seen(msgspec.Struct, frozen=True):
     outcomes: list[Outcome]
     early: list[Place]
     """Where something could have gone wrong: before all was healed."""
-    final: list[str] | None = None
-    """What was there in the end, if the stage says so."""
+    expected: Expected | None = None
+    """Of the run without a fault: what was there in the end, if the others have to end with that, too."""
 
 
 _decode_seen = msgspec.msgpack.Decoder(_Seen).decode
@@ -116,11 +134,15 @@ def inject(
 @dataclass
 class _Support:
     places: dict[Place, None]
+    first: dict[Place, None]
+    """Those of the first way that was known: without a fault, if there was one."""
     aims: Aims
     """Of the run in which it was found: it has held in spite of them."""
 
     def is_hit_by(self, aim: Aim) -> bool:
-        return aim.place in self.places and aim not in self.aims
+        if aim in self.aims:
+            return False
+        return aim.place in self.places or (aim.fault in AFTER_COMMIT and aim.place in self.first)
 
 
 @dataclass
@@ -142,17 +164,18 @@ class Search:
         self.early.update(dict.fromkeys(early))
         for outcome in outcomes:
             places = dict.fromkeys(outcome.support)
-            self.supports.setdefault(outcome.name, []).append(_Support(places, aims))
+            known = self.supports.setdefault(outcome.name, [])
+            known.append(_Support(places, known[0].places if known else places, aims))
             for place in places:
                 self.points.update(dict.fromkeys(self._aims_at(place)))
 
-    def next(self, size: int, most: int, pending: Sequence[Aims] = ()) -> list[Aims]:
-        """Sets of so many faults that could keep an outcome from happening, and were not tried: at most so many."""
-        busy = {frozenset(aims): None for aims in pending}
+    def next(self, size: int, most: int, among: Mapping[Aim, None]) -> list[Aims]:
+        """Sets of so many of these faults that could keep an outcome from happening, and were not tried: at most so
+        many."""
         found: dict[frozenset[Aim], Aims] = {}
         for aims in self._each(size):
             at = frozenset(aims)
-            if at not in self.tried and at not in busy and at not in found:
+            if at not in self.tried and at not in found and all(aim in among for aim in aims):
                 found[at] = aims
         chosen = sorted(found.values(), key=self._turn_of())
         return chosen[:most]
@@ -160,7 +183,7 @@ class Search:
     def _each(self, size: int) -> Iterator[Aims]:
         for supports in self.supports.values():
             options = [
-                [aim for place in each.places for aim in self._aims_at(place) if each.is_hit_by(aim)]
+                [aim for place in each.places | each.first for aim in self._aims_at(place) if each.is_hit_by(aim)]
                 for each in supports
             ]
             if all(options):
@@ -213,24 +236,26 @@ def _inject(seed: int, depth: int, jobs: int, programs: Sequence[str], runs: int
     begun = _decode_seen(first if isinstance(first, bytes) else b"")
     for size in range(1, depth + 1):
         left = 0
-        while todo := search.next(size, jobs):
-            if number + len(todo) > runs:
-                left = len(search.next(size, RUNS_MAX))
+        points = dict(search.points)  # What comes with these runs can only be hit by one fault more.
+        while todo := search.next(size, AT_ONCE, points):
+            todo = todo[: runs - number]
+            if not todo:
+                left = len(search.next(size, RUNS_MAX, points))
                 break
-            works = [partial(_run, booted, seed, aims, begun.final) for aims in todo]
-            are_good = [made(aims, sent) for aims, sent in zip(todo, each_in_a_fork(works, jobs), strict=True)]
-            if not all(are_good):
+            works = [partial(_run, booted, seed, aims, begun.expected) for aims in todo]
+            if not all(made(aims, sent) for aims, sent in zip(todo, each_in_a_fork(works, jobs), strict=True)):
                 return
-        claims.append(Claim(size, len(search.points), number, left))
+        injected = sum(len(aims) == size for aims in search.tried)
+        claims.append(Claim(size, len(points), injected, left))
         if left:
             break
     send(encode(Step(number, [], begun.result, len(search.supports), claims)))
 
 
-def _run(booted: Booted, seed: int, aims: Aims, expected: list[str] | None) -> bytes:
+def _run(booted: Booted, seed: int, aims: Aims, expected: Expected | None) -> bytes:
     planned = Planned(aims)
-    if isinstance(booted.stage, Ending):
-        booted.stage.expected = expected
+    if expected is not None:
+        booted.expected = expected
     world = booted.world
     before = len(world.history.events)
     result = booted.go(seed, strategy=planned)
@@ -239,5 +264,5 @@ def _run(booted: Booted, seed: int, aims: Aims, expected: list[str] | None) -> b
     assert world.journal is not None, "without a journal there is no lineage"
     lineage = Lineage(world.history.events[before:], world.journal.records(), planned)
     early = places_of(planned.deeds, planned.tellings)
-    final = booted.stage.final if isinstance(booted.stage, Ending) else None
-    return encode(_Seen(result, lineage.outcomes(), early, final))
+    ended = Expected(booted.sim.run(end_of(world))) if not aims and isinstance(booted.stage, Ending) else None
+    return encode(_Seen(result, lineage.outcomes(), early, ended))

@@ -3,21 +3,23 @@
 Two runs may differ for reasons that are none of the program's: names, times, who was first. Most of that is taken out
 before the comparison (final_state.py). For the rest there is a second run without faults, in which the program is a
 little slower: fields that differ between those two are not looked at. What checkers say counts in any case.
+
+A run that ends otherwise violates, and its result says what was expected (final_state.py).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.env.processes import Send
-from mainstay.sim.differences import Difference, differences, without
-from mainstay.sim.final_state import final_objects
-from mainstay.sim.forks import Lost, each_in_a_fork, encode, from_booted, lost
+from mainstay.sim.differences import differences
+from mainstay.sim.final_state import Expected, end_of
+from mainstay.sim.forks import Lost, decode, each_in_a_fork, encode, from_booted, lost
 from mainstay.sim.history import Committed, Healed
 from mainstay.sim.lineage.tracing import Lineage
 from mainstay.sim.plans import Planned
@@ -25,38 +27,31 @@ from mainstay.sim.run import Booted, Patch, RunResult
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.sieve.patterns import Pattern, Plan, Reference, plans_of
 
-if TYPE_CHECKING:
-    from mainstay.sim.world import World
-
 SLOWER: Final = timedelta(milliseconds=7)
-DIFFERENCES_SHOWN: Final = 12
 
 
 class Sifted(msgspec.Struct, frozen=True, tag=True):
     """One run."""
 
     plan: Plan | None
-    """None: the run without a fault."""
+    """None: a run without a fault."""
     result: RunResult
-    differences: list[Difference]
-    """In what it ended otherwise, if it has passed."""
-    number: int
     of: int
+    """How many plans there are."""
     idle: int
     """How many plans were left out: what they hide, no decision has looked at."""
+    is_slower: bool = False
+    """It is the second run without a fault. Its tape does not make it again: that it was slower is no choice."""
 
     @property
-    def is_bad(self) -> bool:
-        return not self.result.is_passed or bool(self.differences)
+    def what(self) -> str:
+        if self.plan is not None:
+            return str(self.plan)
+        return "without any fault, and a little slower" if self.is_slower else "without any fault"
 
     def __str__(self) -> str:
-        lines = [str(self.plan or "without any fault")]
-        if not self.result.is_passed:
-            lines += [f"{self.result.verdict}: {self.result.problem}"]
-        lines += [str(each) for each in self.differences[:DIFFERENCES_SHOWN]]
-        if len(self.differences) > DIFFERENCES_SHOWN:
-            lines.append(f"and {len(self.differences) - DIFFERENCES_SHOWN} more differences")
-        return "\n    ".join(lines)
+        said = "" if self.result.is_passed else f"\n{self.result.verdict}: {self.result.problem}"
+        return self.what + said.replace("\n", "\n    ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +67,10 @@ class SieveReport:
         left_out = f" ({self.idle} more cannot matter: no decision has looked at what they hide)" if self.idle else ""
         if not self.bad:
             return f"{self.scenario}: {self.program} ends as without a fault with each of {self.runs} plans{left_out}"
-        lines = [f"  {each}" for each in self.bad]
-        return "\n".join(
-            [f"{self.scenario}: {self.program} does not bear {len(self.bad)} of {self.runs} plans{left_out}:", *lines]
-        )
+        said = f"{self.program} does not bear {len(self.bad)} of {self.runs} plans{left_out}"
+        if any(each.plan is None for each in self.bad):
+            said = "it does not even pass without a fault"
+        return "\n".join([f"{self.scenario}: {said}:", *(f"  {each}" for each in self.bad)])
 
 
 class _NoProgram(msgspec.Struct, frozen=True, tag=True):
@@ -86,7 +81,8 @@ class _NoProgram(msgspec.Struct, frozen=True, tag=True):
 
 class _Ran(msgspec.Struct, frozen=True):
     result: RunResult
-    final: dict[str, list[dict[str, Any]]]
+    objects: dict[str, list[Object]]
+    """What was there in the end, if it has passed."""
 
 
 class _First(msgspec.Struct, frozen=True):
@@ -116,7 +112,7 @@ def sieve(
     for each in sift(scenario, program, patterns, seed=seed, lasts=lasts, jobs=jobs, one_in=one_in, patch=patch):
         runs += each.plan is not None
         idle = each.idle
-        if each.is_bad:
+        if not each.result.is_passed:
             bad.append(each)
     return SieveReport(scenario.name, program, runs, idle, tuple(bad))
 
@@ -134,15 +130,15 @@ def sift(
 ) -> Iterator[Sifted]:
     """Run the plans of these patterns for a program of the scenario's world; with `one_in`, only each so manieth.
 
-    The first run is without a fault; if it does not pass, it is the only one. Raises `ValueError` if there is no such
-    program.
+    The first run is without a fault, and if a second one without a fault does not pass, that is given too: there is
+    nothing to compare with then, and no plan is run. Raises `ValueError` if there is no such program.
     """
     if lasts is not None:
         scenario = replace(scenario, lasts=lasts)
     work = partial(_sift, seed, jobs, program, tuple(patterns), one_in)
     for sent in from_booted(scenario, work, patch, journal=True):
         if isinstance(sent, Lost):
-            yield Sifted(None, lost(scenario, seed, sent), [], 0, 0, 0)
+            yield Sifted(None, lost(scenario, seed, sent), 0, 0)
             continue
         match _decode_sent(sent):
             case Sifted() as sifted:
@@ -160,29 +156,27 @@ def _sift(
     works = [partial(_first, booted, seed, program), partial(_slower, booted, seed, program)]
     first, slower = each_in_a_fork(works, jobs)
     if isinstance(first, Lost):
-        send(encode(Sifted(None, lost(booted.scenario, seed, first), [], 0, 0, 0)))
+        send(encode(Sifted(None, lost(booted.scenario, seed, first), 0, 0)))
         return
     begun = _decode_first(first)
-    wanted = _objects(begun.ran)
-    noise = [] if isinstance(slower, Lost) else differences(wanted, _objects(_decode_ran(slower)))
     plans: list[Plan] = []
     idle = 0
     for pattern in patterns:
         more, fewer = plans_of(pattern, begun.reference, program)
         plans, idle = plans + more, idle + fewer
     plans = plans[::one_in]
-    send(encode(Sifted(None, begun.ran.result, [], 0, len(plans), idle)))
+    send(encode(Sifted(None, begun.ran.result, len(plans), idle)))
     if not begun.ran.result.is_passed:
         return
-    runs = each_in_a_fork([partial(_run, booted, seed, plan) for plan in plans], jobs)
-    for number, (plan, sent) in enumerate(zip(plans, runs, strict=True), 1):
-        if isinstance(sent, Lost):
-            result, found = lost(booted.scenario, seed, sent), []
-        else:
-            ran = _decode_ran(sent)
-            result = ran.result
-            found = without(differences(wanted, _objects(ran)), noise) if result.is_passed else []
-        send(encode(Sifted(plan, result, found, number, len(plans), idle)))
+    again = _Ran(lost(booted.scenario, seed, slower), {}) if isinstance(slower, Lost) else _decode_ran(slower)
+    if not again.result.is_passed:  # All would count as noise.
+        send(encode(Sifted(None, again.result, len(plans), idle, is_slower=True)))
+        return
+    expected = Expected(begun.ran.objects, differences(begun.ran.objects, again.objects))
+    runs = each_in_a_fork([partial(_run, booted, seed, plan, expected) for plan in plans], jobs)
+    for plan, sent in zip(plans, runs, strict=True):
+        result = lost(booted.scenario, seed, sent) if isinstance(sent, Lost) else decode(sent)
+        send(encode(Sifted(plan, result, len(plans), idle)))
 
 
 def _first(booted: Booted, seed: int, program: str) -> bytes:
@@ -208,21 +202,10 @@ def _slower(booted: Booted, seed: int, program: str) -> bytes:
     return encode(_ran(booted, booted.go(seed, strategy=Planned())))
 
 
-def _run(booted: Booted, seed: int, plan: Plan) -> bytes:
-    return encode(_ran(booted, booted.go(seed, strategy=Planned([plan.aim]))))
+def _run(booted: Booted, seed: int, plan: Plan, expected: Expected) -> bytes:
+    booted.expected = expected
+    return encode(booted.go(seed, strategy=Planned([plan.aim])))
 
 
 def _ran(booted: Booted, result: RunResult) -> _Ran:
-    if not result.is_passed:
-        return _Ran(result, {})
-    # It may be one to be made again, even so.
-    result = msgspec.structs.replace(result, tape=[choice for choice in booted.tape if choice.chosen])
-    return _Ran(result, booted.sim.run(_final(booted.world)))
-
-
-async def _final(world: "World") -> dict[str, list[Object]]:
-    return final_objects((await world.store.range("")).entries)
-
-
-def _objects(ran: _Ran) -> dict[str, list[Object]]:
-    return ran.final
+    return _Ran(result, booted.sim.run(end_of(booted.world)) if result.is_passed else {})

@@ -1,0 +1,31 @@
+"""What holds in every run of every scenario, whatever it is about. (SPEC T1)
+
+A scenario may have one of these with settings of its own; then it is that one which watches. What else must hold only
+where somebody sees to it, such as that orphans go in the end where repair runs, a scenario names itself.
+"""
+
+from mainstay.sim.checkers import Checker
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.at_most_one import AtMostOne
+from mainstay.sim.checkers.bounded import Bounded
+from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.observed_generations import ObservedGenerations
+from mainstay.sim.checkers.one_acting_leader import OneActingLeader
+from mainstay.sim.checkers.recovery import Recovery
+from mainstay.sim.checkers.reserved import Reserved
+from mainstay.sim.checkers.watch_contract import WatchContract
+
+
+def always() -> list[Checker]:
+    """New ones for a run."""
+    return [
+        WatchContract(),
+        AcknowledgedWrites(),
+        OneActingLeader(),
+        Capacity(),
+        Reserved(),
+        AtMostOne(may_fail=True),
+        Bounded(),
+        Recovery(),
+        ObservedGenerations(()),
+    ]
