@@ -241,6 +241,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("core-world", repair.leaves_reservations_alone, "orphans: "),
     ("core-world", repair.believes_its_cache, "released: "),
     ("core-world", worlds.says_when_it_looked, "quiescence: "),
+    ("disk-world", faults.does_not_sync, "acknowledged writes: the store came back at revision "),
     ("full-world", worlds.takes_the_old_away_at_once, "recovery: "),
     ("full-world", jobs.ends_before_all_are_counted, "job counts: "),
     ("full-world", worlds.leaves_what_nobody_owns, "owned: "),

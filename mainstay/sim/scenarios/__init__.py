@@ -12,6 +12,7 @@ from mainstay.sim.scenarios.compaction_in_the_gap import SCENARIO as COMPACTION_
 from mainstay.sim.scenarios.core_world import SCENARIO as CORE_WORLD
 from mainstay.sim.scenarios.cure_meanwhile import SCENARIO as CURE_MEANWHILE
 from mainstay.sim.scenarios.databases import SCENARIOS as DATABASES
+from mainstay.sim.scenarios.disk_world import SCENARIO as DISK_WORLD
 from mainstay.sim.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESERVATION
 from mainstay.sim.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTED_ONCE
 from mainstay.sim.scenarios.eviction_and_budget import SCENARIO as EVICTION_AND_BUDGET
@@ -113,6 +114,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         HELD_ROLLOUT,
         FROZEN_EVICTIONS,
         CORE_WORLD,
+        DISK_WORLD,
         FULL_WORLD,
         *DATABASES,
     )
