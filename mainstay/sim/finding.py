@@ -37,10 +37,13 @@ def name_of(scenario: Scenario) -> str:
 
     if SCENARIOS.get(scenario.name) is scenario:
         return scenario.name
-    for module in list(sys.modules.values()):
-        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+    # First where its parts were made, which is mostly where it was: others, like a test, may have imported it, and may
+    # not be there for whoever goes by the name.
+    parts = [getattr(part, "__module__", "") for part in (scenario.make, scenario.checkers)]
+    for name in [*(name for name in parts if name in sys.modules), *sys.modules]:
+        for attribute, value in list(getattr(sys.modules[name], "__dict__", {}).items()):
             if value is scenario:
-                return f"{module.__name__}:{attribute}"
+                return f"{name}:{attribute}"
     raise NotFound(f"the scenario {scenario.name!r} is no attribute of any module: make it one, to find it by name.")
 
 

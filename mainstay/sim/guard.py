@@ -1,19 +1,21 @@
 """Makes some runs a second time, in another process with another hash seed: if they are not equal, something leaks.
 
     with Guard() as guard:
-        for result in run_many(scenario, seeds): ...
-        bad += guard.check("racing-schedulers", results)
+        due = guard.due()
+        for result in run_many(scenario, seeds):
+            due.add(result)
+        bad += guard.check("racing-schedulers", due)
 
 All that a simulation finds rests on this: the same seed is the same run. Whatever lets the order of a set, an address,
 the real clock or a former run decide breaks it, and nobody sees that in one process. So one run of twenty is made
-again elsewhere, chosen by its seed. Digests are compared; where two differ, both runs are made once more to find the
-first batch of events that does, and once more to have the stacks of that batch (stacks.py). What is told is the first
-event that is not the same, and both stacks, side by side.
+again elsewhere, chosen by its scenario and seed, and of fewer runs at least one. Digests are compared; where two
+differ, both runs are made once more to find the first batch of events that does, and once more to have the stacks of
+that batch (stacks.py). What is told is the first event that is not the same, and both stacks, side by side.
 
 Not found: what differs without ever changing which code runs, when, or what is noted (trace.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Final
@@ -48,18 +50,43 @@ class Leak(msgspec.Struct, frozen=True):
         return "\n".join([f"the first difference is event {self.index}:", *(f"  {a:{width}} | {b}" for a, b in rows)])
 
 
-def is_chosen(seed: int, one_in: int = ONE_IN) -> bool:
-    """Whether the run of this seed is made twice. With `one_in` 0 none is, with 1 all are."""
-    return one_in > 0 and int.from_bytes(blake2b(b"%d" % seed, digest_size=4).digest(), "little") % one_in == 0
+class Due:
+    """Which of some runs of a scenario are to be made again: one in `one_in`, and at least one. Keeps no others."""
+
+    def __init__(self, one_in: int = ONE_IN) -> None:
+        self._one_in = one_in
+        self._chosen: list[RunResult] = []
+        self._next: RunResult | None = None
+        """The one that comes next if none is chosen. By its number too, so that it is not always the first seed."""
+
+    def add(self, result: RunResult) -> None:
+        if not self._one_in or not result.trace:
+            return  # Without a trace there is nothing to compare.
+        if _number(result) % self._one_in == 0:
+            self._chosen.append(result)
+        elif self._next is None or _number(result) < _number(self._next):
+            self._next = result
+
+    def __iter__(self) -> Iterator[RunResult]:
+        if self._chosen or self._next is None:
+            return iter(self._chosen)
+        return iter([self._next])
+
+
+def _number(result: RunResult) -> int:
+    """Of the scenario as well: a command runs many of them with the same few seeds."""
+    named = f"{result.scenario} {result.seed}".encode()
+    return int.from_bytes(blake2b(named, digest_size=4).digest(), "little")
 
 
 class Guard:
-    """Use it in a `with` block: the other process lives that long. With `one_in` 0 there is none."""
+    """Use it in a `with` block: the other process lives that long. With `one_in` 0 there is none, with 1 all runs are
+    made twice."""
 
     def __init__(self, one_in: int = ONE_IN, *, hash_seed: int | None = None) -> None:
         self.checked = 0
         """How many runs were made twice so far."""
-        self._one_in = one_in
+        self.one_in = one_in
         if one_in:
             build()  # Known from now on: a source that is changed meanwhile must not be taken for a leak.
         self._hash_seed = hash_seed
@@ -72,9 +99,9 @@ class Guard:
         if self._other is not None:
             self._other.close()
 
-    def wants(self, result: RunResult) -> bool:
-        """Whether this is one to make again: for whoever does not keep all of them for `check`."""
-        return bool(result.trace) and is_chosen(result.seed, self._one_in)
+    def due(self) -> Due:
+        """For whoever does not keep all results of a scenario for `check`."""
+        return Due(self.one_in)
 
     def check(
         self, scenario: str, results: Iterable[RunResult], *, planted: str = "", strategy: str = "random", jobs: int = 1
@@ -83,17 +110,20 @@ class Guard:
 
         Raises `NoAnswer` (other_process.py) if the scenario cannot be found elsewhere, or the source has changed.
         """
-        due = {result.seed: result for result in results if self.wants(result)}
+        chosen = self.due()
+        for result in results:
+            chosen.add(result)
+        due = {result.seed: result for result in chosen}
         if not due:
             return []
         other = self._process(next(iter(due)))
         wanted = Wanted(scenario, list(due), planted, strategy, jobs)
-        made = {each.seed: each for each in other.make(wanted)}
+        made = other.make(wanted)
         self.checked += len(made)
         return [
-            self._told(result, made[seed], wanted)
-            for seed, result in due.items()
-            if seed in made and made[seed].digest != result.trace
+            self._told(due[each.seed], each, wanted)
+            for each in made
+            if each.lost or each.digest != due[each.seed].trace
         ]
 
     def _process(self, seed: int) -> OtherProcess:
@@ -105,14 +135,21 @@ class Guard:
 
     def _told(self, result: RunResult, made: Made, wanted: Wanted) -> RunResult:
         assert self._other is not None
-        wanted = msgspec.structs.replace(wanted, seeds=[result.seed], jobs=1)
-        leak = located(wanted, self._other)
-        where = str(leak) if leak is not None else "made once more they were equal: it is not the hash seed alone"
-        problem = (
-            f"in another process, with PYTHONHASHSEED={self._other.hash_seed}, this seed is another run"
-            f" (trace {made.digest}, here {result.trace});\n{where}"
-        )
+        problem = f"in another process, with PYTHONHASHSEED={self._other.hash_seed}, this seed is another run"
+        if made.lost:
+            problem += f": its process is lost, {made.lost}; here it came to its end ({result.verdict})"
+        else:
+            where = _where(msgspec.structs.replace(wanted, seeds=[result.seed], jobs=1), self._other)
+            problem += f" (trace {made.digest}, here {result.trace});\n{where}"
         return msgspec.structs.replace(result, verdict=Verdict.DIFFERENT, problem=problem, tape=[], waiting="")
+
+
+def _where(wanted: Wanted, other: OtherProcess) -> str:
+    try:
+        leak = located(wanted, other)
+    except SimulationError as error:
+        return f"where they differ is not known: {error}"  # That they do is, and must not be lost with it.
+    return str(leak) if leak is not None else "made once more they were equal: it is not the hash seed alone"
 
 
 def located(wanted: Wanted, other: OtherProcess) -> Leak | None:
@@ -130,10 +167,10 @@ def located(wanted: Wanted, other: OtherProcess) -> Leak | None:
 
 
 def _both(wanted: Wanted, other: OtherProcess) -> tuple[Made, Made]:
-    made = (*make(wanted), *other.make(wanted))
-    if len(made) != 2:
-        raise SimulationError(f"the run of seed {wanted.seeds[0]} was lost while its leak was looked for")
-    return made
+    (here,), (there,) = make(wanted), other.make(wanted)
+    if lost := here.lost or there.lost:
+        raise SimulationError(f"the run of seed {wanted.seeds[0]} was lost while its leak was looked for: {lost}")
+    return here, there
 
 
 def _first_batch(here: Made, there: Made) -> int | None:

@@ -52,11 +52,13 @@ class Made(msgspec.Struct, frozen=True):
     """One that was made."""
 
     seed: int
-    digest: str
-    checkpoints: list[str]
+    digest: str = ""
+    checkpoints: list[str] = []
     before: int = 0
     """How many events there were before `seen`."""
     seen: list[Seen] = []
+    lost: str = ""
+    """Why nothing of it is known: its process has died, or took too long. Empty if it came to its end."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -72,7 +74,7 @@ _decode_answer = msgspec.msgpack.Decoder(_Answer).decode
 
 
 def make(wanted: Wanted) -> list[Made]:
-    """Make these runs in forks of this process. One that is lost is left out. Raises `NotFound`."""
+    """Make these runs in forks of this process, each once, also if it is lost. Raises `NotFound`."""
     plant = planted(wanted.planted) if wanted.planted else None
     with_stacks = wanted.stacks_of is not None
 
@@ -83,15 +85,20 @@ def make(wanted: Wanted) -> list[Made]:
             plant()
 
     trace = None if wanted.stacks_of is None else partial(StackTrace, wanted.stacks_of)
-    sent = from_booted(scenario_of(wanted.scenario), partial(_make_all, wanted), patch, trace=trace)
-    return [_decode_made(each) for each in sent if not isinstance(each, Lost)]
+    made: dict[int, Made] = {}
+    for sent in from_booted(scenario_of(wanted.scenario), partial(_make_all, wanted), patch, trace=trace):
+        if isinstance(sent, Lost):  # The one that has booted the scenario, and all runs with it that are not made yet.
+            made |= {seed: Made(seed, lost=sent.how) for seed in wanted.seeds if seed not in made}
+        else:
+            each = _decode_made(sent)
+            made[each.seed] = each
+    return list(made.values())
 
 
 def _make_all(wanted: Wanted, booted: Booted, send: Send) -> None:
     works = [partial(_make_one, wanted, booted, seed) for seed in wanted.seeds]
-    for sent in each_in_a_fork(works, wanted.jobs):
-        if not isinstance(sent, Lost):
-            send(sent)
+    for seed, sent in zip(wanted.seeds, each_in_a_fork(works, wanted.jobs), strict=True):
+        send(_encode(Made(seed, lost=sent.how)) if isinstance(sent, Lost) else sent)
 
 
 def _make_one(wanted: Wanted, booted: Booted, seed: int) -> bytes:
@@ -128,7 +135,9 @@ class OtherProcess:
             _send(asking, _encode(wanted))
             answer = _decode_answer(next(_received(answering)))
         except (BrokenPipeError, StopIteration):
-            raise NoAnswer(f"the other process has ended with status {self._process.wait()}") from None
+            status = self._process.wait()
+            self.close()  # Who asks again gets a new one: it was this request, maybe, and not the next.
+            raise NoAnswer(f"the other process has ended with status {status}") from None
         if answer.problem:
             raise NoAnswer(answer.problem)
         if answer.build != self._build:
@@ -173,9 +182,11 @@ def _send(pipe: "IO[bytes]", body: bytes) -> None:
 
 
 def _received(pipe: "IO[bytes]") -> Iterator[bytes]:
-    while head := pipe.read(_HEAD.size):
+    while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
         (length,) = _HEAD.unpack(head)
-        yield pipe.read(length)
+        if len(body := pipe.read(length)) < length:
+            return  # Whoever was sending has ended.
+        yield body
 
 
 if __name__ == "__main__":

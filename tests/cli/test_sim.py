@@ -1,12 +1,15 @@
 """`mainstay sim` as people and scripts use it."""
 
 import json
+import os
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from mainstay.cli.main import run
+from mainstay.cli.simulating.running import run_all
 from mainstay.sim import scenarios
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenario import Scenario, Stage
@@ -17,6 +20,11 @@ class Small(Stage):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         world.add_server("server-1")
+
+
+class Vanishing(Small):
+    async def check(self) -> None:
+        os._exit(3)
 
 
 class Unhappy(Small):
@@ -31,11 +39,16 @@ def a_scenario(name: str, stage: type[Stage]) -> Scenario:
     )
 
 
+FINE = a_scenario("fine", Small)
+VANISHING = a_scenario("vanishing", Vanishing)
+ONCE = "--no-check"  # The other process does not know those that the fixture names.
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two scenarios that take no time; the second fails with seed 3. Bundles go to a directory of the test's own."""
     monkeypatch.chdir(tmp_path)
-    known = [a_scenario("fine", Small), a_scenario("unhappy", Unhappy)]
+    known = [FINE, a_scenario("unhappy", Unhappy)]
     monkeypatch.setattr(scenarios, "SCENARIOS", {scenario.name: scenario for scenario in known})
 
 
@@ -52,15 +65,21 @@ def test_scenarios_are_listed_for_programs(capsys: pytest.CaptureFixture[str]):
 
 
 def test_runs_that_pass_are_summed_up(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "fine", "--seeds", "3", "--jobs", "2"]) == 0
+    assert run(["sim", "run", f"{__name__}:FINE", "--seeds", "3", "--jobs", "2"]) == 0
 
     output = capsys.readouterr()
-    assert output.out.startswith("fine: 3 runs, all passed, seeds 1 to 3, ")
+    assert output.out.startswith("fine: 3 runs, all passed, seeds 1 to 3, 1 made twice, ")
     assert "fine: 3 runs, 2 at once" in output.err
 
 
+def test_runs_that_are_made_once_only_are_summed_up_without_more(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "run", "fine", "--seeds", "3", "--no-check"]) == 0
+
+    assert re.fullmatch(r"fine: 3 runs, all passed, seeds 1 to 3, [\d.]+ s\n", capsys.readouterr().out)
+
+
 def test_each_run_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "fine", "--seeds", "2", "--first-seed", "7", "--json"]) == 0
+    assert run(["sim", "run", "fine", "--seeds", "2", "--first-seed", "7", "--json", ONCE]) == 0
 
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert sorted(first) == ["choices", "drawn", "problem", "scenario", "seed", "trace", "verdict", "virtual_s"]
@@ -71,19 +90,20 @@ def test_each_run_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_run_that_fails_says_how_to_run_it_again(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "unhappy", "--seeds", "5"]) == 10
+    assert run(["sim", "run", "unhappy", "--seeds", "5", ONCE]) == 10
 
     output = capsys.readouterr().out
     assert "unhappy seed 3: violated\n  mood: it is not happy\n" in output
     assert "  drawn: strategy random; faults: none\n" in output
     assert "  run it again: mainstay sim run unhappy --seeds 1 --first-seed 3\n" in output
-    assert "  its story: mainstay sim replay sim-failures/unhappy-3.run.json --story\n" in output
+    assert "  its story, and who waits where: mainstay sim replay sim-failures/unhappy-3.run.json --story\n" in output
     assert Path("sim-failures/unhappy-3.run.json").exists()
     assert "unhappy: 5 runs, 1 not passed" in output
 
 
 def test_a_run_that_fails_says_so_to_programs_too(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "unhappy", "--seeds", "1", "--first-seed", "3", "--json", "--bundles", "kept"]) == 10
+    only = ["--seeds", "1", "--first-seed", "3", ONCE]
+    assert run(["sim", "run", "unhappy", *only, "--json", "--bundles", "kept"]) == 10
 
     output = capsys.readouterr()
     said = json.loads(output.out)
@@ -94,7 +114,7 @@ def test_a_run_that_fails_says_so_to_programs_too(capsys: pytest.CaptureFixture[
 
 
 def test_all_scenarios_are_run_even_if_one_fails(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "run", "--all", "--seeds", "3", "--json"]) == 10
+    assert run(["sim", "run", "--all", "--seeds", "3", "--json", ONCE]) == 10
 
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["scenario"], each["seed"]) for each in said] == [
@@ -105,6 +125,40 @@ def test_all_scenarios_are_run_even_if_one_fails(capsys: pytest.CaptureFixture[s
         ("unhappy", 2),
         ("unhappy", 3),
     ]
+
+
+def test_a_run_whose_process_is_lost_has_no_bundle_and_says_how_to_run_it_again(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "run", f"{__name__}:VANISHING", "--seeds", "1"]) == 12
+
+    said = capsys.readouterr().out
+    assert "vanishing seed 1: failed\n  the process of the run is lost: ended with status 3\n" in said
+    assert f"  run it again: mainstay sim run {__name__}:VANISHING --seeds 1 --first-seed 1\n" in said
+    assert "  it has no bundle: what it has chosen is lost with its process\n" in said
+    assert not Path("sim-failures").exists()
+
+
+def test_a_run_without_a_bundle_says_where_to_see_who_waits(capsys: pytest.CaptureFixture[str]):
+    run_all("unhappy", scenarios.SCENARIOS["unhappy"], [3], 1, False, again="mainstay sim continue it")
+
+    said = capsys.readouterr().out
+    assert "  who waits where: mainstay sim continue it --seeds 1 --first-seed 3 --json\n" in said
+
+
+def test_runs_that_cannot_be_made_twice_are_said_and_not_taken_for_good(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "run", "fine", "--seeds", "3"]) == 1
+
+    output = capsys.readouterr()
+    assert output.out.startswith("fine: 3 runs, all passed, seeds 1 to 3, 0 made twice, ")
+    assert "Error: no run of fine could be made twice: There is no scenario 'fine'" in output.err
+
+
+def test_runs_that_cannot_be_made_twice_do_not_end_what_else_is_done(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "run", "--all", "--seeds", "3"]) == 10
+
+    output = capsys.readouterr()
+    assert "fine: 3 runs, all passed, " in output.out
+    assert "unhappy: 3 runs, 1 not passed, " in output.out
+    assert output.err.count("could be made twice") == 2
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 
 from mainstay.cli.main import run
 from mainstay.cli.simulating.searching import at_most_one_in, claim_of
+from mainstay.sim import scenarios
+from mainstay.sim.finding import scenario_of
 from mainstay.sim.run_bundle import RunBundle
 
 ORDERS = "tests.sim.orders:ORDERS"
@@ -34,13 +36,30 @@ def test_a_search_that_finds_nothing_says_what_that_means(capsys: pytest.Capture
     assert run(["sim", "search", ORDERS, "--runs", "7", "--for", "5m", "--jobs", "1"]) == 0
 
     said = capsys.readouterr()
-    assert said.out.startswith(f"{ORDERS}: 7 runs, none broke a promise: with 95 % confidence fewer than 1 in 2 do; ")
+    claim = "7 runs, none broke a promise: with 95 % confidence fewer than 1 in 2 do; 1 made twice, "
+    assert said.out.startswith(f"{ORDERS}: {claim}")
     assert "orders: searching with mixed, 1 at once" in said.err
+
+
+def test_a_search_whose_runs_cannot_be_made_twice_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(scenarios, "SCENARIOS", {"only-here": scenario_of(ORDERS)})
+
+    assert run(["sim", "search", "only-here", "--runs", "2", "--jobs", "1", "--json"]) == 1
+
+    output = capsys.readouterr()
+    found = json.loads(output.out)
+    assert (found["runs"], found["madeTwice"], found["found"]) == (2, 0, None)
+    assert "Error: no run of only-here could be made twice: There is no scenario 'only-here'" in output.err
 
 
 def test_a_search_ends_with_what_it_finds_and_the_bundle_makes_it_again(capsys: pytest.CaptureFixture[str]):
     seed = ["--first-seed", "26", "--strategy", "random", "--jobs", "1"]
 
+    assert run(["sim", "search", ORDERS, *seed, *TORN]) == 10
+    assert f"\n{ORDERS}: found with run 1; " in (said := capsys.readouterr().out)
+    assert "made twice" not in said
     assert run(["sim", "search", ORDERS, *seed, *TORN, "--json"]) == 10
 
     (found,) = lines_of(capsys)

@@ -1,8 +1,14 @@
 """Scenarios and bugs are found by name, also those of users; what is not there is said with what to do."""
 
+import sys
+from dataclasses import replace
+from types import ModuleType
+
 import pytest
 
-from mainstay.sim.finding import NotFound, planted, scenario_of
+from mainstay.sim.checkers.watch_contract import WatchContract
+from mainstay.sim.finding import NotFound, name_of, planted, scenario_of
+from mainstay.sim.scenario import Stage
 from mainstay.sim.scenarios import SCENARIOS
 
 MINE = SCENARIOS["one-leader"]
@@ -35,6 +41,29 @@ def test_a_scenario_of_a_user_is_found_by_module_and_attribute():
 def test_what_is_no_scenario_is_said_with_what_to_do(name: str, problem: str):
     with pytest.raises(NotFound, match=problem):
         scenario_of(name)
+
+
+class Own(Stage):
+    pass
+
+
+OWN = replace(MINE, make=Own)
+WITH_OWN_CHECKERS = replace(MINE, checkers=lambda: [WatchContract()])
+
+
+@pytest.mark.parametrize("attribute", ["OWN", "WITH_OWN_CHECKERS"])
+def test_a_scenario_is_named_by_the_module_that_makes_it(attribute: str, monkeypatch: pytest.MonkeyPatch):
+    importing = ModuleType("test_of_a_user")
+    importing.__dict__[attribute] = globals()[attribute]
+    monkeypatch.setattr(sys, "modules", {"test_of_a_user": importing, **sys.modules})
+
+    assert name_of(globals()[attribute]) == f"{__name__}:{attribute}"
+
+
+def test_a_scenario_of_mainstay_has_its_own_name_and_one_that_is_nowhere_has_none():
+    assert name_of(MINE) == "one-leader"
+    with pytest.raises(NotFound, match="is no attribute of any module"):
+        name_of(replace(MINE, name="another"))
 
 
 def test_a_bug_is_planted_when_it_is_called_and_not_before():

@@ -1,24 +1,44 @@
 """The guard finds a run that is not the same in another process, and the line that makes it so."""
 
 import inspect
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
+from mainstay.sim.checkers import Violated
 from mainstay.sim.forks import run_many
-from mainstay.sim.guard import ONE_IN, Guard, is_chosen
+from mainstay.sim.guard import ONE_IN, Due, Guard
 from mainstay.sim.other_process import NoAnswer
 from mainstay.sim.run import RunResult, Verdict
 from mainstay.sim.scenario import Scenario
 from tests.sim import leaky
 
+HASH_SEED = 3
+
+
+class DiesElsewhere(leaky.Leaky):
+    async def check(self) -> None:
+        if os.environ.get("PYTHONHASHSEED") == str(HASH_SEED):
+            os._exit(7)
+
+
+class BadAndDifferent(leaky.SetOrder):
+    async def check(self) -> None:
+        raise Violated("mood", "it is not happy")
+
+
+DIES_ELSEWHERE = replace(leaky.TIGHT, make=DiesElsewhere)
+BAD_AND_DIFFERENT = replace(leaky.TIGHT, make=BadAndDifferent)
+
 
 @pytest.fixture(scope="module")
 def guard() -> Iterator[Guard]:
-    with Guard(one_in=1, hash_seed=3) as guard:
+    with Guard(one_in=1, hash_seed=HASH_SEED) as guard:
         yield guard
 
 
@@ -81,13 +101,65 @@ def test_a_source_that_is_changed_meanwhile_is_not_taken_for_a_leak(guard: Guard
         guard.check("tests.sim.leaky:SET_ORDER", made(leaky.SET_ORDER))
 
 
-def test_one_run_of_twenty_is_chosen_by_its_seed():
-    chosen = [seed for seed in range(20_000) if is_chosen(seed)]
+def test_a_run_that_is_lost_elsewhere_is_a_different_one(guard: Guard):
+    before = guard.checked
 
-    assert 900 < len(chosen) < 1100
-    assert not any(is_chosen(seed, 0) for seed in range(100))
-    assert all(is_chosen(seed, 1) for seed in range(100))
+    (found,) = guard.check(f"{__name__}:DIES_ELSEWHERE", made(DIES_ELSEWHERE))
+
+    assert found.verdict is Verdict.DIFFERENT
+    assert "its process is lost, ended with status 7; here it came to its end (passed)" in found.problem
+    assert guard.checked == before + 1
+
+
+def test_an_other_process_that_has_died_is_not_asked_for_ever():
+    with Guard(one_in=1, hash_seed=HASH_SEED) as guard:
+        assert guard.check("tests.sim.leaky:TIGHT", made(leaky.TIGHT)) == []
+        assert guard._other is not None
+        assert guard._other._process is not None
+        guard._other._process.kill()
+
+        with pytest.raises(NoAnswer, match="has ended with status -9"):
+            guard.check("tests.sim.leaky:TIGHT", made(leaky.TIGHT))
+
+        assert guard.check("tests.sim.leaky:TIGHT", made(leaky.TIGHT)) == []
+
+
+def due_of(scenario: str, seeds: Sequence[int], one_in: int = ONE_IN) -> list[int]:
+    due = Due(one_in)
+    for seed in seeds:
+        due.add(RunResult(scenario, seed, Verdict.PASSED, "", trace="a", virtual_s=1.0, choices=0))
+    return [result.seed for result in due]
+
+
+def test_one_run_of_twenty_is_chosen():
+    assert 900 < len(due_of("it", range(20_000))) < 1100
+    assert due_of("it", range(100), one_in=0) == []
+    assert due_of("it", range(100), one_in=1) == list(range(100))
     assert ONE_IN == 20
+
+
+def test_of_few_runs_one_is_chosen_and_not_the_same_seed_in_each_scenario():
+    names = [f"scenario-{number}" for number in range(40)]
+    chosen = [due_of(name, range(1, 11)) for name in names]
+
+    assert all(chosen)
+    assert sum(map(len, chosen)) < 60
+    assert {seed for seeds in chosen for seed in seeds} == {*range(1, 11)}
+    assert due_of("it", [5]) == [5]
+
+
+def test_what_is_due_of_those_that_are_due_is_all_of_them():
+    for name in ("a", "b", "c", "d"):
+        chosen = due_of(name, range(30))
+
+        assert due_of(name, chosen) == chosen
+
+
+def test_a_run_that_was_lost_here_cannot_be_compared():
+    due = Due(one_in=1)
+    due.add(RunResult("it", 1, Verdict.STUCK, "lost", trace="", virtual_s=1.0, choices=0))
+
+    assert list(due) == []
 
 
 def test_nothing_is_started_if_nothing_is_due():
@@ -115,3 +187,24 @@ def test_a_leak_has_an_exit_code_of_its_own(capsys: pytest.CaptureFixture[str]):
 
 def test_nothing_is_made_twice_if_nobody_wants_it(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "run", "tests.sim.leaky:SET_ORDER", "--seeds", "1", "--no-check"]) == Exit.SATISFIED
+
+    assert "made twice" not in capsys.readouterr().out
+
+
+def test_one_of_a_few_runs_is_made_twice_and_said_to_be(capsys: pytest.CaptureFixture[str]):
+    assert run(["sim", "run", "tests.sim.leaky:SET_ORDER", "--seeds", "3"]) == Exit.DIFFERENT
+
+    assert "leaky: 3 runs, 1 not passed, seeds 1 to 3, 1 made twice, " in capsys.readouterr().out
+
+
+def test_a_run_that_is_bad_and_different_is_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+
+    assert run(["sim", "run", f"{__name__}:BAD_AND_DIFFERENT", "--seeds", "1"]) == Exit.VIOLATED
+
+    said = capsys.readouterr().out
+    assert "leaky seed 1: violated\n" in said
+    assert "leaky seed 1: different\n" in said
+    assert "leaky: 1 runs, 1 not passed, seeds 1 to 1, 1 made twice, " in said

@@ -1,7 +1,9 @@
 """What a failing run gives: its story, the nearest run that passes and where they part, and who was waiting."""
 
 import re
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from mainstay.sim.checkers import Violated
@@ -11,11 +13,16 @@ from mainstay.sim.failing.concerned import concerned, key_in, key_of_cause
 from mainstay.sim.failing.differing import difference, seen
 from mainstay.sim.failing.nearest import nearest
 from mainstay.sim.failing.remaking import replay
-from mainstay.sim.failing.report import report_long, words_of
+from mainstay.sim.failing.report import report_long, report_short, words_of
 from mainstay.sim.failing.story import story
 from mainstay.sim.failing.units import Unit
+from mainstay.sim.forks import Lost, lost
 from mainstay.sim.history import Asked, Committed, Delivered, Event, Fault
+from mainstay.sim.run import run
 from mainstay.sim.run_bundle import RunBundle
+from mainstay.sim.scenario import Stage
+from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.world import World
 from tests.sim.failing_run import LOST, failing_run
 
 POD = "core/pods/default/web-1"
@@ -66,6 +73,52 @@ def test_the_long_report_has_all_that_one_asks_for(bundle: RunBundle):
     assert re.search(r"\n  core/secrets/default/delivery-\w+: there \| not there\n", text)
     assert "\nthe tasks, and where they were waiting:\n" in text
     assert " clerk/0: client/sending.py:" in text
+
+
+def test_the_short_report_says_what_was_drawn_what_the_scenario_says_and_where_there_is_more(bundle: RunBundle):
+    result = msgspec.structs.replace(bundle.result, told="users: scale often")
+
+    *_, drawn, told, again, kept, its_story, more = report_short(result, "again", "it.run.json")
+
+    assert drawn == f"  drawn: {result.drawn}"
+    assert told == "  told: users: scale often"
+    assert again == "  run it again: again"
+    assert kept == "  its bundle: it.run.json"
+    assert its_story == "  its story, and who waits where: mainstay sim replay it.run.json --story"
+    assert more == "  and: mainstay sim shrink | diff | serve it.run.json"
+
+
+def test_a_run_that_was_lost_says_why_it_has_no_bundle():
+    result = lost(SCENARIOS["one-delivery"], 4, Lost("ended by signal 9"))
+
+    assert report_short(result, "mainstay sim run one-delivery --seeds 1 --first-seed 4")[1:] == [
+        "  the process of the run is lost: ended by signal 9",
+        "  run it again: mainstay sim run one-delivery --seeds 1 --first-seed 4",
+        "  it has no bundle: what it has chosen is lost with its process",
+    ]
+
+
+class Telling(Stage):
+    """Says what it has drawn, and is never content."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.add_server("server-1")
+
+    async def begin(self) -> None:
+        self.told = "users: scale often"
+
+    async def check(self) -> None:
+        raise Violated("mood", "it is not happy")
+
+
+TELLING = replace(SCENARIOS["one-delivery"], name="telling", make=Telling, checkers=list, faults=())
+
+
+def test_the_long_report_says_what_the_scenario_says():
+    text = "\n".join(report_long(RunBundle.of(run(TELLING, 1), scenario=f"{__name__}:TELLING"), "again"))
+
+    assert "\n  told: users: scale often\n  run it again: again\n" in text
 
 
 def test_the_same_run_is_made_again(bundle: RunBundle):

@@ -6,6 +6,8 @@ import pytest
 
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
+from mainstay.controllers import deployment
+from mainstay.controllers.deployment import Rollout
 from mainstay.scheduler.reporting import Reason, Report, Reporter
 from mainstay.server.watching import _Session as Session
 
@@ -44,3 +46,10 @@ def lets_two_writers_at_one_pod(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Reporter, "_next", next_)
     patch.setattr(Reporter, "_write", write)
+
+
+def goes_by_what_a_set_has_said_of_its_past(patch: pytest.MonkeyPatch) -> None:
+    def unsaid(rollout: Rollout) -> list[str]:
+        return []
+
+    patch.setattr(deployment, "_unsaid", unsaid)

@@ -11,15 +11,17 @@ import msgspec
 from mainstay.cli.durations import Duration
 from mainstay.cli.logs import set_up_logs
 from mainstay.cli.simulating.telling import (
+    Guarding,
     Progress,
-    a_guard,
     bundles_option,
     check_option,
     chosen_scenarios,
     exit_of,
+    guarding,
     jobs_option,
     json_option,
     keep,
+    patch_of,
     plant_option,
     say_json,
     seeds_options,
@@ -30,7 +32,6 @@ from mainstay.journal.bundle import open_bundle
 from mainstay.journal.errors import JournalError
 
 if TYPE_CHECKING:
-    from mainstay.sim.guard import Guard
     from mainstay.sim.run import RunResult
     from mainstay.sim.scenario import Scenario
 
@@ -104,21 +105,23 @@ def run(
 
     Of each run that has not passed a bundle is written, for `mainstay sim replay`, `shrink`, `diff` and `serve`.
 
-    One run of twenty is made a second time, in another process with another PYTHONHASHSEED, and must be the same.
+    One run of twenty, and at least one of each scenario, is made a second time, in another process with another
+    PYTHONHASHSEED, and must be the same.
 
     Exits with 0 if all runs have passed, 10 if a promise was broken, 11 if a run could not come to its end, 12 if
-    something failed in one, 13 if one was not the same in another process.
+    something failed in one, 13 if one was not the same in another process; with 1 if all have passed and some should
+    have been made twice and could not be.
     """
     chosen = chosen_scenarios(scenario, is_all)
     if verbose:
         set_up_logs("text", verbose - 1)
     wanted = range(first_seed, first_seed + seeds)
     bad: list[RunResult] = []
-    with a_guard(check) as guard:
+    with guarding(check) as guard:
         for name, each in chosen.items():
             how = {"strategy": strategy, "plant": plant}
             bad += run_all(name, each, wanted, jobs or cores(), as_json, bundles=bundles, guard=guard, **how)
-    return exit_of(bad)
+    return guard.exit_of(bad)
 
 
 @click.command("continue")
@@ -176,41 +179,42 @@ def run_all(
     plant: str = "",
     bundles: Path | None = None,
     again: str = "",
-    guard: "Guard | None" = None,
+    guard: Guarding | None = None,
 ) -> "list[RunResult]":
     """Make these runs, say what comes of them, and give those that have not passed."""
-    from mainstay.sim.finding import NotFound, planted
     from mainstay.sim.forks import run_many
     from mainstay.sim.strategies.all import STRATEGIES
 
     if strategy not in STRATEGIES:
         raise click.UsageError(f"There is no strategy {strategy!r}; there are: {', '.join(STRATEGIES)}.")
-    try:
-        patch = planted(plant) if plant else None
-    except NotFound as error:
-        raise click.UsageError(str(error)) from None
+    patch = patch_of(plant)
     how = "".join((f" --strategy {strategy}" if strategy != "random" else "", f" --plant {plant}" if plant else ""))
     progress = Progress(scenario.name)
     click.echo(f"{scenario.name}: {len(seeds)} runs, {jobs} at once", err=True)
+    again = again or f"mainstay sim run {name}{how}"
     made, bad = 0, []
-    due: list[RunResult] = []
+    due = None if guard is None else guard.due()
     for result in run_many(scenario, seeds, jobs=jobs, patch=patch, strategy=STRATEGIES[strategy]):
         made += 1
-        if guard is not None and guard.wants(result):
-            due.append(result)
+        if due is not None:
+            due.add(result)
         if not result.is_passed:
             bad.append(result)
         at = None if bundles is None or result.is_passed else keep(bundles, name, plant, result)
-        _show(result, as_json, again or f"mainstay sim run {name}{how}", at)
+        _show(result, as_json, again, at)
         progress.say(f"{made} of {len(seeds)} runs made, {len(bad)} not passed")
-    if guard is not None:
-        for result in guard.check(name, due, planted=plant, strategy=strategy, jobs=jobs):
+    twice = ""
+    if guard is not None and due is not None:
+        before = guard.made
+        for result in guard.check(name, due, plant=plant, strategy=strategy, jobs=jobs):
             bad.append(result)
-            _show(result, as_json, again or f"mainstay sim run {name}{how}", None)
+            _show(result, as_json, again, None)
+        twice = f", {guard.made - before} made twice" if guard.is_on else ""
     if not as_json:
-        verdict = f"{len(bad)} not passed" if bad else "all passed"
+        # One that is bad, and different too, is still one run.
+        verdict = f"{len({result.seed for result in bad})} not passed" if bad else "all passed"
         took = f"{progress.took_s:.1f} s"
-        click.echo(f"{scenario.name}: {made} runs, {verdict}, seeds {seeds[0]} to {seeds[-1]}, {took}")
+        click.echo(f"{scenario.name}: {made} runs, {verdict}, seeds {seeds[0]} to {seeds[-1]}{twice}, {took}")
     return bad
 
 
@@ -228,6 +232,8 @@ def _show(result: "RunResult", as_json: bool, again: str, bundle: Path | None) -
         say_json(told | more)
     if not result.is_passed:
         lines = report_short(result, again, "" if bundle is None else str(bundle))
+        if bundle is None and result.waiting:
+            lines.append(f"  who waits where: {again} --json")
         click.echo("\n".join(lines), err=as_json)
     elif result.told and not as_json:
         click.echo(f"{result.scenario} seed {result.seed}: {result.verdict}, {result.told}")

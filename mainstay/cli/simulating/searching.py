@@ -10,12 +10,12 @@ import msgspec
 
 from mainstay.cli.durations import Duration
 from mainstay.cli.simulating.telling import (
+    Guarding,
     Progress,
-    a_guard,
     bundles_option,
     check_option,
     chosen_scenarios,
-    exit_of,
+    guarding,
     jobs_option,
     json_option,
     keep,
@@ -26,7 +26,6 @@ from mainstay.cli.simulating.telling import (
 from mainstay.env.processes import cores
 
 if TYPE_CHECKING:
-    from mainstay.sim.guard import Guard
     from mainstay.sim.run import RunResult
     from mainstay.sim.scenario import Scenario
     from mainstay.sim.strategies import Strategy
@@ -83,12 +82,12 @@ def search(
     patch_of(plant)  # A name that is wrong is said at once.
     seeds = range(first_seed, first_seed + runs)
     found: list[RunResult] = []
-    with a_guard(check) as guard:
+    with guarding(check) as guard:
         for name, each in chosen.items():
             time, at_once = length / len(chosen), jobs or cores()
             result = _search(name, each, seeds, STRATEGIES[strategy], time, at_once, plant, bundles, as_json, guard)
             found += [] if result is None else [result]
-    return exit_of(found)
+    return guard.exit_of(found)
 
 
 def _search(
@@ -101,39 +100,40 @@ def _search(
     plant: str,
     bundles: Path,
     as_json: bool,
-    guard: "Guard",
+    guard: Guarding,
 ) -> "RunResult | None":
     from mainstay.sim.failing.report import report_short
     from mainstay.sim.forks import run_many
 
     progress = Progress(scenario.name)
     made, found = 0, None
-    due: list[RunResult] = []
+    due = guard.due()
     click.echo(f"{scenario.name}: searching with {strategy.name}, {jobs} at once", err=True)
     for result in run_many(scenario, seeds, jobs=jobs, patch=patch_of(plant), strategy=strategy):
         made += 1
         if not result.is_passed:
             found = result
             break
-        if guard.wants(result):
-            due.append(result)
+        due.add(result)
         if progress.took_s >= length.total_seconds():
             break
         progress.say(f"{made} runs made, none broke a promise")
+    before = guard.made
     if found is None:
-        found = next(iter(guard.check(name, due, planted=plant, strategy=strategy.name, jobs=jobs)), None)
+        found = next(iter(guard.check(name, due, plant=plant, strategy=strategy.name, jobs=jobs)), None)
+    made_twice = guard.made - before
     how = f" --strategy {strategy.name}" + (f" --plant {plant}" if plant else "")
     claim = claim_of(made) if found is None else f"found with run {made:,}"
-    is_leak = found is not None and found.verdict == "different"  # Not a matter of choices: no tape has it.
-    bundle = None if found is None or is_leak else keep(bundles, name, plant, found)
+    bundle = None if found is None else keep(bundles, name, plant, found)
     again = "" if found is None else f"mainstay sim run {name}{how} --seeds 1 --first-seed {found.seed}"
-    again += " --check" if is_leak else ""
+    again += " --check" if found is not None and found.verdict == "different" else ""
     if as_json:
         say_json(
             {
                 "scenario": name,
                 "strategy": strategy.name,
                 "runs": made,
+                "madeTwice": made_twice,
                 "seconds": round(progress.took_s, 1),
                 "claim": claim,
                 "atMostOneIn": None if found is not None else at_most_one_in(made),
@@ -145,7 +145,9 @@ def _search(
     if found is not None:
         click.echo("\n".join(report_short(found, again, str(bundle or ""))), err=as_json)
     if not as_json:
-        click.echo(f"{name}: {claim}; {progress.took_s:.1f} s")
+        # One that has found something ends there, and makes nothing twice.
+        twice = f"{made_twice} made twice, " if made_twice or (guard.is_on and found is None) else ""
+        click.echo(f"{name}: {claim}; {twice}{progress.took_s:.1f} s")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What all commands about simulated runs share: options, making many runs, and saying what came of them."""
+"""What all commands about simulated runs share: options, making some runs twice, and saying what came of them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from mainstay.env import SystemClock
 from mainstay.env.disk import make_directory
 
 if TYPE_CHECKING:
-    from mainstay.sim.guard import Guard
+    from mainstay.sim.guard import Due, Guard
     from mainstay.sim.run import Patch, RunResult
     from mainstay.sim.run_bundle import RunBundle
     from mainstay.sim.scenario import Scenario
@@ -42,7 +42,8 @@ bundles_option = click.option(
 check_option = click.option(
     "--check/--no-check",
     default=None,
-    help="Make all runs a second time, in another process, or none. If absent: one of twenty.",
+    help="Make all runs a second time, in another process, or none. If absent: one of twenty, at least one of each"
+    " scenario.",
 )
 
 
@@ -94,10 +95,12 @@ def keep(
     what: str = "",
     has_journal: bool = False,
     lasts: timedelta | None = None,
-) -> Path:
-    """Write the bundle of a run. `what` tells those of one seed from each other."""
-    from mainstay.sim.run_bundle import RunBundle
+) -> Path | None:
+    """Write the bundle of a run. `what` tells those of one seed from each other. None if there can be no bundle."""
+    from mainstay.sim.run_bundle import RunBundle, can_be_kept
 
+    if not can_be_kept(result):
+        return None
     make_directory(directory)
     path = directory / f"{name.replace(':', '.')}-{result.seed}{what and '-'}{what}{BUNDLE_ENDING}"
     RunBundle.of(result, scenario=name, planted=plant, has_journal=has_journal, lasts=lasts).save(path)
@@ -152,11 +155,48 @@ def exit_of(results: "Iterable[RunResult]") -> Exit:
     return Exit.SATISFIED
 
 
-def a_guard(check: bool | None) -> "Guard":
-    """That makes as many runs twice as --check says."""
+class Guarding:
+    """Makes some runs twice (guard.py). What keeps it from that is said, and does not end what else is done."""
+
+    def __init__(self, guard: "Guard") -> None:
+        self._guard = guard
+        self._has_failed = False
+
+    @property
+    def is_on(self) -> bool:
+        return self._guard.one_in > 0
+
+    @property
+    def made(self) -> int:
+        """How many runs were made twice so far."""
+        return self._guard.checked
+
+    def due(self) -> "Due":
+        return self._guard.due()
+
+    def check(self, scenario: str, due: "Due", *, plant: str, strategy: str, jobs: int) -> "list[RunResult]":
+        """Those that were different."""
+        from mainstay.sim.other_process import NoAnswer
+
+        try:
+            return self._guard.check(scenario, due, planted=plant, strategy=strategy, jobs=jobs)
+        except NoAnswer as error:
+            self._has_failed = True
+            click.echo(f"Error: no run of {scenario} could be made twice: {error}", err=True)
+            return []
+
+    def exit_of(self, results: "Iterable[RunResult]") -> Exit:
+        """As that of the runs. If all have passed and some could not be made twice, nothing is known of that."""
+        return exit_of(results) or (Exit.ERROR if self._has_failed else Exit.SATISFIED)
+
+
+@contextmanager
+def guarding(check: bool | None) -> Iterator[Guarding]:
+    """Makes as many runs twice as --check says."""
     from mainstay.sim.guard import ONE_IN, Guard
 
-    return Guard(ONE_IN if check is None else int(check))
+    with Guard(ONE_IN if check is None else int(check)) as guard:
+        yield Guarding(guard)
 
 
 class Progress:

@@ -1,6 +1,6 @@
 """What is said about a run that has not passed: in short by whoever makes many runs, at length when one is made again.
 
-report_short      the problem, what was drawn, how to run it again, where its bundle is
+report_short      the problem, what was drawn, what the scenario says, how to run it again, where its bundle is
 report_long       that, the story of the objects concerned, where it parts from the nearest passing run, and what
                   all tasks were waiting for
 """
@@ -43,12 +43,16 @@ def report_short(result: RunResult, again: str, bundle: str = "") -> list[str]:
     lines = [
         f"{result.scenario} seed {result.seed}: {result.verdict}",
         f"  {result.problem}".replace("\n", "\n  "),
-        f"  drawn: {result.drawn}",
-        f"  run it again: {again}",
     ]
+    lines += [f"  drawn: {result.drawn}"] if result.drawn else []
+    lines += [f"  told: {result.told}"] if result.told else []
+    lines.append(f"  run it again: {again}")
     if bundle:
-        lines += [f"  its bundle: {bundle}", f"  its story: mainstay sim replay {bundle} --story"]
+        lines.append(f"  its bundle: {bundle}")
+        lines.append(f"  its story, and who waits where: mainstay sim replay {bundle} --story")
         lines.append(f"  and: mainstay sim shrink | diff | serve {bundle}")
+    elif not result.trace:
+        lines.append("  it has no bundle: what it has chosen is lost with its process")
     return lines
 
 

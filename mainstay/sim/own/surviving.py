@@ -18,7 +18,7 @@ from mainstay.sim.finding import NotFound, name_of, scenario_of
 from mainstay.sim.forks import run_many
 from mainstay.sim.guard import ONE_IN, Guard
 from mainstay.sim.run import Patch, RunResult, Verdict
-from mainstay.sim.run_bundle import RunBundle
+from mainstay.sim.run_bundle import RunBundle, can_be_kept
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.strategies.all import STRATEGIES
 
@@ -50,11 +50,10 @@ def assert_survives(
     wanted = range(1, seeds + 1) if isinstance(seeds, int) else seeds
     at_once = jobs or cores()
     bad: list[RunResult] = []
-    due: list[RunResult] = []
     with Guard(one_in if name else 0) as guard:
+        due = guard.due()
         for result in run_many(given, wanted, jobs=at_once, patch=patch, strategy=STRATEGIES[strategy]):
-            if guard.wants(result):
-                due.append(result)
+            due.add(result)
             if not result.is_passed:
                 bad.append(result)
                 if len(bad) == FAILURES_MAX:
@@ -76,7 +75,8 @@ def _name(scenario: Scenario | str) -> str:
 
 
 def _said(scenario: Scenario, seeds: Sequence[int], bad: Sequence[RunResult]) -> str:
-    return f"{scenario.name} has not survived {len(bad)} of the runs with seeds {seeds[0]} to {seeds[-1]}:"
+    count = len({each.seed for each in bad})  # One that is bad, and different too, is still one run.
+    return f"{scenario.name} has not survived {count} of the runs with seeds {seeds[0]} to {seeds[-1]}:"
 
 
 def _told(name: str, result: RunResult, strategy: str, bundles: Path) -> str:
@@ -85,7 +85,7 @@ def _told(name: str, result: RunResult, strategy: str, bundles: Path) -> str:
         how = f" --strategy {strategy}" if strategy != "random" else ""
         check = " --check" if result.verdict is Verdict.DIFFERENT else ""
         again = f"mainstay sim run {name} --seeds 1 --first-seed {result.seed}{how}{check}"
-        if result.verdict is not Verdict.DIFFERENT:
+        if can_be_kept(result):
             make_directory(bundles)
             bundle = str(bundles / f"{name.replace(':', '.')}-{result.seed}.run.json")
             RunBundle.of(result, scenario=name).save(Path(bundle))

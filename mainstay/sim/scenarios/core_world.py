@@ -102,5 +102,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=60),
     calm=WITHIN,
     silence=SILENCE,
-    ids=("T1", "T7"),
+    ids=("T1", "T2"),
 )

@@ -79,4 +79,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(minutes=2),
     calm=CALM,
     silence=SILENCE,
+    ids=("F2",),
 )

@@ -38,5 +38,4 @@ SCENARIO: Final = Scenario(
         "half-open",
     ),
     lasts=timedelta(minutes=2),
-    ids=("T2",),
 )
