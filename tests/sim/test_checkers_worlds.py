@@ -200,6 +200,15 @@ def test_a_pod_that_keeps_failing_is_not_replaced_all_the_time():
             past.put("Pod", a_pod(f"p{number}", "web", phase="Failed"), at=number + 0.5)
 
 
+async def test_a_pod_that_its_set_has_let_go_does_not_count():
+    past = Past(Bounded())
+    past.put("ReplicaSet", a_set("web", 1))
+    past.put("Pod", a_pod("p1", "web"))
+    past.put("Pod", a_pod("p1"))
+    past.put("Pod", a_pod("p2", "web"))
+    await past.end()
+
+
 # Recovery
 
 

@@ -106,7 +106,9 @@ class Bounded:
 
     def _pod(self, event: Committed) -> None:
         now, before = now_in(event.value), now_in(event.previous)
-        owner = _owner_of(now or before or {})
+        owner, owned_by = _owner_of(now or before or {}), _owner_of(before or {})
+        if owner != owned_by and owned_by in self._sets:
+            self._sets[owned_by].active.pop(event.key, None)  # It was let go, by a set that no longer selects it.
         known = self._sets.get(owner)
         if known is None:
             return
