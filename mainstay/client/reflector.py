@@ -27,7 +27,8 @@ In a watch, what is not newer than what is held has been seen before, and is dro
 or before the revision held that is *not* known here means that something was missed on the way, and everything is read
 anew.
 
-What is not promised: that an idle store which was put back is noticed before the next thing happens in it.
+What is not promised: that an idle store which was put back is noticed before the next thing happens in it; and that one
+is noticed at all which has come further than what is held here before it was asked again (docs/BUGS.md).
 """
 
 import sys
