@@ -288,8 +288,7 @@ class Loop:
                 raise AssertionError(f"{self.controller.name} writes {action.kind}, and does not declare it")
         done, size = 0, 1
         while done < len(decision.actions) and acted.error is None:
-            if self._gate.held is not None:
-                acted.held_back = self._gate.held.words
+            if self._is_held(acted):
                 return _HELD_BACK
             batch = decision.actions[done : done + size]
             writes = [self._write(name, done + number, subject) for number in range(len(batch))]
@@ -307,9 +306,18 @@ class Loop:
             # Also when an action has failed: what the decision found out is true all the same.
             patch = self._status_patch(decision, key, subject, _stalled(decision, item, acted, outcome))
             if patch is not None:
+                if self._is_held(acted):
+                    return _HELD_BACK
                 await self._carry_out(patch, key, self._write(name, len(decision.actions), subject), acted)
                 outcome = self._outcome(decision, acted, is_gone=False)
         return outcome
+
+    def _is_held(self, acted: Acted) -> bool:
+        """Whether somebody has held the controller since this was decided. What is left of it is decided on anew."""
+        if self._gate.held is None:
+            return False
+        acted.held_back = self._gate.held.words
+        return True
 
     def _tell(self, decision: Decision, subject: Object, acted: Acted, name: str) -> None:
         if self._events is None:

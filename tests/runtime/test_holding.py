@@ -297,6 +297,30 @@ async def test_what_is_being_carried_out_stops_between_two_writes_and_is_done_af
         assert len(await cluster.copies()) == CopyingMuch.count
 
 
+class CopyingOnce(CopyingMuch):
+    count = 1
+
+
+async def test_what_it_has_found_out_is_not_said_either_while_it_is_held(sim):
+    async with held(sim, controller=CopyingOnce()) as cluster:
+        one_way = timedelta(seconds=1)
+        sim.network.set_latency("client", "server", one_way)
+        submitted = tasks.spawn(cluster.submit("web"), name="submit")
+        await tasks.sleep(one_way)
+        await cluster.hold()  # It is heard of between the decision, and the answer to what it leads to.
+        await submitted
+        await tasks.sleep(MINUTE)
+        held_back = await cluster.world.client.get(DEPLOYMENTS, "web", "default")
+        assert list(await cluster.copies()) == ["web-copy-0"]
+        assert "observedGeneration" not in held_back.get("status", {})
+        assert [each.outcome.reason for each in cluster.records if each.subject.kind == DEPLOYMENTS.text] == ["Held"]
+
+        await cluster.release()
+        await tasks.sleep(MINUTE)
+        released = await cluster.world.client.get(DEPLOYMENTS, "web", "default")
+        assert released["status"]["observedGeneration"] == 1
+
+
 async def test_beside_a_server_without_holds_nobody_is_held(sim, monkeypatch):
     async def not_there(self: Any, method: str, path: str, **more: Any) -> Any:
         raise NotFound("the server could not find the requested resource")
