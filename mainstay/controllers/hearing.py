@@ -37,6 +37,8 @@ class Heard:
     """Its Lease; None: there is none, and there was none."""
     has_lease: bool = False
     duration: timedelta = LEASE_DURATION
+    removed_ns: int | None = None
+    """When we last saw that its Node was removed; None: we have not."""
 
 
 def first_heard(now_ns: int) -> Heard:
@@ -70,6 +72,11 @@ def with_status(heard: Heard, marker: str, now_ns: int) -> Heard:
         return heard
     is_heartbeat = bool(heard.status_marker)
     return replace(heard, status_marker=marker, heartbeat_ns=now_ns if is_heartbeat else heard.heartbeat_ns)
+
+
+def without_node(heard: Heard, now_ns: int) -> Heard:
+    """After its Node was removed."""
+    return replace(heard, removed_ns=now_ns)
 
 
 def duration_of(spec: Any) -> timedelta:

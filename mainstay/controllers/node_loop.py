@@ -21,7 +21,7 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Fenced, Throttled, Unavailable
 from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informer
-from mainstay.controllers.hearing import LEASE_DURATION, Heard, first_heard, with_lease, with_status
+from mainstay.controllers.hearing import LEASE_DURATION, Heard, first_heard, with_lease, with_status, without_node
 from mainstay.controllers.kinds import LEASES, NODES, PODS
 from mainstay.controllers.looking import Look, Steps, seen_by
 from mainstay.controllers.node_actions import LEASE_NAMESPACE, Actions, Writes, Wrote
@@ -99,6 +99,7 @@ class Ears:
         name = change.key.name
         if change.new is None:
             self.facts.pop(name, None)
+            self.heard[name] = without_node(self.of(name), self._clock.monotonic_ns())
             return
         facts = self.facts[name] = facts_of(change.new.object())
         heard = self.of(name)

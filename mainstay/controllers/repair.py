@@ -154,6 +154,10 @@ def decide(sight: Sight, memory: Memory) -> Plan:
     drifted += [_miscounted(name) for name in sight.miscounted]
     found = [*(each for each, _ in orphaned), *(each for each, _ in stranded), *stuck, *drifted]
     since = {each.id: memory.since.get(each.id, sight.now_ns) for each in found}
+    for finding, (name, _) in stranded:
+        # It may have been there between two looks.
+        heard = sight.heard.get(name)
+        since[finding.id] = max(since[finding.id], (heard.removed_ns if heard is not None else None) or 0)
 
     def lasts(finding: Finding, duration: timedelta) -> bool:
         return sight.now_ns - since[finding.id] >= duration // timedelta(microseconds=1) * 1000

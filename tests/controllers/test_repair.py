@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.hearing import first_heard
+from mainstay.controllers.hearing import first_heard, without_node
 from mainstay.controllers.kinds import NAMESPACES, RESERVATIONS
 from mainstay.controllers.node_plan import HOLDER, Remove, Replace
 from mainstay.controllers.repair import (
@@ -104,6 +104,16 @@ def test_pods_of_a_node_that_is_not_there_are_removed_after_a_while():
 
     assert over(sight, 39).steps == ()
     assert over(sight, 40).steps == (RemoveStranded("gone", Remove(ObjectKey("default", "p"), "uid-p")),)
+
+
+def test_a_node_that_was_there_between_two_looks_is_gone_since_then():
+    sight = Sight(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
+    was_there = replace(sight, heard={"gone": without_node(first_heard(START), at(37))})
+    memory = decide(sight, Memory()).memory
+
+    assert decide(replace(was_there, now_ns=at(40)), memory).steps == ()
+    assert decide(replace(was_there, now_ns=at(76.9)), memory).steps == ()
+    assert len(decide(replace(was_there, now_ns=at(77)), memory).steps) == 1
 
 
 def test_at_most_one_pods_wait_until_the_lease_of_their_node_has_run_out():
