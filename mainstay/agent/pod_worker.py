@@ -192,7 +192,8 @@ class PodWorker:
         self._confirmed = epoch
         self._failures = 0
         is_as_expected = before.get("generation") == pod["metadata"].get("generation")
-        if self._steps or self._is_deleted or not is_as_expected or not self._home.settings.is_pretend:
+        is_more = self._steps or self._is_deleted or self._report.has_more
+        if is_more or not is_as_expected or not self._home.settings.is_pretend:
             self.wake()
         # Otherwise nothing is left to do: of ten thousand pods that came to run, none is looked at again for that.
 

@@ -74,6 +74,8 @@ class StatusReport:
         self._next: tuple[Object, Object, int, WriteOptions] | None = None
         """What is to be written when it is our turn: the change, the whole status, the mark, what else it says."""
         self._is_sending = False
+        self.has_more = False
+        """What was wanted last came while something was being sent, and was not said."""
         self._failures = 0
         self._not_before_ns = 0
         self._said: Object | None = None
@@ -93,6 +95,8 @@ class StatusReport:
         if self._task is not None:
             if not self._is_sending:
                 self._next = wanted  # It was not our turn yet, and now we know better.
+            else:
+                self.has_more = True
             return None
         if wanted is None:
             return None
@@ -110,7 +114,7 @@ class StatusReport:
         async with self._turns:
             wanted, self._next = self._next, None
             if wanted is not None:
-                self._is_sending = True
+                self._is_sending, self.has_more = True, False
                 await self._write(*wanted)
                 return
         self._task = None

@@ -6,6 +6,7 @@ import pytest
 
 from mainstay.agent.fleet import PretendSettings, run_pretend_nodes
 from mainstay.agent.node import LEASE_NAMESPACE, LEASES, NODES
+from mainstay.agent.runners.containers import Behaviour
 from mainstay.agent.runners.pretend import Delays
 from mainstay.agent.status_report import PODS
 from mainstay.client.errors import NotFound
@@ -80,6 +81,20 @@ async def test_a_pod_that_runs_is_left_alone(sim: Simulation):
         await tasks.sleep(timedelta(hours=1))
 
     assert writes_of(world, "node-0") == ["PATCH", "PATCH"]
+
+
+async def test_a_pod_that_ends_while_it_is_reported_as_running_is_reported_again(sim: Simulation):
+    async with a_cluster(sim, "node-0") as (world, client):
+        world.machines["node-0"].behave = lambda _: Behaviour(seconds(0.5), seconds(0.5), seconds(2), 0)
+        sim.network.slow_down("node-0", "server-0", seconds(2))
+        await client.create(PODS, a_pod("one", restartPolicy="Never"), "default")
+        await tasks.sleep(seconds(5))
+        for tap in world.gates["server-0"].taps_of("node-0"):
+            tap.hold()  # So that the answer to its report is all that it hears.
+        await tasks.sleep(timedelta(minutes=1))
+        ended = await client.get(PODS, "one", "default")
+
+    assert ended["status"]["phase"] == "Succeeded"
 
 
 async def test_containers_fail_as_often_as_one_likes(sim: Simulation):
