@@ -6,7 +6,7 @@ Judged by what is stored at the very revision at which something happens, and no
 - an owner told to wait for its dependents goes after all that block it, and named it when it was told;
 - an owner told to let its dependents go is gone only when none of these names it any more;
 - in the end nothing is there without an owner that named one, no reference is left to an owner that is gone where
-  another one is there, and nobody waits.
+  another one is there, and nobody waits, but for pods that leave a machine which is lost for good.
 
 The objects must not own each other in a circle: then somebody has to go first.
 """
@@ -78,7 +78,7 @@ class Owned:
 
     async def at_end(self, world: "World") -> None:
         for known in self._there.values():
-            if known.waits or known.lets_go:
+            if known.lets_go or (known.waits and not (world.lost and self._waits_for_pods(known))):
                 raise Violated(self.name, f"{known.key} still waits for its dependents in the end")
             if known.leaves_since or not known.references or not self._are_all_known(known):
                 continue
@@ -87,6 +87,13 @@ class Owned:
                 raise Violated(self.name, f"{known.key} is there in the end, and none of its owners is")
             if len(holding) < len(known.references):
                 raise Violated(self.name, f"{known.key} still names an owner that is gone")
+
+    def _waits_for_pods(self, owner: _Known) -> bool:
+        return any(
+            each.kind.plural == "pods" or self._waits_for_pods(each)
+            for each in self._there.values()
+            if each.leaves_since and owner.uid in each.named_at
+        )
 
     def _committed(self, event: Committed, kind: KindName) -> None:
         known = self._there.get(event.key)

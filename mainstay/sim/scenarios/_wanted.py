@@ -37,14 +37,16 @@ async def not_as_wanted(stage: "WorldStage") -> Missing | None:
     world = stage.world
     nodes = {_name(node): node for node in await _all(stage, "core/nodes/")}
     live = [name for name in world.machines if name not in world.lost]
-    pods = await _all(stage, "core/pods/")
+    pods, sets = await _all(stage, "core/pods/"), await _all(stage, _SETS)
     problems = (
         _about_nodes(nodes, live),
         _about_pods(pods, nodes, live),
         _about_singles(pods, stage.singles),
         _about_machines(stage, pods, live),
-        _about_sets(await _all(stage, _SETS), pods),
-        _about_apps(await _all(stage, _APPS), runs_here=any(each.name == "deployment" for each in stage.controllers)),
+        _about_sets(sets, pods),
+        _about_apps(
+            await _all(stage, _APPS), sets, runs_here="deployment" in [each.name for each in stage.controllers]
+        ),
         _about_jobs(await _all(stage, _JOBS), pods),
         _about_namespaces(await _all(stage, "core/namespaces/")),
     )
@@ -118,13 +120,22 @@ def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[
     return "" if running == wanted else f"there are pods {wanted}, and {running} run"
 
 
+def _waiting(objects: Sequence[Object]) -> dict[str, None]:
+    """Uids of the owners of what is to go. Of pods that leave a lost machine nobody knows whether they have ended, and
+    owners that are to go after them stay as long."""
+    return {each["uid"]: None for obj in objects if pod_state.is_leaving(obj) for each in _references_of(obj)}
+
+
 def _about_sets(sets: Sequence[Object], pods: Sequence[Object]) -> str:
     owned: dict[str, list[Object]] = {}
+    waiting = _waiting(pods)
     for pod in pods:
         if pod_state.is_active(pod):
             for reference in _references_of(pod):
                 owned.setdefault(reference["uid"], []).append(pod)
     for each in sets:
+        if pod_state.is_leaving(each) and each["metadata"]["uid"] in waiting:
+            continue
         status, wanted = each.get("status") or {}, each["spec"].get("replicas", 1)
         there = owned.get(each["metadata"]["uid"], [])
         if len(there) != wanted:
@@ -137,8 +148,11 @@ def _about_sets(sets: Sequence[Object], pods: Sequence[Object]) -> str:
     return ""
 
 
-def _about_apps(apps: Sequence[Object], *, runs_here: bool) -> str:
+def _about_apps(apps: Sequence[Object], sets: Sequence[Object], *, runs_here: bool) -> str:
+    waiting = _waiting(sets)
     for each in apps:
+        if pod_state.is_leaving(each) and each["metadata"]["uid"] in waiting:
+            continue
         status, wanted = each.get("status") or {}, each["spec"].get("replicas", 1)
         said = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
         if runs_here and (said != [wanted] * 3 or pod_state.is_leaving(each)):
@@ -148,7 +162,7 @@ def _about_apps(apps: Sequence[Object], *, runs_here: bool) -> str:
 
 def _about_jobs(jobs: Sequence[Object], pods: Sequence[Object]) -> str:
     """One is over when all its pods are gone; of those that leave a lost machine nobody knows."""
-    held = {each["uid"] for pod in pods if pod_state.is_leaving(pod) for each in _references_of(pod)}
+    held = _waiting(pods)
     for each in jobs:
         conditions = (each.get("status") or {}).get("conditions") or ()
         ends = [one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"]
