@@ -12,7 +12,8 @@ whose tenant has weight `w` while the other tenants of its band have weights tha
 
     (ahead + 1 + ⌈(ahead + 1) / w⌉ · others) · (passed_over_max + number of priorities)      turns
 
-as long as its tenant is not held back for having too many keys in hand. tests/runtime/test_queue.py checks it.
+as long as its tenant is not held back for having too many keys in hand. tests/runtime/test_queue_fairness.py checks
+it.
 
 A key that is woken with a higher priority leaves its line and joins the other one at its end: it loses its place, but
 in a band that is served before. How long it has waited counts from when it first got in line.
