@@ -179,10 +179,12 @@ class Client:
         initial_events: bool = False,
         timeout_s: int | None = None,
         accept: str = "",
+        opening: str = "",
     ) -> Watch:
         """All changes after a version. With `initial_events` first what is there, then a bookmark that says so.
 
-        `accept` asks for another form of the objects, such as a table's rows.
+        `accept` asks for another form of the objects, such as a table's rows. `opening` is what a bookmark has called
+        the store that the version is of: raises `PutBack` if it is not that one any more.
         """
         query: Pairs = [("watch", "true")]
         if resource_version:
@@ -195,6 +197,8 @@ class Client:
         if timeout_s is not None:
             query.append(("timeoutSeconds", str(timeout_s)))
         lines = header_line("Accept", accept) if accept else ACCEPT_JSON
+        if opening:
+            lines += header_line("Mainstay-Opening", opening)
         return Watch(self._sender, Call("GET", with_query(kind.path(namespace), query), lines), self._limits)
 
     def stream(self, path: str, query: Pairs) -> Stream:

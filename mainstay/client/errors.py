@@ -26,6 +26,8 @@ import msgspec
 
 FENCED: Final = "Fenced"
 """The reason of the cause by which a server tells that a leader's term is over."""
+PUT_BACK: Final = "StorePutBack"
+"""The reason of the cause by which a server tells that a version is of a past that its store does not have."""
 
 # How long to stay away from a server that asks for it and does not say how long.
 RETRY_AFTER_UNSAID: Final = timedelta(seconds=1)
@@ -92,6 +94,11 @@ class NotFound(ApiError):
 
 class Expired(ApiError):
     """The history that was asked for is gone. List again, and watch from there."""
+
+
+class PutBack(Expired):
+    """The store was put back to a backup since then. What is known of it may never have been, also where the versions
+    are the same."""
 
 
 class Invalid(ApiError):
@@ -180,13 +187,18 @@ def error_of_event(body: bytes) -> ApiError:
 def _class_of(status: int, said: _Status) -> type[ApiError]:
     if status == 409 and said.reason == "AlreadyExists":
         return AlreadyExists
-    if status == 409 and said.details is not None:
-        causes = said.details.get("causes")
-        if isinstance(causes, list) and any(isinstance(each, dict) and each.get("reason") == FENCED for each in causes):
-            return Fenced
+    if status == 409 and _is_caused_by(FENCED, said):
+        return Fenced
+    if status == 410 and _is_caused_by(PUT_BACK, said):
+        return PutBack
     if status in _BAD_REQUESTS:
         return BadRequest
     return _BY_STATUS.get(status, ApiError)
+
+
+def _is_caused_by(reason: str, said: _Status) -> bool:
+    causes = (said.details or {}).get("causes")
+    return isinstance(causes, list) and any(isinstance(each, dict) and each.get("reason") == reason for each in causes)
 
 
 def _retry_after_of(said: _Status) -> timedelta | None:

@@ -20,7 +20,7 @@ import msgspec
 from mainstay.api.kind_name import KindName
 from mainstay.client.cache import Cache, Malformed
 from mainstay.client.entry import Change, ChangeType
-from mainstay.client.errors import ApiError, BadRequest, Expired, Invalid, Throttled
+from mainstay.client.errors import ApiError, BadRequest, Expired, Invalid, PutBack, Throttled
 from mainstay.client.reflector import (
     Apply,
     Fault,
@@ -45,6 +45,7 @@ _NO_TIME: Final = timedelta(0)
 _TYPES: Final = {each.value: each for each in ChangeType}
 TOO_LARGE: Final = "ResourceVersionTooLarge"  # The cause by which a server tells that it has not come that far.
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+OPENING: Final = "mainstay.dev/opening"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class Source(Protocol):
         fields: str,
         bookmarks: bool,
         initial_events: bool,
+        opening: str,
     ) -> AbstractAsyncContextManager[Stream]: ...
 
 
@@ -190,6 +192,7 @@ class Pump:
                     fields=where.fields,
                     bookmarks=True,
                     initial_events=asked.revision is None,
+                    opening=asked.opening,
                 ) as stream,
             ):
                 self._reflector.opened()
@@ -227,8 +230,11 @@ class Pump:
         if event.type != "BOOKMARK":
             raise Malformed(f"{self._collection}: an event of type {event.type!r}")
         metadata = _read_bookmark(event.object)
-        ends_state = metadata.annotations is not None and metadata.annotations.get(INITIAL_EVENTS_END) == "true"
-        return self._reflector.bookmark(_revision(metadata.resource_version), ends_state=ends_state)
+        revision, annotations = _revision(metadata.resource_version), metadata.annotations
+        if not annotations:
+            return self._reflector.bookmark(revision)
+        ends_state = annotations.get(INITIAL_EVENTS_END) == "true"
+        return self._reflector.bookmark(revision, ends_state=ends_state, opening=str(annotations.get(OPENING, "")))
 
     def _carry_out(self, instructions: Instructions) -> Outside | None:
         """Do what can be done here and now; return what the outside has to be asked for, if anything."""
@@ -270,6 +276,8 @@ class Pump:
 def fault_of(error: ApiError) -> Fault:
     """What an error of a list or a watch means for what to do next."""
     match error:
+        case PutBack():
+            return Fault.PUT_BACK
         case Expired():
             return Fault.EXPIRED
         case Invalid() | BadRequest():

@@ -23,12 +23,16 @@ back to a backup. Reading everything anew tells: as long as that is older than w
 again, and when it has been refused `REWIND_AFTER` times, the store really has gone back, and it is believed
 (`is_rewind`). If it has caught up before that, nothing that is held counts as known (`is_doubtful`).
 
+It may also have come further than what is held before it is asked again. Then nothing in the revisions tells. Our
+servers name each opening of their store, and one that is told a name which is not part of its past says so
+(`Fault.PUT_BACK`; server/openings.py): what is read next replaces what is held, of which nothing counts as known.
+
 In a watch, what is not newer than what is held has been seen before, and is dropped. Unless that cannot be: a change at
 or before the revision held that is *not* known here means that something was missed on the way, and everything is read
 anew.
 
-What is not promised: that an idle store which was put back is noticed before the next thing happens in it; and that one
-is noticed at all which has come further than what is held here before it was asked again (docs/BUGS.md).
+What is not promised: that an idle store which was put back is noticed before the next thing happens in it; and, with
+servers that name no openings, that one is noticed at all which has come further than what is held here.
 """
 
 import sys
@@ -67,6 +71,8 @@ class Fault(Enum):
     """No answer, a broken connection, no rights: go on where we were, later."""
     EXPIRED = auto()
     """410: what was asked for is gone."""
+    PUT_BACK = auto()
+    """410: what was asked for is of a past that the store does not have."""
     BEHIND = auto()
     """The server has not reached what is asked for."""
     UNSUPPORTED = auto()
@@ -91,6 +97,8 @@ class Watch(msgspec.Struct, frozen=True):
     for what it brings, and `ended` or `failed` when it is over."""
 
     revision: int | None
+    opening: str = ""
+    """What the server has called the store of which this revision is."""
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -113,8 +121,8 @@ class Replace(msgspec.Struct, frozen=True):
     revision: int
     is_rewind: bool = False
     is_doubtful: bool = False
-    """What was read before this was older than what is held. The store may have gone back and have come as far again in
-    another way, so the same revision need not be the same object."""
+    """The store has gone back, or may have: a server says so, or what was read before this was older than what is held.
+    It may have come as far again in another way, so the same revision need not be the same object."""
 
 
 class Apply(msgspec.Struct, frozen=True, gc=False):
@@ -191,6 +199,10 @@ class Reflector:
         self._page_limit = page_limit
         self._gathered: dict[ObjectKey, Entry] = {}
         self._gathered_at: int | None = None
+        self._opening = ""
+        """Of which opening of the store the revision held is, if a server has said so."""
+        self._is_put_back = False
+        """What is held is of a past that the store does not have."""
         self._opened_at = 0
         """The revision held when the watch was opened."""
         self._failures = 0
@@ -245,16 +257,17 @@ class Reflector:
             self._gathered[entry.key] = entry
         return NOTHING
 
-    def bookmark(self, revision: int, *, ends_state: bool = False) -> Instructions:
-        """A watch says how far it is, and perhaps that all there is has been sent."""
+    def bookmark(self, revision: int, *, ends_state: bool = False, opening: str = "") -> Instructions:
+        """A watch says how far it is, and perhaps that all there is has been sent, or what the store is called."""
         self.counters.bookmarks += 1
         self._is_silent = False
         if self.phase is Phase.STREAMING_STATE:
-            return self._replace(revision) if ends_state else NOTHING
+            return self._replace(revision, opening) if ends_state else NOTHING
         self._require(Phase.WATCHING)
         if revision < self.revision:
             self.counters.refused += 1
             return self._server_is_behind()
+        self._opening = opening or self._opening
         if revision == self.revision:
             return NOTHING
         self.revision = revision
@@ -294,8 +307,9 @@ class Reflector:
 
     def _watch_failed(self, fault: Fault, least: timedelta) -> Instructions:
         match fault:
-            case Fault.EXPIRED:
+            case Fault.EXPIRED | Fault.PUT_BACK:
                 self.counters.expired += 1
+                self._is_put_back = self._is_put_back or fault is Fault.PUT_BACK
                 return self._list_later(least)
             case Fault.BEHIND:
                 return self._server_is_behind(least)
@@ -338,14 +352,15 @@ class Reflector:
         self.phase = Phase.LISTING
         return (List("", self._page_limit),)
 
-    def _replace(self, revision: int) -> Instructions:
+    def _replace(self, revision: int, opening: str = "") -> Instructions:
         is_older = revision < self.revision
         if is_older and self._lists_refused < REWIND_AFTER:
             self._lists_refused += 1
             self.counters.refused += 1
             return self._list_later()
-        is_doubtful = self._lists_refused > 0
+        is_doubtful = self._lists_refused > 0 or self._is_put_back
         self._lists_refused = self._times_behind = self._times_in_vain = 0
+        self._opening, self._is_put_back = opening, False
         self.counters.rewinds += is_older
         entries, self._gathered = tuple(self._gathered.values()), {}
         self.revision = self._opened_at = revision
@@ -358,7 +373,7 @@ class Reflector:
         self.phase = Phase.WATCHING
         self._opened_at = self.revision
         self._is_silent = False
-        return (Watch(self.revision),)
+        return (Watch(self.revision, self._opening),)
 
     def _resume_later(self, least: timedelta = timedelta(0)) -> Instructions:
         self.phase = Phase.WAITING_TO_RESUME

@@ -81,6 +81,7 @@ class MetadataSource:
         fields: str,
         bookmarks: bool,
         initial_events: bool,
+        opening: str,
     ) -> Watch:
         return self._client.watch(
             kind,
@@ -91,4 +92,5 @@ class MetadataSource:
             bookmarks=bookmarks,
             initial_events=initial_events,
             accept=ONE,
+            opening=opening,
         )

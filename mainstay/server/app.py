@@ -42,6 +42,8 @@ from mainstay.server.forms import Form, form_of
 from mainstay.server.identity import Authenticator
 from mainstay.server.journaling import ServerJournal
 from mainstay.server.keyspace import key_of
+from mainstay.server.openings import HEADER as OPENING
+from mainstay.server.openings import Openings
 from mainstay.server.operations import REPEATED, Sweeper
 from mainstay.server.options import DeleteOptions, WriteOptions
 from mainstay.server.patching import Patch, application_of, is_apply, patch_of
@@ -91,6 +93,7 @@ class Api:
         known: Known,
         connector: Connector,
         journal: ServerJournal | None,
+        openings: Openings,
     ) -> None:
         self.registry = Registry((*BUILTIN, *REVIEWS, *usage_kinds.KINDS, DECISION))
         self.feed = feed
@@ -104,7 +107,8 @@ class Api:
         self._streams = PodStreams(store, self._kind("", "v1", "nodes"), connector)
         self._placing = placing = Placing(store, self._kind("", "v1", "pods"), env.clock)
         self._writes = Writes(store, env, admission_of(known), placing.points, placing.shared)
-        self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"))
+        self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), openings)
+        feed.on_aside(openings.heard)
         self.registry.on_removal(self._watching.end_all)
         self._priorities = Priorities(store, feed, known)
         self._definitions = Definitions(store, feed, self.registry, env.clock)
@@ -123,8 +127,9 @@ class Api:
         journal: ServerJournal | None = None,
     ) -> "Api":
         known = Known()
+        openings = await Openings.begin(store, env)
         feed = await Feed.start(store)
-        api = cls(store, env, authenticator, feed, known, connector or Connector(), journal)
+        api = cls(store, env, authenticator, feed, known, connector or Connector(), journal, openings)
         await api._priorities.start()
         if api._sampling is not None:
             await api._sampling.start()
@@ -239,7 +244,7 @@ class Api:
                 if target.kind is DECISION:
                     run = self._decisions.watch(seen.user, selection, form, options)
                 else:
-                    run = self._watching.open(selection, form, options)
+                    run = self._watching.open(selection, form, options, request.headers.get(OPENING) or "")
                 if (request.headers.get("upgrade") or "").lower() == "websocket":
                     offered = (request.headers.get("sec-websocket-protocol") or "").split(",")[0].strip()
                     return UpgradeResponse(over_websocket(run), offered or None)

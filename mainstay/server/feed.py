@@ -188,6 +188,7 @@ class Feed:
         self.tallies: dict[tuple[str, str, str], Tally] = {}
         """What was sent, by group, version and plural name of the kind."""
         self._windows: dict[str, Window] = {}
+        self._aside: list[Callable[[Change], None]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
 
@@ -207,6 +208,10 @@ class Feed:
     def tally(self, kind: Kind) -> Tally:
         """Where to count what is sent to watchers of a kind."""
         return self.tallies.setdefault((kind.group, kind.version, kind.plural), Tally())
+
+    def on_aside(self, hear: Callable[[Change], None]) -> None:
+        """Have this told of all that changes and is no object."""
+        self._aside.append(hear)
 
     async def reach(self, revision: int) -> None:
         """Wait until everything up to a revision has been passed on."""
@@ -252,6 +257,8 @@ class Feed:
                 by_kind: dict[str, list[Change]] = {}
                 for change in batch.changes:
                     if change.key.startswith(ASIDE):
+                        for hear in self._aside:
+                            hear(change)
                         continue
                     group, plural, _ = change.key.split("/", 2)
                     by_kind.setdefault(f"{group}/{plural}/", []).append(change)

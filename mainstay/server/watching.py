@@ -21,6 +21,7 @@ from mainstay.server.feed import Tally, Window
 from mainstay.server.forms import Form, Shape
 from mainstay.server.heartbeats import LEASES
 from mainstay.server.keyspace import prefix_of
+from mainstay.server.openings import ANNOTATION, Openings, put_back
 from mainstay.server.reads import require_list_options
 from mainstay.server.requests import Options
 from mainstay.server.selection import Selection
@@ -75,16 +76,24 @@ class Followed(Protocol):
 class Watching:
     """Serves watches. One for the whole server; it tells those who want to know how far the feed has got."""
 
-    def __init__(self, store: Stored, feed: Followed, clock: Clock, jitter: Random) -> None:
+    def __init__(
+        self, store: Stored, feed: Followed, clock: Clock, jitter: Random, openings: Openings | None = None
+    ) -> None:
         self._store = store
         self._feed = feed
         self._clock = clock
         self._jitter = jitter
+        self._openings = openings
         self._bookmarked: dict[_Session, None] = {}
         self._ticking = tasks.spawn(self._send_bookmarks(), name="bookmarks")
 
-    def open(self, selection: Selection, form: Form, options: Options) -> Callable[[Outgoing], Awaitable[None]]:
-        """Look at what is asked for, and return what runs the stream. Raises `ApiError` for what makes no sense."""
+    def open(
+        self, selection: Selection, form: Form, options: Options, opening: str = ""
+    ) -> Callable[[Outgoing], Awaitable[None]]:
+        """Look at what is asked for, and return what runs the stream. Raises `ApiError` for what makes no sense.
+
+        `opening` is what the client was told of the store when it was told the version (openings.py), if it says it.
+        """
         require_list_options(options, is_watch=True)
         version = options.get("resourceVersion")
         if version and (not version.isascii() or not version.isdigit() or len(version) > 18):
@@ -95,13 +104,13 @@ class Watching:
         start = int(version or "0")
         wants_state = start == 0 or options.flag("sendInitialEvents")
         limit = timedelta(seconds=options.number("timeoutSeconds") or TIMEOUT_MIN_S * (1 + self._jitter.random()))
-        session = _Session(self._store, self._feed, self._clock, selection, form, options)
+        session = _Session(self._store, self._feed, self._clock, selection, form, options, self._openings)
 
         async def run(stream: Outgoing) -> None:
             if options.flag("allowWatchBookmarks"):
                 self._bookmarked[session] = None
             try:
-                await session.run(stream, start, wants_state, limit)
+                await session.run(stream, start, wants_state, limit, opening)
             finally:
                 self._bookmarked.pop(session, None)
 
@@ -127,13 +136,21 @@ class _Session:
     """One watch. Implements `Listener` (feed.py)."""
 
     def __init__(
-        self, store: Stored, feed: Followed, clock: Clock, selection: Selection, form: Form, options: Options
+        self,
+        store: Stored,
+        feed: Followed,
+        clock: Clock,
+        selection: Selection,
+        form: Form,
+        options: Options,
+        openings: Openings | None,
     ) -> None:
         self._store = store
         self._feed = feed
         self._clock = clock
         self._selection = selection
         self._form = form
+        self._openings = openings
         self._include = options.get("includeObject", "Metadata")
         self._wants_end_of_state = options.flag("sendInitialEvents") and options.flag("allowWatchBookmarks")
         self._tally = feed.tally(selection.kind)
@@ -141,17 +158,21 @@ class _Session:
         self._columns_sent = False
         self._told: int | None = None
         """The revision of the last bookmark; None while the state is still being sent."""
+        self._told_opening = ""
         self._silent_ticks = 0
         self._bookmark_begins = _bookmark(selection.kind, 0).removesuffix(b'0"}}}\n')
         # Those who watch leases listen for heartbeats: to them, that none is missing is news.
         self._hears_heartbeats = prefix_of(selection.kind) == LEASES
 
-    async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta) -> None:
+    async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta, opening: str) -> None:
         self._stream = stream
         with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
             async with tasks.timeout(limit):
                 if wants_state:
                     start = await self._send_state(stream)
+                elif opening and self._openings is not None and not await self._openings.covers(opening, start):
+                    self.end(_error(put_back(start)))
+                    return
                 await self._follow(stream, start)
 
     async def _follow(self, stream: Outgoing, start: int) -> None:
@@ -201,7 +222,7 @@ class _Session:
             stream, (self._event("ADDED", entry, entry.revision) for entry in page.entries if covers(entry))
         )
         if self._wants_end_of_state:
-            self._tell_alone(_bookmark(self._selection.kind, page.revision, is_end_of_state=True))
+            self._tell_alone(_bookmark(self._selection.kind, page.revision, self._opening(), is_end_of_state=True))
         return page.revision
 
     async def _send(self, stream: Outgoing, events: Iterable[bytes]) -> None:
@@ -226,7 +247,16 @@ class _Session:
         if news > self._told or self._silent_ticks >= HEARTBEAT_TICKS:
             self._told = max(self._told, self._feed.revision)
             self._silent_ticks = 0
-            self._tell_alone(self._bookmark_begins + b'%d"}}}\n' % self._told)
+            if self._openings is not None and self._openings.newest != self._told_opening:
+                self._tell_alone(_bookmark(self._selection.kind, self._told, self._opening()))
+            else:
+                self._tell_alone(self._bookmark_begins + b'%d"}}}\n' % self._told)
+
+    def _opening(self) -> str:
+        """The newest opening. It is told once."""
+        if self._openings is not None:
+            self._told_opening = self._openings.newest
+        return self._told_opening
 
     def _tell_alone(self, data: bytes, *, events: int = 1) -> None:
         """Tell what nobody else is told at the same time. What a group is told, the group has counted."""
@@ -285,19 +315,24 @@ def _later_than(revision: int, render: Callable[[Change], bytes]) -> Callable[[C
     return lambda change: render(change) if change.revision > revision else b""
 
 
-def _bookmark(kind: Kind, revision: int, *, is_end_of_state: bool = False) -> bytes:
+def _bookmark(kind: Kind, revision: int, opening: str = "", *, is_end_of_state: bool = False) -> bytes:
     metadata: dict[str, object] = {"resourceVersion": str(revision)}
-    if is_end_of_state:
-        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    annotations = {"k8s.io/initial-events-end": "true"} if is_end_of_state else {}
+    if opening:
+        annotations[ANNOTATION] = opening
+    if annotations:
+        metadata["annotations"] = annotations
     shown = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata}
     return _encode({"type": "BOOKMARK", "object": shown}) + b"\n"
 
 
 def _too_large(asked: int) -> bytes:
-    error = ApiError(410, Reason.EXPIRED, f"too large resource version: {asked}")
-    return _encode({"type": "ERROR", "object": error.status()}) + b"\n"
+    return _error(ApiError(410, Reason.EXPIRED, f"too large resource version: {asked}"))
 
 
 def _expired(asked: int, oldest: int) -> bytes:
-    error = ApiError(410, Reason.EXPIRED, f"too old resource version: {asked} ({oldest})")
+    return _error(ApiError(410, Reason.EXPIRED, f"too old resource version: {asked} ({oldest})"))
+
+
+def _error(error: ApiError) -> bytes:
     return _encode({"type": "ERROR", "object": error.status()}) + b"\n"

@@ -132,6 +132,7 @@ class PretendApi:
         fields: str,
         bookmarks: bool,
         initial_events: bool,
+        opening: str,
     ) -> AsyncIterator["_Stream"]:
         self.asked.append("watch state" if initial_events else f"watch {resource_version}")
         await asyncio.sleep(0.001)

@@ -21,6 +21,7 @@ def error(status: int, body: bytes = b"", retry_after: timedelta | None = None, 
 
 
 FENCED = {"causes": [{"reason": "Fenced", "message": "another leader is in office"}]}
+PUT_BACK = {"causes": [{"reason": "StorePutBack", "message": "it was put back"}]}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ FENCED = {"causes": [{"reason": "Fenced", "message": "another leader is in offic
         (409, "AlreadyExists", {}, errors.AlreadyExists),
         (409, "Conflict", {}, errors.Conflict),
         (409, "Conflict", FENCED, errors.Fenced),
+        (410, "Expired", PUT_BACK, errors.PutBack),
         (409, "", {}, errors.Conflict),
         (410, "Expired", {}, errors.Expired),
         (410, "Gone", {}, errors.Expired),

@@ -306,6 +306,43 @@ def test_a_store_that_stays_behind_has_gone_back_and_is_believed():
     assert (reflector.revision, reflector.counters.rewinds) == (5, 1)
 
 
+def test_it_says_of_which_store_its_revision_is():
+    reflector = a_reflector()
+    reflector.start()
+    reflector.bookmark(10, ends_state=True, opening="first")
+    reflector.failed(Fault.UNAVAILABLE)
+    assert reflector.waited() == (Watch(10, "first"),)
+
+    reflector.bookmark(10, opening="second")
+    reflector.bookmark(12)
+    reflector.failed(Fault.UNAVAILABLE)
+    assert reflector.waited() == (Watch(12, "second"),)
+
+
+def test_nothing_is_known_of_a_store_that_was_put_back_though_it_has_come_further():
+    reflector = watching(10)
+
+    assert reflector.failed(Fault.PUT_BACK) == (Wait(LIST_AGAIN, 1),)
+    assert reflector.waited() == (Watch(None),)
+    assert reflector.failed(Fault.UNAVAILABLE) == (Wait(LIST_AGAIN, 2),)
+    assert reflector.waited() == (Watch(None),)
+    assert reflector.bookmark(30, ends_state=True, opening="new") == (Replace((), 30, is_doubtful=True),)
+    assert (reflector.revision, reflector.counters.expired) == (30, 1)
+
+    reflector.failed(Fault.EXPIRED)
+    reflector.waited()
+    assert reflector.bookmark(40, ends_state=True) == (Replace((), 40),)
+
+
+def test_an_old_server_does_not_take_it_back_because_the_store_was_put_back():
+    reflector = watching(10)
+    reflector.failed(Fault.PUT_BACK)
+    reflector.waited()
+
+    assert reflector.bookmark(9, ends_state=True, opening="old") == (Wait(LIST_AGAIN, 2),)
+    assert reflector.revision == 10
+
+
 def test_what_cannot_be_understood_ends_the_stream_and_not_the_reflector():
     reflector = watching(10)
 
@@ -320,7 +357,7 @@ def test_what_cannot_happen_is_a_bug():
         watching(10).waited()
 
 
-INPUTS = ("old", "news", "bookmark", "back", "ended", "expired", "broken", "behind", "state", "old state")
+INPUTS = ("old", "news", "bookmark", "back", "ended", "expired", "put back", "broken", "behind", "state", "old state")
 
 
 @given(st.lists(st.sampled_from(INPUTS), max_size=60))
@@ -341,7 +378,12 @@ def test_whatever_comes_the_revision_never_goes_back_unless_the_store_did(inputs
         elif what == "ended":
             instructions = reflector.ended(AT_ONCE)
         else:
-            faults = {"expired": Fault.EXPIRED, "broken": Fault.UNAVAILABLE, "behind": Fault.BEHIND}
+            faults = {
+                "expired": Fault.EXPIRED,
+                "put back": Fault.PUT_BACK,
+                "broken": Fault.UNAVAILABLE,
+                "behind": Fault.BEHIND,
+            }
             instructions = reflector.failed(faults[what])
         if reflector.revision < before:
             assert isinstance(instructions[0], Replace)

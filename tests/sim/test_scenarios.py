@@ -19,6 +19,7 @@ from tests.twins import (
     database,
     explaining,
     faults,
+    found,
     holds,
     jobs,
     ledger,
@@ -194,7 +195,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("one-on-each-node", catalogue.counts_a_pod_once_it_is_bound, "one on each node: "),
     ("one-on-each-node", catalogue.replaces_a_rejected_pod_at_once, "one on each node: "),
     # 22: the store is put back to a backup
-    ("restored-store", workloads.waits_for_revisions_that_may_never_come, "restored store: "),
+    ("restored-store", found.goes_on_from_revisions_that_never_were, "restored store: "),
     ("put-back-again", caches.keeps_what_is_missing_from_a_state, "cache follows: "),
     # A store on a disk that loses power, is full, or fails
     ("power-fails", faults.does_not_sync, "acknowledged writes: the store came back at revision "),
@@ -263,10 +264,10 @@ def first_found(scenario: Scenario, twin: Twin) -> RunResult | None:
 
 @pytest.mark.parametrize(("name", "twin", "problem"), TWINS, ids=[f"{name}-{twin.__name__}" for name, twin, _ in TWINS])
 def test_a_scenario_finds(name: str, twin: Twin, problem: str | tuple[str, ...]):
-    found = first_found(SCENARIOS[name], twin)
+    result = first_found(SCENARIOS[name], twin)
 
-    assert found is not None
-    assert found.problem.startswith(problem)
+    assert result is not None
+    assert result.problem.startswith(problem)
 
 
 def test_every_scenario_has_a_twin():

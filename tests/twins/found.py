@@ -6,9 +6,11 @@ import pytest
 
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
+from mainstay.client.reflector import Instructions, Reflector, Watch
 from mainstay.controllers import deployment
 from mainstay.controllers.deployment import Rollout
 from mainstay.scheduler.reporting import Reason, Report, Reporter
+from mainstay.server.openings import Openings
 from mainstay.server.watching import _Session as Session
 
 
@@ -16,7 +18,11 @@ def goes_on_from_revisions_that_never_were(patch: pytest.MonkeyPatch) -> None:
     async def is_unheard_of(self: Session, revision: int) -> bool:
         return False
 
+    async def covers(self: Openings, name: str, revision: int) -> bool:
+        return True
+
     patch.setattr(Session, "_is_unheard_of", is_unheard_of)
+    patch.setattr(Openings, "covers", covers)  # It would be noticed by the opening as well.
 
 
 def takes_the_same_revision_for_the_same_object(patch: pytest.MonkeyPatch) -> None:
@@ -35,6 +41,16 @@ def takes_the_same_revision_for_the_same_object(patch: pytest.MonkeyPatch) -> No
 
 def _is_same(old: Entry, new: Entry) -> bool:
     return (old.uid, old.revision) == (new.uid, new.revision)
+
+
+def does_not_say_of_which_store_its_revision_is(patch: pytest.MonkeyPatch) -> None:
+    honest = Reflector._resume
+
+    def resume(self: Reflector) -> Instructions:
+        honest(self)
+        return (Watch(self.revision),)
+
+    patch.setattr(Reflector, "_resume", resume)
 
 
 def lets_two_writers_at_one_pod(patch: pytest.MonkeyPatch) -> None:

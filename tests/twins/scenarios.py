@@ -190,8 +190,8 @@ def does_not_say_that_history_is_lost(patch: pytest.MonkeyPatch) -> None:
 def begins_a_watch_where_it_is_itself(patch: pytest.MonkeyPatch) -> None:
     honest = _Session.run
 
-    async def run(self: _Session, stream: Any, start: int, wants_state: bool, limit: timedelta) -> None:
-        await honest(self, stream, min(start, self._feed.revision), wants_state, limit)
+    async def run(self: _Session, stream: Any, start: int, *more: Any) -> None:
+        await honest(self, stream, min(start, self._feed.revision), *more)
 
     patch.setattr(_Session, "run", run)
 

@@ -16,7 +16,6 @@ from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.runtime import loop
 from mainstay.runtime import queue_items as outcomes
 from mainstay.runtime.view import View
-from mainstay.server import watching
 from tests.twins import queue
 
 # Rollouts
@@ -91,12 +90,3 @@ def gives_up_whoever_was_unknown_once(patch: pytest.MonkeyPatch) -> None:
 
 
 # The store
-
-
-def waits_for_revisions_that_may_never_come(patch: pytest.MonkeyPatch) -> None:
-    """A watch from before the store was put back is silent until the store has caught up with it."""
-
-    async def is_unheard_of(self: watching._Session, revision: int) -> bool:
-        return False
-
-    patch.setattr(watching._Session, "_is_unheard_of", is_unheard_of)

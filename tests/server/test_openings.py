@@ -1,0 +1,126 @@
+"""A client whose store was put back is told so, also when the store has come further since. Others are left alone."""
+
+from mainstay.server.openings import ANNOTATION, KEPT, PUT_BACK, Openings
+from mainstay.sim.simulation import Simulation
+from mainstay.sim.store_host import KeptLog
+from mainstay.store import open_memory
+from mainstay.store.interface import Put, Store
+from mainstay.store.local import LocalStore
+from tests.server.world import CONFIGMAPS, a_configmap, a_server
+
+
+async def begun(sim: Simulation, store: Store, server: str) -> Openings:
+    """As a server of this name begins."""
+    return await Openings.begin(store, sim.env(server))
+
+
+async def write(store: Store, count: int) -> int:
+    """Write something else so many times. Returns the revision it came to."""
+    for number in range(count):
+        await store.commit([], [Put("core/other", str(number).encode())])
+    return await store.revision()
+
+
+async def test_what_was_told_before_and_after_a_restart_is_part_of_one_past(sim):
+    store = await open_memory()
+    first = await begun(sim, store, "a")
+    reached = await write(store, 5)
+    second = await begun(sim, store, "b")
+
+    assert first.newest != second.newest
+    assert await second.covers(first.newest, reached)
+    assert await second.covers(second.newest, await write(store, 5))
+
+
+async def test_what_was_written_after_the_backup_is_no_part_of_the_past(sim):
+    log = KeptLog()
+    store = await LocalStore.open(log)
+    lost = await begun(sim, store, "a")
+    saved, backup = await write(store, 5), log.copy()
+    held = await write(store, 5)
+    restored = await LocalStore.open(backup)
+    openings = await begun(sim, restored, "b")
+    # It comes further than what the client holds: the revisions alone tell nothing.
+    assert await write(restored, 20) > held
+
+    assert await openings.covers(lost.newest, saved)
+    assert not await openings.covers(lost.newest, saved + 1)
+    assert not await openings.covers(lost.newest, held)
+
+
+async def test_an_opening_that_the_backup_does_not_have_is_no_part_of_the_past(sim):
+    backup = KeptLog()
+    lost = await begun(sim, await LocalStore.open(backup.copy()), "a")
+    openings = await begun(sim, await LocalStore.open(backup), "b")
+
+    assert not await openings.covers(lost.newest, 1)
+
+
+async def test_a_server_looks_for_what_it_has_not_heard_of(sim):
+    store = await open_memory()
+    first, second = await begun(sim, store, "a"), await begun(sim, store, "b")
+
+    assert first.newest != second.newest
+    assert await first.covers(second.newest, await store.revision())
+    assert first.newest == second.newest
+
+
+async def test_the_last_openings_are_kept(sim):
+    store = await open_memory()
+    names = [(await begun(sim, store, f"server-{number}")).newest for number in range(KEPT + 3)]
+    last = await begun(sim, store, "last")
+
+    kept = [name for name in names if await last.covers(name, 1)]
+
+    assert kept == names[-KEPT + 1 :]
+
+
+async def test_bookmarks_say_of_which_store_they_are_and_a_watch_that_says_it_goes_on(sim):
+    async with a_server(sim) as client:
+        asked = f"{CONFIGMAPS}?watch=1&allowWatchBookmarks=true"
+        async with client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events:
+            metadata = (await events.next())["object"]["metadata"]
+        opening, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
+        await client.create(CONFIGMAPS, a_configmap("new"))
+
+        async with client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": opening}) as events:
+            added, bookmark = await events.take(2)
+            await client.create(CONFIGMAPS, a_configmap("newer"))
+            _, later = await events.take(2)
+
+    assert added["object"]["metadata"]["name"] == "new"
+    assert bookmark["object"]["metadata"]["annotations"] == {ANNOTATION: opening}
+    assert "annotations" not in later["object"]["metadata"]  # It is said once.
+
+
+async def test_a_watch_of_another_past_is_refused_and_one_that_says_nothing_goes_on(sim):
+    async with a_server(sim) as client:
+        await client.create(CONFIGMAPS, a_configmap("other"))
+        asked = f"{CONFIGMAPS}?watch=1&resourceVersion=2"
+        async with client.watch(asked, **{"Mainstay-Opening": "of-another"}) as events:
+            refused, end = await events.take(2)
+        async with client.watch(asked) as events:
+            told = await events.next()
+
+    assert (refused["type"], refused["object"]["code"], refused["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert [each["reason"] for each in refused["object"]["details"]["causes"]] == [PUT_BACK]
+    assert end is None
+    assert told["type"] == "ADDED"
+
+
+async def test_a_watch_is_told_when_another_server_has_begun(sim):
+    store = await open_memory()
+    async with a_server(sim, "first", store) as client:
+        asked = f"{CONFIGMAPS}?watch=1&allowWatchBookmarks=true"
+        async with client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events:
+            before = (await events.next())["object"]["metadata"]["annotations"][ANNOTATION]
+            async with a_server(sim, "second", store) as other:
+                await other.create(CONFIGMAPS, a_configmap("new"))
+                _, bookmark = await events.take(2)
+
+    metadata = bookmark["object"]["metadata"]
+    newest = metadata["annotations"][ANNOTATION]
+    openings = await begun(sim, store, "third")
+    assert newest != before
+    assert await openings.covers(newest, int(metadata["resourceVersion"]))
+    assert not await openings.covers(before, int(metadata["resourceVersion"]))
