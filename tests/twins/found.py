@@ -1,14 +1,20 @@
 """Bugs that Mainstay has had, that runs of scenarios have found, and that no other twin plants again (docs/BUGS.md)."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
+from mainstay.agent.status_report import StatusReport
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.reflector import Instructions, Reflector, Watch
-from mainstay.controllers import deployment
+from mainstay.controllers import deployment, node_loop
 from mainstay.controllers.deployment import Rollout
+from mainstay.controllers.hearing import Heard
+from mainstay.runtime.decision import Patch
+from mainstay.runtime.loop import Loop
+from mainstay.runtime.recording import Acted
 from mainstay.scheduler.reporting import Reason, Report, Reporter
 from mainstay.server.openings import Openings
 from mainstay.server.watching import _Session as Session
@@ -69,3 +75,36 @@ def goes_by_what_a_set_has_said_of_its_past(patch: pytest.MonkeyPatch) -> None:
         return []
 
     patch.setattr(deployment, "_unsaid", unsaid)
+
+
+def says_what_it_has_found_out_though_it_is_held(patch: pytest.MonkeyPatch) -> None:
+    honest_patch, honest_held = Loop._status_patch, Loop._is_held
+    is_saying = False
+
+    def status_patch(self: Loop, *given: Any) -> Patch | None:
+        nonlocal is_saying
+        found = honest_patch(self, *given)
+        is_saying = found is not None  # Then the next question is whether that may be said.
+        return found
+
+    def is_held(self: Loop, acted: Acted) -> bool:
+        nonlocal is_saying
+        is_saying, may_say = False, is_saying
+        return not may_say and honest_held(self, acted)
+
+    patch.setattr(Loop, "_status_patch", status_patch)
+    patch.setattr(Loop, "_is_held", is_held)
+
+
+def does_not_hear_that_a_node_was_there(patch: pytest.MonkeyPatch) -> None:
+    def without_node(heard: Heard, now_ns: int) -> Heard:
+        return heard
+
+    patch.setattr(node_loop, "without_node", without_node)
+
+
+def never_looks_again_while_it_reports(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: StatusReport, has_more: bool) -> None:
+        """Whatever came meanwhile."""
+
+    patch.setattr(StatusReport, "has_more", property(lambda self: False, forget), raising=False)
