@@ -13,8 +13,13 @@ annotation of its bookmarks, and says it when it goes on after a break:
 A store that knows this name has the same past up to the revision of the next opening. Beyond that it need not: whoever
 put it back has started its servers anew. Not promised: anything to clients that do not say the name, and that a client
 which has just been told of something is not sent to read everything anew when another server begins at that moment.
+Writes are not looked at: one that names a version of the lost past is refused because the object is at another one.
+
+A store that is full can be served, to make room in it, and cannot be written. Then nobody is told an opening, and
+whoever says one reads everything anew.
 """
 
+import logging
 from bisect import insort
 from typing import Final
 
@@ -23,7 +28,10 @@ import msgspec
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Env
 from mainstay.server.keyspace import ASIDE
+from mainstay.store.errors import StorageFull
 from mainstay.store.interface import ABSENT, Change, Check, Delete, Put, Store, Write
+
+_logger = logging.getLogger(__name__)
 
 HEADER: Final = "mainstay-opening"
 ANNOTATION: Final = "mainstay.dev/opening"
@@ -44,22 +52,29 @@ class Openings:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: list[_Opening] = []
+        self._is_noted = False
+        """That we have opened it. Otherwise nobody can know what was lost before that."""
 
     @classmethod
     async def begin(cls, store: Store, env: Env) -> "Openings":
-        """Note that the store was opened. Raises what `commit` raises."""
+        """Note that the store was opened, unless it is full. Raises what else `commit` raises."""
         openings = cls(store)
         await openings._look()
         key = _PREFIX + env.chance.uid("opening", 0)
         forgotten = openings._known[: max(0, len(openings._known) - KEPT + 1)]
         writes: list[Write] = [Put(key, b""), *(Delete(_PREFIX + each.name) for each in forgotten)]
-        await store.commit([Check(key, ABSENT)], writes)
+        try:
+            await store.commit([Check(key, ABSENT)], writes)
+            openings._is_noted = True
+        except StorageFull as error:
+            _logger.warning("clients that watch will read everything anew when they come back: %s", error)
         await openings._look()
         return openings
 
     @property
     def newest(self) -> str:
-        return self._known[-1].name if self._known else ""
+        """Empty if there is none that clients may be told."""
+        return self._known[-1].name if self._is_noted and self._known else ""
 
     def heard(self, change: Change) -> None:
         """Another server has begun, if that is what happened."""
@@ -70,6 +85,8 @@ class Openings:
 
     async def covers(self, name: str, revision: int) -> bool:
         """Whether a client that was told this opening, and has come to this revision, has seen this store's past."""
+        if not self._is_noted:
+            return False
         if not self._covers(name, revision):
             await self._look()  # There may be one that we have not heard of yet.
         return self._covers(name, revision)

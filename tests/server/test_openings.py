@@ -1,12 +1,26 @@
 """A client whose store was put back is told so, also when the store has come further since. Others are left alone."""
 
+from collections.abc import Sequence
+
 from mainstay.server.openings import ANNOTATION, KEPT, PUT_BACK, Openings
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.store_host import KeptLog
 from mainstay.store import open_memory
+from mainstay.store.errors import StorageFull
 from mainstay.store.interface import Put, Store
 from mainstay.store.local import LocalStore
+from mainstay.store.log import MemoryLog, Row
 from tests.server.world import CONFIGMAPS, a_configmap, a_server
+
+
+class LogWithoutRoom(MemoryLog):
+    """A disk that is full, once somebody says so."""
+
+    is_full = False
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        if self.is_full:
+            raise StorageFull("there is no room left")
 
 
 async def begun(sim: Simulation, store: Store, server: str) -> Openings:
@@ -73,6 +87,22 @@ async def test_the_last_openings_are_kept(sim):
     kept = [name for name in names if await last.covers(name, 1)]
 
     assert kept == names[-KEPT + 1 :]
+
+
+async def test_a_full_store_is_served_and_everybody_reads_it_anew(sim):
+    log = LogWithoutRoom()
+    store = await LocalStore.open(log)
+    async with a_server(sim, "first", store) as client:
+        await client.create(CONFIGMAPS, a_configmap("there"))
+    before = await begun(sim, store, "second")
+    log.is_full = True
+
+    openings = await begun(sim, store, "third")
+
+    assert openings.newest == ""
+    assert not await openings.covers(before.newest, await store.revision())
+    async with a_server(sim, "fourth", store) as client:
+        assert [each["metadata"]["name"] for each in (await client.get(CONFIGMAPS))["items"]] == ["there"]
 
 
 async def test_bookmarks_say_of_which_store_they_are_and_a_watch_that_says_it_goes_on(sim):
