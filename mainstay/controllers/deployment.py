@@ -180,7 +180,10 @@ def next_step(rollout: Rollout, view: View) -> Step:
     if (spec.get("strategy") or {}).get("type") == "Recreate":
         return recreated(rollout)
     if _was_rescaled(rollout):
-        return Step(rescaled(rollout), is_rolling=False, why=f"{rollout.bounds.replicas} replicas are wanted now")
+        sizes, why = rescaled(rollout), f"{rollout.bounds.replicas} replicas are wanted now"
+        if len(sizes) > 1 and _shrinks(rollout, sizes) and (unsaid := _unsaid(rollout)):
+            return Step({}, is_rolling=False, why=f"{why}, and {unsaid[0]} has not said yet what there is of it")
+        return Step(sizes, is_rolling=False, why=why)
     return rolled(rollout, view)
 
 
@@ -228,6 +231,10 @@ def _was_rescaled(rollout: Rollout) -> bool:
         and revisions.number_in(each, revisions.DESIRED) != wanted
         for each in rollout.sets
     )
+
+
+def _shrinks(rollout: Rollout, sizes: Mapping[str, int]) -> bool:
+    return any(sizes.get(size.name, size.wanted) < size.wanted for size in map(size_of, rollout.sets))
 
 
 def rescaled(rollout: Rollout) -> dict[str, int]:

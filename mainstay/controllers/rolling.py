@@ -136,7 +136,8 @@ def _can_move(bounds: Bounds, new: SetSize, old: Sequence[SetSize]) -> bool:
 
 
 def rescaled(bounds: Bounds, sets: Sequence[SetSize], most_now: int) -> dict[str, int]:
-    """How large each set should be when the number of replicas has changed: in proportion to what they are.
+    """How large each set should be when the number of replicas has changed: in proportion to what they are, and so that
+    no pods are given up that are available and still needed while others are kept that are not.
 
     `sets` are those that have pods, newest first; `most_now` is how many pods there are, used where a set has no note
     of what it was sized for.
@@ -158,6 +159,21 @@ def rescaled(bounds: Bounds, sets: Sequence[SetSize], most_now: int) -> dict[str
         change = max(left, -sizes[each.name])
         sizes[each.name] += change
         left -= change
+    return _with_what_is_needed(bounds, sets, sizes)
+
+
+def _with_what_is_needed(bounds: Bounds, sets: Sequence[SetSize], sizes: dict[str, int]) -> dict[str, int]:
+    """The same in all, with as many available pods as have to be, if there are so many. Upstream does not look at that:
+    its users may lose all that works because they want fewer."""
+    needed = min(bounds.least, sum(each.available for each in sets))
+    missing = needed - sum(min(each.available, sizes[each.name]) for each in sets)
+    for kept in sets:
+        for given_up in reversed(sets):  # The oldest first: they are to go anyway.
+            moved = min(missing, kept.available - sizes[kept.name], sizes[given_up.name] - given_up.available)
+            if moved > 0:
+                sizes[kept.name] += moved
+                sizes[given_up.name] -= moved
+                missing -= moved
     return sizes
 
 
@@ -173,4 +189,6 @@ def _share(bounds: Bounds, size: SetSize, to_add: int, added: int, most_now: int
             return 0
         # Rounded to the nearest, halves up.
         share = (2 * size.wanted * bounds.most + before) // (2 * before) - size.wanted
-    return min(share, left) if to_add > 0 else max(share, left)
+    # Sets that were sized for different numbers, because a crash came between them, would go in opposite directions,
+    # and together they would be too many for a while.
+    return max(0, min(share, left)) if to_add > 0 else min(0, max(share, left))

@@ -13,7 +13,8 @@ annotation of its bookmarks, and says it when it goes on after a break:
 A store that knows this name has the same past up to the revision of the next opening. Beyond that it need not: whoever
 put it back has started its servers anew. Not promised: anything to clients that do not say the name, and that a client
 which has just been told of something is not sent to read everything anew when another server begins at that moment.
-Writes are not looked at: one that names a version of the lost past is refused because the object is at another one.
+Writes are not looked at: one that names a version of the lost past is refused because the object is at another one,
+unless it was written again at that very revision.
 
 A store that is full can be served, to make room in it, and cannot be written. Then nobody is told an opening, and
 whoever says one reads everything anew.

@@ -127,6 +127,48 @@ def test_however_it_is_shared_it_adds_up(replicas, surge, sizes, before):
     assert sum(found.values()) == (limits.most if replicas else 0)
 
 
+def test_sets_that_were_sized_for_different_numbers_go_the_same_way():
+    # Scaled from 8 to 3, with a crash halfway; and then to 7. By its own note each of the small ones should be larger.
+    large = [SetSize(name, 4, 4, most_before=10) for name in ("a", "b")]
+    small = [SetSize(name, 1, 1, most_before=5) for name in ("c", "d")]
+
+    assert rescaled(Bounds(7, 2, 0), [*large, *small], 10) == {"a": 4, "b": 3, "c": 1, "d": 1}
+
+
+def test_what_is_available_stays_where_fewer_are_wanted():
+    sets = [
+        SetSize("new", 1, 0, most_before=4),
+        SetSize("bad", 1, 0, most_before=4),
+        SetSize("old", 2, 2, most_before=4),
+    ]
+
+    assert rescaled(Bounds(1, 1, 0), sets, 4) == {"new": 1, "bad": 0, "old": 1}
+    assert rescaled(Bounds(1, 1, 1), sets, 4) == {"new": 1, "bad": 1, "old": 0}  # It may be missing.
+
+
+@given(
+    replicas=st.integers(0, 20),
+    surge=st.integers(0, 10),
+    unavailable=st.integers(0, 10),
+    sets=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 12), st.integers(0, 30)), min_size=2, max_size=5),
+)
+def test_whatever_is_shared_goes_one_way_and_leaves_what_is_needed(replicas, surge, unavailable, sets):
+    limits = Bounds(replicas, surge, min(unavailable, replicas))
+    sizes = [
+        SetSize(str(number), wanted, min(available, wanted), most_before=before)
+        for number, (wanted, available, before) in enumerate(sets)
+    ]
+    in_all = sum(each.wanted for each in sizes)
+
+    found = rescaled(limits, sizes, in_all)
+
+    allowed = limits.most if replicas else 0
+    assert sum(found.values()) == allowed
+    assert all((found[each.name] - each.wanted) * (allowed - in_all) >= 0 for each in sizes)
+    left = sum(min(each.available, found[each.name]) for each in sizes)
+    assert left >= min(limits.least, sum(each.available for each in sizes))
+
+
 # The last ready pod of a failure domain.
 
 

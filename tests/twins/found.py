@@ -9,9 +9,10 @@ from mainstay.agent.status_report import StatusReport
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.reflector import Instructions, Reflector, Watch
-from mainstay.controllers import deployment, node_loop
+from mainstay.controllers import deployment, node_loop, rolling
 from mainstay.controllers.deployment import Rollout
 from mainstay.controllers.hearing import Heard
+from mainstay.controllers.rolling import Bounds, SetSize
 from mainstay.runtime.decision import Patch
 from mainstay.runtime.loop import Loop
 from mainstay.runtime.recording import Acted
@@ -108,3 +109,19 @@ def never_looks_again_while_it_reports(patch: pytest.MonkeyPatch) -> None:
         """Whatever came meanwhile."""
 
     patch.setattr(StatusReport, "has_more", property(lambda self: False, forget), raising=False)
+
+
+def sizes_each_set_by_its_own_note(patch: pytest.MonkeyPatch) -> None:
+    def share(bounds: Bounds, size: SetSize, to_add: int, added: int, most_now: int) -> int:
+        before = size.most_before or most_now
+        wanted = (2 * size.wanted * bounds.most + before) // (2 * before) - size.wanted
+        return min(wanted, to_add - added) if to_add > 0 else max(wanted, to_add - added)
+
+    patch.setattr(rolling, "_share", share)
+
+
+def gives_up_in_proportion_whatever_works(patch: pytest.MonkeyPatch) -> None:
+    def with_what_is_needed(bounds: Bounds, sets: Sequence[SetSize], sizes: dict[str, int]) -> dict[str, int]:
+        return sizes
+
+    patch.setattr(rolling, "_with_what_is_needed", with_what_is_needed)

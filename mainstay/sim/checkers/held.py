@@ -91,7 +91,7 @@ class RolloutsHeld:
     def __init__(self) -> None:
         self._holds = HoldsThere()
         self._wanted: dict[str, dict[int, int]] = {}
-        """Of each Deployment, the numbers of replicas, and when each was last wanted."""
+        """Of each Deployment, the numbers of replicas, and when each was last wanted; the present one comes last."""
 
     def saw(self, event: Event) -> None:
         if not isinstance(event, Committed):
@@ -102,7 +102,9 @@ class RolloutsHeld:
             times = self._wanted.setdefault(name, {})
             for number in (event.previous, event.value):
                 if number is not None:
-                    times[int(object_in(number)["spec"]["replicas"])] = event.at_ns
+                    replicas = int(object_in(number)["spec"]["replicas"])
+                    times.pop(replicas, None)
+                    times[replicas] = event.at_ns
         elif event.key.startswith(_SETS) and event.value is not None:
             self._saw_set(event, object_in(event.value), None if event.previous is None else object_in(event.previous))
 
