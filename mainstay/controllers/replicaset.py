@@ -127,9 +127,11 @@ def new_pod(replica_set: Object, place: slots.Vacant, is_taken: Callable[[str], 
 
 
 def _drain(pod: Object) -> Delete:
-    """Told to end, in its own time. This very pod only: another of its name is not meant."""
+    """Told to end, in its own time. This very pod only: another of its name is not meant. One that is not ready goes
+    only as it was seen: it is nobody's loss, and may have become ready since."""
     metadata = pod["metadata"]
-    return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"])
+    version = "" if pod_state.is_ready(pod) else metadata["resourceVersion"]
+    return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"], resource_version=version)
 
 
 def _related(view: View, replica_set: Object) -> tuple[list[Object], list[Object]]:

@@ -74,9 +74,10 @@ def test_the_same_decision_made_twice_names_the_same_pods():
 def test_what_is_too_much_is_drained_by_uid_and_costs_least():
     decision = decide(a_set(replicas=1), a_pod("p0"), a_pod("p1", ready=False), a_pod("p2", cost=-1))
 
-    # Neither of the ready ones is the last of its zone as long as the other is there; the older one is kept.
+    # Neither of the ready ones is the last of its zone as long as the other is there; the older one is kept. The one
+    # that is not ready goes only if it has not changed since.
     assert decision.actions == (
-        Delete(PODS, ObjectKey("default", "p1"), "p1"),
+        Delete(PODS, ObjectKey("default", "p1"), "p1", resource_version="2"),
         Delete(PODS, ObjectKey("default", "p2"), "p2"),
     )
 

@@ -1,6 +1,7 @@
 """Bugs that Mainstay has had, that runs of scenarios have found, and that no other twin plants again (docs/BUGS.md)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from mainstay.agent.status_report import StatusReport
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.reflector import Instructions, Reflector, Watch
-from mainstay.controllers import deployment, node_loop, rolling
+from mainstay.controllers import deployment, node_loop, replicaset, rolling
 from mainstay.controllers.deployment import Rollout
 from mainstay.controllers.hearing import Heard
 from mainstay.controllers.rolling import Bounds, SetSize
@@ -125,3 +126,8 @@ def gives_up_in_proportion_whatever_works(patch: pytest.MonkeyPatch) -> None:
         return sizes
 
     patch.setattr(rolling, "_with_what_is_needed", with_what_is_needed)
+
+
+def drains_pods_whatever_has_become_of_them(patch: pytest.MonkeyPatch) -> None:
+    honest = replicaset._drain
+    patch.setattr(replicaset, "_drain", lambda pod: replace(honest(pod), resource_version=""))
