@@ -124,6 +124,30 @@ def listening(before: Listening | None, is_sound: bool, now_ns: int) -> Listenin
         return before if before.broken_at_ns is not None else replace(before, broken_at_ns=now_ns)
     if before.broken_at_ns is None:
         return before
-    gap_ns = now_ns - before.broken_at_ns
-    is_gap = gap_ns > SOUND_AGAIN // timedelta(microseconds=1) * 1000
-    return Listening(now_ns if is_gap else before.since_ns)
+    return Listening(now_ns if _is_gap(before.broken_at_ns, now_ns) else before.since_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Deafness:
+    """Nothing came between us and the nodes that we know of, and yet so many were silent that it is more likely that we
+    did not hear: from the first look at which that was so to the last."""
+
+    first_ns: int
+    last_ns: int
+
+
+def with_deafness(before: Deafness | None, now_ns: int) -> Deafness:
+    """After a look at which it is so."""
+    return Deafness(now_ns if before is None else before.first_ns, now_ns)
+
+
+def after_deafness(before: Listening, deafness: Deafness | None) -> Listening:
+    """When nodes are heard again. We begin to listen anew then as well: the first that is heard must not bring down all
+    others, which are about to be."""
+    if deafness is None or not _is_gap(deafness.first_ns, deafness.last_ns):
+        return before
+    return Listening(max(before.since_ns, deafness.last_ns))
+
+
+def _is_gap(begin_ns: int, end_ns: int) -> bool:
+    return end_ns - begin_ns > SOUND_AGAIN // timedelta(microseconds=1) * 1000

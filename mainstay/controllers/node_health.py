@@ -29,7 +29,15 @@ from typing import Final
 from mainstay.api.holds import Held, HoldReason, freezing
 from mainstay.api.taints import NO_EXECUTE, Taint
 from mainstay.controllers import zones
-from mainstay.controllers.hearing import Heard, Listening, is_heard, listening, silent_for
+from mainstay.controllers.hearing import (
+    Heard,
+    Listening,
+    after_deafness,
+    is_heard,
+    listening,
+    silent_for,
+    with_deafness,
+)
 from mainstay.controllers.node_evidence import (
     NO_RECORD,
     NOT_READY,
@@ -99,6 +107,9 @@ def decide(sight: Sight, memory: Memory) -> Plan:
         return Plan((), replace(memory, buckets=stopped))
     silences = _silences(sight, heard_so_far)
     deaf = _why_deaf((), silences)
+    deafness = with_deafness(memory.deafness, now_ns) if deaf else None
+    if not deaf:
+        heard_so_far = after_deafness(heard_so_far, memory.deafness)
     buckets = zones.looked_at(memory.buckets, silences, now_ns, is_stopped=bool(deaf))
     verdicts = {
         name: _verdict(facts, sight.heard[name], heard_so_far.since_ns, now_ns, silences)
@@ -112,6 +123,7 @@ def decide(sight: Sight, memory: Memory) -> Plan:
         buckets=buckets,
         taints_since=tainted,
         deaf=deaf,
+        deafness=deafness,
         marked=memory.marked,
         frozen="; ".join([_frozen_by(held) for held in sight.frozen]),
     )

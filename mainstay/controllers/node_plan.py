@@ -8,7 +8,7 @@ from mainstay.api.holds import Held
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import Taint
-from mainstay.controllers.hearing import Heard, Listening
+from mainstay.controllers.hearing import Deafness, Heard, Listening
 from mainstay.controllers.node_evidence import Hearing, NodeFacts, Record, State
 from mainstay.controllers.zones import Bucket
 from mainstay.runtime.evidence import Allowed, Evidence
@@ -43,6 +43,7 @@ class Memory:
     marked: Mapping[str, int] = field(default_factory=dict)
     """When pods were last said to be not ready, by uid. Their agent may disagree: no quarrel about it."""
     deaf: str = ""
+    deafness: Deafness | None = None
     frozen: str = ""
     """Who holds evictions, in words; empty if nobody does."""
 

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from mainstay.api.holds import Held, What, in_force
 from mainstay.api.kind import Object
-from mainstay.controllers.hearing import Heard, listening
+from mainstay.controllers.hearing import Heard, after_deafness, listening
 from mainstay.controllers.kinds import LEASES, NODES, PODS
 from mainstay.controllers.looking import Step as StepSaid
 from mainstay.controllers.looking import encode_sorted
@@ -42,12 +42,13 @@ class Known:
 
 def known_of(sight: Sight, memory: Memory) -> Known:
     now_ns = sight.now_ns
-    after = listening(memory.listening, not sight.own, now_ns).since_ns
+    listened = listening(memory.listening, not sight.own, now_ns)
     before = now_ns if memory.listening is None else memory.listening.since_ns
+    sinces = (before, listened.since_ns, after_deafness(listened, memory.deafness).since_ns)
     heard = {
         name: each
         for name, each in sight.heard.items()
-        if name in sight.pods or any(hearing_of(each, since, now_ns) is not Hearing.HEARD for since in (before, after))
+        if name in sight.pods or any(hearing_of(each, since, now_ns) is not Hearing.HEARD for since in sinces)
     }
     return Known(now_ns, memory, heard, sight.own)
 

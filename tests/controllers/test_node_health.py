@@ -246,6 +246,21 @@ def test_after_that_we_begin_to_listen_anew():
     assert plan.memory.listening == Listening(at(1100))
 
 
+def test_the_first_node_that_is_heard_again_does_not_bring_down_the_others():
+    silent, nodes = {"n0": 900.0, "n1": 900.0, "n2": 900.0}, everyone_silent()
+    memory = with_permits(LISTENING, 950)
+    for now in (950, 951, 952, 953):
+        memory = decide(a_sight(now, nodes, silent), memory).memory
+    assert memory.deaf == "every node is silent, so it is more likely that we do not hear"
+
+    back = decide(a_sight(954, nodes, {**silent, "n2": 953.5}), memory)
+
+    assert [(step.name, step.state) for step in written(back)] == [("n2", State.HEALTHY)]
+    nodes[2] = some_node("n2", "c")
+    later = decide(a_sight(994, nodes, {**silent, "n2": 993}), with_permits(back.memory, 994))
+    assert [(step.name, step.state) for step in written(later)] == [("n0", State.RELEASED), ("n1", State.RELEASED)]
+
+
 @pytest.mark.parametrize(("gap", "begins"), [(1, 0), (2, 0), (2.1, 12.1), (60, 70)])
 def test_a_short_gap_is_none(gap, begins):
     broken = listening(Listening(at(0)), False, at(10))

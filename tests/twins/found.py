@@ -10,9 +10,9 @@ from mainstay.agent.status_report import StatusReport
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.reflector import Instructions, Reflector, Watch
-from mainstay.controllers import deployment, node_loop, replicaset, rolling
+from mainstay.controllers import deployment, node_health, node_loop, replicaset, rolling
 from mainstay.controllers.deployment import Rollout
-from mainstay.controllers.hearing import Heard
+from mainstay.controllers.hearing import Deafness, Heard, Listening
 from mainstay.controllers.rolling import Bounds, SetSize
 from mainstay.runtime.decision import Patch
 from mainstay.runtime.loop import Loop
@@ -131,3 +131,10 @@ def gives_up_in_proportion_whatever_works(patch: pytest.MonkeyPatch) -> None:
 def drains_pods_whatever_has_become_of_them(patch: pytest.MonkeyPatch) -> None:
     honest = replicaset._drain
     patch.setattr(replicaset, "_drain", lambda pod: replace(honest(pod), resource_version=""))
+
+
+def judges_by_a_time_when_nobody_was_heard(patch: pytest.MonkeyPatch) -> None:
+    def after_deafness(before: Listening, deafness: Deafness | None) -> Listening:
+        return before
+
+    patch.setattr(node_health, "after_deafness", after_deafness)
