@@ -209,6 +209,19 @@ async def test_a_pod_that_its_set_has_let_go_does_not_count():
     await past.end()
 
 
+async def test_a_set_may_take_more_than_it_wants_and_make_none():
+    past = Past(Bounded())
+    for name in ("p1", "p2"):
+        past.put("Pod", a_pod(name))
+    past.put("ReplicaSet", a_set("web", 1))
+    for name in ("p1", "p2"):
+        past.put("Pod", a_pod(name, "web"))
+    await past.end()
+
+    with pytest.raises(Violated, match="there are 3 pods of apps/replicasets/default/web, and lately no more than 1"):
+        past.put("Pod", a_pod("p3", "web"))
+
+
 # Recovery
 
 

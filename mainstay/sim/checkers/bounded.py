@@ -120,6 +120,8 @@ class Bounded:
         if event.key in known.active:
             return
         known.active[event.key] = event
+        if before is not None:
+            return  # Nobody has made it: it had no owner, and the set has taken it, perhaps to end it.
         most = known.most(event.at_ns)
         if len(known.active) > most:
             text = f"there are {len(known.active)} pods of {known.key}, and lately no more than {most} were wanted"

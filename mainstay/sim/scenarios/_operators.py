@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.api.holds import What
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
-from mainstay.client.errors import AlreadyExists, ApiError, NotFound
+from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.controllers.node_evidence import OUT_OF_SERVICE
@@ -122,11 +122,13 @@ def power_off(stage: "WorldStage", name: str, duration: timedelta) -> None:
 
 
 async def forget_node(stage: "WorldStage", client: Client) -> None:
-    """A machine is switched off, and its Node deleted. If it comes back, it registers anew."""
+    """A machine is switched off, and its Node deleted. If it comes back, it registers anew. Should it be back before
+    the Node can be deleted, that stays: a machine that is running does not register anew."""
     name = _some_node(stage)
-    power_off(stage, name, AWAY[stage.choose("off for", len(AWAY))])
-    with suppress(NotFound):
-        await client.delete(NODES, name)
+    with suppress(NotFound, Conflict):
+        node = await client.get(NODES, name)
+        power_off(stage, name, AWAY[stage.choose("off for", len(AWAY))])
+        await client.delete(NODES, name, resource_version=node["metadata"]["resourceVersion"])
 
 
 async def set_quota(stage: "WorldStage", client: Client) -> None:
