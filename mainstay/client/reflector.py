@@ -309,7 +309,9 @@ class Reflector:
         match fault:
             case Fault.EXPIRED | Fault.PUT_BACK:
                 self.counters.expired += 1
-                self._is_put_back = self._is_put_back or fault is Fault.PUT_BACK
+                if fault is Fault.PUT_BACK:
+                    self._is_put_back = True
+                    self._failures = 0  # The server is well, and there is much to find out.
                 return self._list_later(least)
             case Fault.BEHIND:
                 return self._server_is_behind(least)

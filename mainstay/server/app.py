@@ -127,8 +127,9 @@ class Api:
         journal: ServerJournal | None = None,
     ) -> "Api":
         known = Known()
-        openings = await Openings.begin(store, env)
         feed = await Feed.start(store)
+        # After the feed: what our own opening is written at must not be more than clients may resume from.
+        openings = await Openings.begin(store, env)
         api = cls(store, env, authenticator, feed, known, connector or Connector(), journal, openings)
         await api._priorities.start()
         if api._sampling is not None:

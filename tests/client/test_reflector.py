@@ -334,6 +334,15 @@ def test_nothing_is_known_of_a_store_that_was_put_back_though_it_has_come_furthe
     assert reflector.bookmark(40, ends_state=True) == (Replace((), 40),)
 
 
+def test_whoever_is_told_that_the_store_was_put_back_looks_again_soon():
+    reflector = watching(10)
+    for _ in range(7):
+        reflector.failed(Fault.UNAVAILABLE)
+        reflector.waited()
+
+    assert reflector.failed(Fault.PUT_BACK) == (Wait(LIST_AGAIN, 1),)
+
+
 def test_an_old_server_does_not_take_it_back_because_the_store_was_put_back():
     reflector = watching(10)
     reflector.failed(Fault.PUT_BACK)

@@ -123,6 +123,24 @@ async def test_bookmarks_say_of_which_store_they_are_and_a_watch_that_says_it_go
     assert "annotations" not in later["object"]["metadata"]  # It is said once.
 
 
+async def test_a_watch_goes_on_where_it_was_after_a_restart_of_its_server(sim):
+    store = await open_memory()
+    asked = f"{CONFIGMAPS}?watch=1&allowWatchBookmarks=true"
+    async with (
+        a_server(sim, "first", store) as client,
+        client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events,
+    ):
+        metadata = (await events.next())["object"]["metadata"]
+    opening, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
+
+    async with a_server(sim, "second", store) as client:
+        async with client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": opening}) as events:
+            await client.create(CONFIGMAPS, a_configmap("new"))
+            told = await events.next()
+
+    assert (told["type"], told["object"]["metadata"]["name"]) == ("ADDED", "new")
+
+
 async def test_a_watch_of_another_past_is_refused_and_one_that_says_nothing_goes_on(sim):
     async with a_server(sim) as client:
         await client.create(CONFIGMAPS, a_configmap("other"))

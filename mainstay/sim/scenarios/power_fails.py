@@ -38,4 +38,5 @@ SCENARIO: Final = Scenario(
         "half-open",
     ),
     lasts=timedelta(minutes=2),
+    silence=timedelta(minutes=1),
 )
