@@ -133,10 +133,12 @@ async def test_a_watch_goes_on_where_it_was_after_a_restart_of_its_server(sim):
         metadata = (await events.next())["object"]["metadata"]
     opening, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
 
-    async with a_server(sim, "second", store) as client:
-        async with client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": opening}) as events:
-            await client.create(CONFIGMAPS, a_configmap("new"))
-            told = await events.next()
+    async with (
+        a_server(sim, "second", store) as client,
+        client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": opening}) as events,
+    ):
+        await client.create(CONFIGMAPS, a_configmap("new"))
+        told = await events.next()
 
     assert (told["type"], told["object"]["metadata"]["name"]) == ("ADDED", "new")
 
