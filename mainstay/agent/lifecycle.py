@@ -294,7 +294,7 @@ def _has_hook_ahead(container: Container, facts: PodFacts) -> bool:
 def _hold(pod: Object, container: Container, facts: PodFacts, moments: _Moments) -> Waiting | None:
     """What keeps a container from being started, though it is its turn."""
     backoff = restarts.backoff(container)
-    if backoff is not None and backoff.until > moments.now:
+    if backoff is not None and not backoff.is_over(moments.now):
         moments.add(backoff.until)
         metadata = pod["metadata"]
         which = f"container={container.name} pod={metadata['name']}_{metadata.get('namespace')}({metadata['uid']})"

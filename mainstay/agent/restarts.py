@@ -31,7 +31,17 @@ class Backoff:
     """It is started again, though not before a moment."""
 
     delay: timedelta
-    until: datetime
+    since: datetime
+    """When it has ended."""
+
+    @property
+    def until(self) -> datetime:
+        return self.since + self.delay
+
+    def is_over(self, now: datetime) -> bool:
+        """Also if the clock was set back since it ended: how long ago that was nobody knows, and it must not wait until
+        the clock has come so far again."""
+        return not self.since <= now < self.until
 
 
 def restarts(container: Container, verdicts: ProbeVerdicts | None = None) -> bool:
@@ -62,7 +72,7 @@ def backoff(container: Container) -> Backoff | None:
         return None
     longest = DELAYS[min(number, len(DELAYS)) - 1]
     delay = min(longest, _after(_pause(container)))
-    return Backoff(delay, exited.finished_at + delay)
+    return Backoff(delay, exited.finished_at)
 
 
 def _pause(container: Container) -> timedelta:

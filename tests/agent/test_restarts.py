@@ -63,16 +63,16 @@ def test_it_is_started_at_once_after_it_has_run_for_ten_minutes_and_the_count_be
     assert crash_loop(5, timedelta(minutes=10, seconds=1)) == [seconds(0)] * 5
     long_run = ended(1, since=300, at=1000)
     crashed = a_container(long_run, ended(1, since=1000, at=1001), first=7)
-    assert backoff(crashed) == Backoff(seconds(10), after(1011))
+    assert backoff(crashed) == Backoff(seconds(10), after(1001))
 
 
 def test_a_long_pause_early_on_is_not_taken_for_a_long_crash_loop():
     # The agent was away for an hour. It was the first restart all the same.
-    assert backoff(a_container(ended(1, at=1), ended(1, since=3600, at=3601))) == Backoff(seconds(10), after(3611))
+    assert backoff(a_container(ended(1, at=1), ended(1, since=3600, at=3601))) == Backoff(seconds(10), after(3601))
 
 
 def test_an_attempt_of_which_the_one_before_is_not_known_waits_as_long_as_it_may_have_to():
-    assert backoff(a_container(ended(1), first=3)) == Backoff(seconds(40), after(41))
+    assert backoff(a_container(ended(1), first=3)) == Backoff(seconds(40), after(1))
 
 
 @given(st.integers(1, 12), st.integers(0, 700).map(seconds), st.integers(2, 5))
@@ -83,3 +83,12 @@ def test_how_many_attempts_are_kept_does_not_matter(times: int, runs: timedelta,
 @pytest.mark.parametrize(("delay", "words"), [(10, "10s"), (80, "1m20s"), (160, "2m40s"), (300, "5m0s")])
 def test_a_delay_is_written_as_kubectl_users_know_it(delay: int, words: Any):
     assert in_words(seconds(delay)) == words
+
+
+@pytest.mark.parametrize(("now", "is_over"), [(1, False), (10.9, False), (11, True), (0.9, True), (-3600, True)])
+def test_it_does_not_wait_for_a_clock_that_was_set_back(now: float, is_over: bool):
+    waits = backoff(a_container(ended(1, at=0), ended(1, since=0, at=1)))
+
+    assert waits == Backoff(seconds(10), after(1))
+    assert waits is not None
+    assert waits.is_over(after(now)) is is_over

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from mainstay.agent.restarts import Backoff
 from mainstay.agent.status_report import StatusReport
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
@@ -138,3 +140,10 @@ def judges_by_a_time_when_nobody_was_heard(patch: pytest.MonkeyPatch) -> None:
         return before
 
     patch.setattr(node_health, "after_deafness", after_deafness)
+
+
+def waits_until_the_clock_has_come_so_far_again(patch: pytest.MonkeyPatch) -> None:
+    def is_over(self: Backoff, now: datetime) -> bool:
+        return now >= self.until
+
+    patch.setattr(Backoff, "is_over", is_over)
