@@ -84,7 +84,7 @@ class ControllersHeld:
 
 class RolloutsHeld:
     """No set is made for a Deployment that is held, and none of its sets gets another size for the same number of
-    replicas."""
+    replicas. While that number is being shared out among them, each may."""
 
     name = "rollouts held"
 
@@ -92,6 +92,8 @@ class RolloutsHeld:
         self._holds = HoldsThere()
         self._wanted: dict[str, dict[int, int]] = {}
         """Of each Deployment, the numbers of replicas, and when each was last wanted; the present one comes last."""
+        self._shared_at: dict[str, int] = {}
+        """Of each Deployment, when one of its sets was last sized for another number of replicas."""
 
     def saw(self, event: Event) -> None:
         if not isinstance(event, Committed):
@@ -111,6 +113,8 @@ class RolloutsHeld:
     def _saw_set(self, event: Committed, new: Object, old: Object | None) -> None:
         owner = next((each["name"] for each in new["metadata"].get("ownerReferences") or ()), "")
         namespace, name = new["metadata"]["namespace"], new["metadata"]["name"]
+        if old is not None and _made_for(old) != _made_for(new):
+            self._shared_at[f"{namespace}/{owner}"] = event.at_ns
         held = holding_rollout(self._holds.binding(event.at_ns), namespace, owner)
         if held is None:
             return
@@ -120,14 +124,19 @@ class RolloutsHeld:
         if before == after:
             return
         # It was made for a number of replicas. If nobody has asked for another one, this is the rollout going on.
-        was_for = int(old["metadata"].get("annotations", {}).get(_DESIRED, -1))
         times = self._wanted.get(f"{namespace}/{owner}", {})
         lately = [number for number, at_ns in times.items() if event.at_ns - at_ns < _ns(MOMENTS)]
-        if not any(number != was_for for number in [*lately, *list(times)[-1:]]):
+        is_shared = event.at_ns - self._shared_at.get(f"{namespace}/{owner}", -_ns(MOMENTS)) < _ns(MOMENTS)
+        if not is_shared and not any(number != _made_for(old) for number in [*lately, *list(times)[-1:]]):
             raise Violated(self.name, f"{name} goes from {before} to {after}, and {held.words}", [event])
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
+
+
+def _made_for(replica_set: Object) -> int:
+    """The number of replicas of its Deployment when it was last sized."""
+    return int(replica_set["metadata"].get("annotations", {}).get(_DESIRED, -1))
 
 
 class EvictionsHeld:
