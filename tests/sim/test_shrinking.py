@@ -123,6 +123,12 @@ def test_a_fault_goes_with_all_that_says_how_it_happens():
     assert tape_of(units).choices == [choice for choice in tape[1:] if choice.chosen]
 
 
+def test_what_users_do_at_all_in_a_run_is_part_of_it():
+    tape = [Choice("users/drain/is-on", 0, 2, 1), Choice("work/what", 0, 4, 3)]
+
+    assert tape_of(units_of(tape, {})).choices == tape
+
+
 def test_without_the_first_of_two_faults_the_second_still_hits_whom_it_hit():
     tape = [
         Choice("fault/crash", 0, 2, 1),

@@ -71,7 +71,7 @@ def units_of(tape: Iterable[Choice], programs: Collection[str]) -> list[Unit]:
     latest: dict[str, list[Choice]] = {}
     for choice in tape:
         kind, name, more = (*choice.label.split("/", 2), "", "")[:3]
-        if choice.label.endswith(IS_ON):
+        if kind == FAULT and choice.label.endswith(IS_ON):
             continue
         if kind not in (FAULT, STRATEGY):
             if choice.chosen:
