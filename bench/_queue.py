@@ -11,9 +11,9 @@ from typing import Final
 
 from bench.measure import Figure, Stopwatch
 from mainstay.api.object_key import ObjectKey
-from mainstay.runtime.queue import Queue
-from mainstay.runtime.queue_items import DONE, Outcome, Priority, Retry
-from mainstay.runtime.queue_settings import QueueSettings
+from mainstay.loop.queue.core import Queue
+from mainstay.loop.queue.items import DONE, Outcome, Priority, Retry
+from mainstay.loop.queue.settings import QueueSettings
 
 SEED: Final = 7
 KEYS: Final = 10_000

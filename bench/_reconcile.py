@@ -10,10 +10,10 @@ from mainstay.client.client import Client
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.decision import Decision
-from mainstay.runtime.loop import Loop
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller
+from mainstay.loop.controller_loop import Loop
+from mainstay.loop.decision import Decision
+from mainstay.loop.view import View
 
 
 class Looking(Controller):

@@ -4,7 +4,7 @@ kubectl apply -f examples/01_website.yaml
 KUBECONFIG=… python examples/01_website.py
 """
 
-from mainstay.runtime import (
+from mainstay.loop import (
     OWNER,
     Apply,
     Condition,

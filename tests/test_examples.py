@@ -16,8 +16,8 @@ import yaml
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.env import tasks
-from mainstay.runtime import Component
-from mainstay.runtime.view import View
+from mainstay.loop import Component
+from mainstay.loop.view import View
 from tests.client.world import a_client, a_world
 from tests.clients.server_process import ServerProcess
 from tests.processes import eventually

@@ -209,7 +209,7 @@ def test_an_import_against_the_direction_is_found(path: str, source: str):
         ("mainstay/store/etcd/kv.py", "from ..errors import Closed"),
         ("mainstay/store/memory.py", "from mainstay.env import tasks"),
         ("mainstay/server/app.py", "from mainstay.store.interface import Store"),
-        ("mainstay/agent/loop.py", "from mainstay.runtime import lease"),
+        ("mainstay/agent/loop.py", "from mainstay.loop import lease"),
         ("mainstay/explain/why.py", "from mainstay.scheduler import choose"),
         ("mainstay/sim/world.py", "from mainstay.scheduler import loop"),
         ("mainstay/cli/main.py", "import mainstay.sim.loop\nimport mainstay"),

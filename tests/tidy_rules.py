@@ -37,7 +37,7 @@ class Rule(StrEnum):
 
 # Who may import whom, besides itself. Lower parts come first; a part that is not here does not exist. The store knows
 # nothing of pods; client and server meet at the wire; scheduler, controllers and agent meet in the store.
-_CONTROL = ("env", "api", "journal", "client", "runtime")
+_CONTROL = ("env", "api", "journal", "client", "loop")
 ALLOWED_IMPORTS: Final = {
     "__init__": (),
     "env": (),
@@ -49,7 +49,7 @@ ALLOWED_IMPORTS: Final = {
     "web": (),
     "server": ("env", "api", "journal", "store", "http", "web"),
     "client": ("env", "api", "journal"),
-    "runtime": ("env", "api", "journal", "client"),
+    "loop": ("env", "api", "journal", "client"),
     "scheduler": _CONTROL,
     "controllers": _CONTROL,
     "agent": (*_CONTROL, "http"),

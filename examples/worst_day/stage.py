@@ -21,7 +21,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
-from mainstay.runtime import Component, Controller, Decision, Patch, View
+from mainstay.loop import Component, Controller, Decision, Patch, View
 from mainstay.sim.program import Main
 from mainstay.sim.scenario import Scenario, Stage
 from mainstay.sim.world import World

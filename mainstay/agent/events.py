@@ -1,4 +1,4 @@
-"""Events about pods: what `kubectl describe` shows of what the agent did. How they are written is in runtime/events.py;
+"""Events about pods: what `kubectl describe` shows of what the agent did. How they are written is in loop/events.py;
 a pretend node writes none."""
 
 from typing import Final
@@ -7,8 +7,8 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.env import Clock
-from mainstay.runtime import events
-from mainstay.runtime.events import About, EventSettings
+from mainstay.loop import events
+from mainstay.loop.events import About, EventSettings
 
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 COMPONENT: Final = "mainstay-agent"

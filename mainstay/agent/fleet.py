@@ -21,7 +21,7 @@ from mainstay.client.entry import Change
 from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
-from mainstay.runtime.fencing import LeaseTimes
+from mainstay.loop.fencing import LeaseTimes
 
 SUBNETS: Final = IPv4Network("10.128.0.0/9")
 """Where pods have their addresses: 256 of them for each node."""

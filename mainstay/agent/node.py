@@ -4,7 +4,7 @@ Registering makes the Node, or takes over the one that is there. Then two things
 neither may hold up the other: its status is written every few minutes, and at once when a condition changes; its Lease
 is renewed every few seconds.
 
-The Lease is also what at-most-one pods hang on (runtime/fencing.py). Each renewal that was acknowledged is told to the
+The Lease is also what at-most-one pods hang on (loop/fencing.py). Each renewal that was acknowledged is told to the
 runner, counted from when it was *sent*: the runner ends these pods by itself when no later one comes. Whoever wants to
 replace them takes the Lease first, by a write that is refused if it was renewed meanwhile: it writes its own name into
 `holderIdentity`. As long as another name is there, the node does not hold its Lease, and does not touch it. When the
@@ -32,7 +32,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Throttled
 from mainstay.env import Env, tasks
 from mainstay.env.machine import Machine, MachineFacts
-from mainstay.runtime.fencing import holder_times
+from mainstay.loop.fencing import holder_times
 
 NODES: Final = KindName("", "v1", "Node", "nodes", False)
 LEASES: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)

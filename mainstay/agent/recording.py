@@ -30,7 +30,7 @@ from mainstay.journal.record import (
     bounded,
     micros,
 )
-from mainstay.runtime.marking import marks_of
+from mainstay.loop.record_marks import marks_of
 
 COMPONENT: Final = "agent"
 PODS: Final = "pods"

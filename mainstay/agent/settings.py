@@ -9,7 +9,7 @@ from datetime import timedelta
 from ipaddress import IPv4Network
 from typing import Final
 
-from mainstay.runtime.fencing import LeaseTimes
+from mainstay.loop.fencing import LeaseTimes
 
 LEASE: Final = LeaseTimes(
     duration=timedelta(seconds=40), renew_every=timedelta(seconds=10), stopping=timedelta(seconds=10)

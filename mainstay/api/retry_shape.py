@@ -6,7 +6,7 @@ together do not come back together; and a deadline, after which the intent is no
 and draws no random numbers itself: the caller passes them in.
 
 It does not make a retry safe. That takes a stable identity of the action and a fresh look before it is repeated, which
-`runtime/retry.py` adds, together with the reasons that users see.
+`loop/retry.py` adds, together with the reasons that users see.
 """
 
 import math

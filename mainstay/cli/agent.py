@@ -34,8 +34,8 @@ from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals,
 from mainstay.env.build import build
 from mainstay.env.disk import DiskFull
 from mainstay.http.certificates import BadCertificate, ServingCertificate, ensure_self_signed
-from mainstay.runtime.fencing import LeaseTimes
-from mainstay.runtime.main import config_of
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.program import config_of
 
 Work = Callable[[], Awaitable[None]]
 

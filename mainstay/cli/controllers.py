@@ -12,10 +12,10 @@ from mainstay.controllers.component import LEASE, Controllers, UnknownController
 from mainstay.controllers.metrics import ControllersMetrics
 from mainstay.env import Env
 from mainstay.env.build import build
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.fencing import LeaseTimes
-from mainstay.runtime.leases import LeaseSettings
-from mainstay.runtime.loop import Recorder
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller_loop import Recorder
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.lease import LeaseSettings
 
 RETRY_EVERY: Final = timedelta(seconds=2)
 

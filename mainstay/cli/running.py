@@ -20,11 +20,11 @@ from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.record import DecisionRecord
-from mainstay.runtime.decision_log import log_decision
-from mainstay.runtime.loop import Recorder
-from mainstay.runtime.main import config_of
-from mainstay.runtime.metrics import CONTENT_TYPE, OPEN_METRICS, ComponentMetrics, Measured
-from mainstay.runtime.shipping import Shipper
+from mainstay.loop.controller_loop import Recorder
+from mainstay.loop.decision_log import log_decision
+from mainstay.loop.metrics import CONTENT_TYPE, OPEN_METRICS, ComponentMetrics, Measured
+from mainstay.loop.program import config_of
+from mainstay.loop.record_shipper import Shipper
 
 _DRAIN_WITHIN: Final = timedelta(seconds=1)
 

@@ -9,7 +9,7 @@ from mainstay.cli.running import component_options, run_component
 from mainstay.client.client import Client
 from mainstay.env import Env
 from mainstay.env.build import build
-from mainstay.runtime.loop import Recorder
+from mainstay.loop.controller_loop import Recorder
 from mainstay.scheduler.component import LEASE, Scheduler, SchedulerSettings
 from mainstay.scheduler.metrics import SchedulerMetrics
 

@@ -15,7 +15,7 @@
     node_loop.py      nodes that are not heard of                 node_health.py and others named node_*.py, hearing.py,
                                                                   zones.py, taint_eviction.py
     repair_loop.py    what nobody looks after any more            repair.py
-    live_loop.py      for those that decide about what was just read   served_kinds.py, metadata_source.py
+    loop/fresh_read.py      for those that decide about what was just read   served_kinds.py, metadata_source.py
     all.py            the table of all of them
     component.py      all of them in one process, under one lease
 

@@ -11,7 +11,6 @@ from mainstay.controllers.holds import Holds
 from mainstay.controllers.job import Jobs
 from mainstay.controllers.namespace import NamespaceDeletion
 from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
 from mainstay.controllers.pod_garbage import PodGarbage
 from mainstay.controllers.progress import DeploymentProgress, JobProgress, ReplicaSetProgress
@@ -19,7 +18,8 @@ from mainstay.controllers.repair_loop import LOOP as REPAIR
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.controllers.service_account import ServiceAccounts, root_authorities
 from mainstay.controllers.serving import Serving
-from mainstay.runtime.controller import Controller
+from mainstay.loop.controller import Controller
+from mainstay.loop.periodic import OwnLoop
 
 _WORKING: Final[tuple[Controller, ...]] = (
     Deployments(),

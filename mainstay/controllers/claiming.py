@@ -19,9 +19,9 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.indexes import NAMESPACE, Index
 from mainstay.controllers import pod_state
-from mainstay.runtime.controller import reference_to
-from mainstay.runtime.decision import Patch
-from mainstay.runtime.view import View
+from mainstay.loop.controller import reference_to
+from mainstay.loop.decision import Patch
+from mainstay.loop.view import View
 
 
 def controller_of(obj: Object) -> Object | None:

@@ -1,6 +1,6 @@
 """All controllers in one process, over shared caches, under one lease: of several processes one acts at a time.
 
-Each can be left out by its name. Loops that are no controllers of one kind (own_loop.py) run under the same term.
+Each can be left out by its name. Loops that are no controllers of one kind (loop/periodic.py) run under the same term.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from mainstay.client.informer import Informer
 from mainstay.client.pump import Collection
 from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
 from mainstay.controllers.kinds import PODS
-from mainstay.controllers.own_loop import Around, OwnLoop
 from mainstay.controllers.stage_durations import StageDurations
 from mainstay.env import Env
-from mainstay.runtime.component import Component, ComponentSettings
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.loop import Recorder
-from mainstay.runtime.terms import Term
+from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.controller_loop import Recorder
+from mainstay.loop.periodic import Around, OwnLoop
+from mainstay.loop.term import Term
 
 LEASE: Final = "mainstay-controllers"
 

@@ -30,10 +30,10 @@ from mainstay.controllers.domains import zones_of
 from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.controllers.revisions import REVISION
 from mainstay.controllers.rolling import Bounds, SetSize
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.controller import Controller, Reads, owner
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.controller import Controller, Reads, owner
+from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
+from mainstay.loop.view import View
 
 COLLISIONS_MAX: Final = 1000
 _MESSAGE_LENGTH_MAX: Final = 1000

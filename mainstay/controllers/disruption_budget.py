@@ -40,10 +40,10 @@ from mainstay.controllers.kinds import (
 )
 from mainstay.controllers.rolling import scaled
 from mainstay.controllers.selecting import LABELLED
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import DONE, Decision, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.decision import DONE, Decision, WakeAt
+from mainstay.loop.view import View
 
 DELETION_WITHIN: Final = timedelta(minutes=2)
 """An eviction whose pod is not on its way out after so long has not happened."""

@@ -6,7 +6,7 @@ from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import NODES
-from mainstay.runtime.view import View
+from mainstay.loop.view import View
 
 
 def zones_of(view: View, pods: Sequence[Object]) -> dict[str, str]:

@@ -29,9 +29,9 @@ from mainstay.controllers.routes import HEADLESS, families_of, is_headless, want
 from mainstay.controllers.selecting import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
 from mainstay.controllers.slice_packing import Held, Packing, Slice, held_in, packed
 from mainstay.controllers.slots import short_hash
-from mainstay.runtime.controller import Controller, Reads, reference_to
-from mainstay.runtime.decision import Action, Create, Decision, Delete, Patch, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, reference_to
+from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.view import View
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"

@@ -27,9 +27,9 @@ from mainstay.controllers.routes import (
     reference_to_pod,
 )
 from mainstay.controllers.selecting import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
-from mainstay.runtime.controller import Controller, Reads, same_name
-from mainstay.runtime.decision import Create, Decision, Delete, Patch
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, same_name
+from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.view import View
 
 MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 MANAGER: Final = "endpoint-controller"

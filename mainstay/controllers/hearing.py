@@ -4,7 +4,7 @@ A heartbeat is a *change that we see*: the node has renewed its Lease, or writte
 there are for people; clocks are set, and differ. So a node is silent for as long as we have listened and heard nothing,
 and whoever has just begun to listen, or could not hear for a while, has heard nothing *yet*.
 
-For the fencing of at-most-one pods (runtime/fencing.py) every change of a Lease counts, whoever made it; as a
+For the fencing of at-most-one pods (loop/fencing.py) every change of a Lease counts, whoever made it; as a
 heartbeat, only one that the node made itself.
 """
 
@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.runtime.fencing import LeaseTimes, MayStart, Observed, may_start
+from mainstay.loop.fencing import LeaseTimes, MayStart, Observed, may_start
 
 LEASE_DURATION: Final = timedelta(seconds=40)
 """Of a lease that does not say how long it lasts. As Kubernetes' nodes have it."""

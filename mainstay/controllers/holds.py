@@ -19,10 +19,10 @@ from mainstay.client.entry import Change
 from mainstay.client.indexes import Index
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.controller import Controller, Reads, WakesAmong
-from mainstay.runtime.decision import Decision, Delete, Tell, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.controller import Controller, Reads, WakesAmong
+from mainstay.loop.decision import Decision, Delete, Tell, WakeAt
+from mainstay.loop.view import View
 
 ACTIVE: Final = "Active"
 """A condition: it holds what it names."""

@@ -45,9 +45,9 @@ from mainstay.controllers.job_pods import HELD, is_tracked, is_withdrawn, job_na
 from mainstay.controllers.job_status import Seen, conditions_of, says_more, seen_of, status_of
 from mainstay.controllers.kinds import JOBS, PODS
 from mainstay.controllers.pod_events import refused, told_of
-from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
+from mainstay.loop.view import View
 
 BURST: Final = 500
 MANAGER: Final = "kubernetes.io/job-controller"

@@ -20,8 +20,8 @@ from mainstay.controllers import pod_state, slots
 from mainstay.controllers.claiming import controller_of
 from mainstay.controllers.job_indexes import FAILURES, INDEX, index_of, is_indexed
 from mainstay.controllers.kinds import JOBS, PODS
-from mainstay.runtime.controller import reference_to
-from mainstay.runtime.decision import Action, Delete, Patch
+from mainstay.loop.controller import reference_to
+from mainstay.loop.decision import Action, Delete, Patch
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 WITHDRAWN: Final = "mainstay.dev/withdrawn"

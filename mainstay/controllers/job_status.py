@@ -24,7 +24,7 @@ from mainstay.controllers.job_failures import (
 )
 from mainstay.controllers.job_indexes import is_indexed
 from mainstay.controllers.job_pods import is_withdrawn
-from mainstay.runtime.conditions import Condition, Truth
+from mainstay.loop.conditions import Condition, Truth
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from mainstay.controllers.component import Controllers
-from mainstay.runtime.metrics import ComponentMetrics
-from mainstay.runtime.objectives import WINDOWS
+from mainstay.loop.metrics import ComponentMetrics
+from mainstay.loop.objectives import WINDOWS
 
 
 class ControllersMetrics(ComponentMetrics):

@@ -26,15 +26,15 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.controllers.kinds import NAMESPACES
-from mainstay.controllers.live_loop import LiveLoop, WentBy
 from mainstay.controllers.metadata_source import MetadataSource
 from mainstay.controllers.namespace_content import Found, Known, Left, decide, in_order, said_after
-from mainstay.controllers.own_loop import Around
 from mainstay.controllers.served_kinds import all_kinds
 from mainstay.env import tasks
 from mainstay.journal.record import Seen
-from mainstay.runtime.conditions import Condition, with_conditions
-from mainstay.runtime.queue_items import GONE, Item, Outcome, WakeAfter
+from mainstay.loop.conditions import Condition, with_conditions
+from mainstay.loop.fresh_read import LiveLoop, WentBy
+from mainstay.loop.periodic import Around
+from mainstay.loop.queue.items import GONE, Item, Outcome, WakeAfter
 
 NAME: Final = "namespace"
 FINALIZER: Final = "kubernetes"

@@ -11,7 +11,7 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.controllers.kinds import PODS
-from mainstay.runtime.conditions import Condition, Truth
+from mainstay.loop.conditions import Condition, Truth
 
 _NAMES_SHOWN_MAX: Final = 10
 

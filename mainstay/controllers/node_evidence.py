@@ -16,7 +16,7 @@ from mainstay.api.kind import Object
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, taints_of
 from mainstay.controllers.hearing import Heard, fence, is_heard, silent_for
 from mainstay.controllers.pod_state import condition_of, zone_of
-from mainstay.runtime.evidence import Evidence, Scope, Signal, Strength
+from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 
 HEALTH: Final = "mainstay.dev/health"
 SUSPECT: Final = "Suspect"

@@ -4,7 +4,7 @@
       ▲             nothing new is placed there                  no traffic to its pods            pods are removed
       └─────────────────────────── heard again ◄─────────────────┴─ which keep all they have ◄─────┴─ in their time
 
-What each sign may lead to stands in one table for all controllers (runtime/evidence.py), which also says when silence
+What each sign may lead to stands in one table for all controllers (loop/evidence.py), which also says when silence
 is more likely ours: when every zone is silent, or our own connection fails. Then nothing is released, and what was
 released and has not happened yet is taken back. How many are released how fast is in zones.py. All of it is by what we
 have heard ourselves (hearing.py), so a new leader judges nobody before it has listened for as long as a lease lasts;
@@ -14,7 +14,7 @@ state.
 Pods of a released node are removed when their tolerations say so (taint_eviction.py). They stay in the store, and keep
 what they have, until their node says that they have ended; or until there is proof that they have: the Node is deleted
 (repair.py), an operator says that the machine is off (the taint `out-of-service`), or, for at-most-one pods, the lease
-by which their agent runs them has passed to us (runtime/fencing.py; acting is in node_actions.py).
+by which their agent runs them has passed to us (loop/fencing.py; acting is in node_actions.py).
 
 While somebody holds evictions (api/holds.py) no node is released and nobody is removed; what is done about traffic and
 new placements goes on. Afterwards all goes on from where it is.
@@ -66,7 +66,7 @@ from mainstay.controllers.node_pods import (
     taints_since,
 )
 from mainstay.controllers.zones import Bucket
-from mainstay.runtime.evidence import Evidence, Response, Scope, Signal, Strength, ZoneSilence, allowed
+from mainstay.loop.evidence import Evidence, Response, Scope, Signal, Strength, ZoneSilence, allowed
 
 NODE_WRITES_MAX: Final = 50
 """In one look: an outage of a thousand nodes must not become a storm of writes."""

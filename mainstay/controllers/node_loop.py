@@ -23,7 +23,6 @@ from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informer
 from mainstay.controllers.hearing import LEASE_DURATION, Heard, first_heard, with_lease, with_status, without_node
 from mainstay.controllers.kinds import LEASES, NODES, PODS
-from mainstay.controllers.looking import Look, Steps, seen_by
 from mainstay.controllers.node_actions import LEASE_NAMESPACE, Actions, Writes, Wrote
 from mainstay.controllers.node_evidence import NodeFacts, State, facts_of
 from mainstay.controllers.node_health import doubtful
@@ -39,15 +38,16 @@ from mainstay.controllers.node_plan import (
     WriteNode,
 )
 from mainstay.controllers.node_sight import NAME, frozen_by, known_of, said_of, steps_of
-from mainstay.controllers.own_loop import Around, OwnLoop
 from mainstay.controllers.telling import tell
 from mainstay.env import tasks
 from mainstay.journal.record import WriteResult
-from mainstay.runtime.component_state import COMPONENT_STATES
-from mainstay.runtime.events import About
-from mainstay.runtime.evidence import Evidence, Scope, Signal, Strength
-from mainstay.runtime.holding import gate_of, known
-from mainstay.runtime.terms import Deposed
+from mainstay.loop.component_state import COMPONENT_STATES
+from mainstay.loop.events import About
+from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
+from mainstay.loop.holds import gate_of, known
+from mainstay.loop.pass_record import Look, Steps, seen_by
+from mainstay.loop.periodic import Around, OwnLoop
+from mainstay.loop.term import Deposed
 
 LOOK_EVERY: Final = timedelta(seconds=1)
 STOOD_STILL: Final = timedelta(seconds=3)

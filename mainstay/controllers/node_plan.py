@@ -11,7 +11,7 @@ from mainstay.api.taints import Taint
 from mainstay.controllers.hearing import Deafness, Heard, Listening
 from mainstay.controllers.node_evidence import Hearing, NodeFacts, Record, State
 from mainstay.controllers.zones import Bucket
-from mainstay.runtime.evidence import Allowed, Evidence
+from mainstay.loop.evidence import Allowed, Evidence
 
 HOLDER: Final = "mainstay-node-health"
 """Who holds the Lease of a node whose at-most-one pods are being replaced. The same in every process: a new leader goes

@@ -18,7 +18,7 @@ from mainstay.controllers.node_evidence import NOT_READY_RELEASED, RELEASED, UNH
 from mainstay.controllers.node_plan import HOLDER, Evict, MarkPod, Memory, Remove, Replace, Sight, Verdict
 from mainstay.controllers.pod_state import is_leaving, is_over, is_ready
 from mainstay.controllers.taint_eviction import stays_for
-from mainstay.runtime.evidence import Response
+from mainstay.loop.evidence import Response
 
 MARKS_MAX: Final = 100
 """Of each of these in one look: an outage of a thousand nodes must not become a storm of writes."""

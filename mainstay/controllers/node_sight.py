@@ -13,16 +13,16 @@ from mainstay.api.holds import Held, What, in_force
 from mainstay.api.kind import Object
 from mainstay.controllers.hearing import Heard, after_deafness, listening
 from mainstay.controllers.kinds import LEASES, NODES, PODS
-from mainstay.controllers.looking import Step as StepSaid
-from mainstay.controllers.looking import encode_sorted
 from mainstay.controllers.node_actions import LEASE_NAMESPACE
 from mainstay.controllers.node_evidence import Hearing, facts_of, hearing_of
 from mainstay.controllers.node_health import decide, doubtful, saying
 from mainstay.controllers.node_plan import Evict, MarkPod, Memory, Remove, Replace, Say, Sight, Step, WriteNode
 from mainstay.journal import record
 from mainstay.journal.record import Subject
-from mainstay.runtime.component_state import COMPONENT_STATES
-from mainstay.runtime.evidence import Evidence
+from mainstay.loop.component_state import COMPONENT_STATES
+from mainstay.loop.evidence import Evidence
+from mainstay.loop.pass_record import Step as StepSaid
+from mainstay.loop.pass_record import encode_sorted
 
 NAME: Final = "node-health"
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from mainstay.client.errors import ApiError
 from mainstay.controllers.kinds import PODS
-from mainstay.runtime.decision import Action, Create, Delete, Tell
+from mainstay.loop.decision import Action, Create, Delete, Tell
 
 _MESSAGE_LENGTH_MAX: Final = 1000
 

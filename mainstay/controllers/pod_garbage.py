@@ -24,14 +24,14 @@ from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
 from mainstay.client.indexes import field
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import PODS
-from mainstay.controllers.looking import Look, Step, Steps, encode_sorted, seen_by
-from mainstay.controllers.own_loop import Around
 from mainstay.controllers.repair_sight import LEAVING
 from mainstay.env import tasks
 from mainstay.journal import record
 from mainstay.journal.record import Subject
-from mainstay.runtime.holding import gate_of, known
-from mainstay.runtime.terms import Deposed
+from mainstay.loop.holds import gate_of, known
+from mainstay.loop.pass_record import Look, Step, Steps, encode_sorted, seen_by
+from mainstay.loop.periodic import Around
+from mainstay.loop.term import Deposed
 
 _logger = logging.getLogger(__name__)
 

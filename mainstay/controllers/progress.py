@@ -40,9 +40,9 @@ from mainstay.client.indexes import OWNER
 from mainstay.controllers import pod_state, rollout_status
 from mainstay.controllers.holdups import MESSAGE_LENGTH_MAX, Holdup, limit_of, pending_reasons, replicas_of
 from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICASETS
-from mainstay.runtime.controller import Controller, Reads, owner
-from mainstay.runtime.decision import Decision, Patch, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, owner
+from mainstay.loop.decision import Decision, Patch, WakeAt
+from mainstay.loop.view import View
 
 EVERY: Final = timedelta(seconds=1)
 CREATE_SET: Final = "CreateReplicaSet"

@@ -29,7 +29,7 @@ from mainstay.api.reservations import is_active
 from mainstay.controllers.hearing import Heard, fence
 from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.controllers.node_plan import HOLDER, Remove, Replace
-from mainstay.runtime.conditions import Condition, Truth
+from mainstay.loop.conditions import Condition, Truth
 
 GONE_FOR: Final = timedelta(seconds=40)
 """How long something has to be missing before anything is done about it."""

@@ -19,10 +19,8 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound, Unavailable
 from mainstay.client.indexes import NODE
 from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS, RESERVATIONS
-from mainstay.controllers.looking import Look, Steps, seen_by
 from mainstay.controllers.node_actions import Actions, Writes
 from mainstay.controllers.node_loop import Ears
-from mainstay.controllers.own_loop import Around, OwnLoop
 from mainstay.controllers.repair import (
     OWNERS,
     Finding,
@@ -39,10 +37,12 @@ from mainstay.controllers.repair import (
 from mainstay.controllers.repair_sight import LOOKED_AT, NAME, Known, known_of, said_of, sight_of, vanished
 from mainstay.controllers.telling import tell
 from mainstay.env import tasks
-from mainstay.runtime.component_state import COMPONENT_STATES
-from mainstay.runtime.conditions import with_conditions
-from mainstay.runtime.holding import gate_of, known
-from mainstay.runtime.terms import Deposed
+from mainstay.loop.component_state import COMPONENT_STATES
+from mainstay.loop.conditions import with_conditions
+from mainstay.loop.holds import gate_of, known
+from mainstay.loop.pass_record import Look, Steps, seen_by
+from mainstay.loop.periodic import Around, OwnLoop
+from mainstay.loop.term import Deposed
 
 LOOK_EVERY: Final = timedelta(seconds=10)
 STEP_WITHIN: Final = timedelta(seconds=10)

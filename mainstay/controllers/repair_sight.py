@@ -22,8 +22,6 @@ from mainstay.controllers.kinds import (
     REPLICASETS,
     RESERVATIONS,
 )
-from mainstay.controllers.looking import Step as StepSaid
-from mainstay.controllers.looking import encode_sorted
 from mainstay.controllers.node_actions import LEASE_NAMESPACE
 from mainstay.controllers.node_sight import frozen_by
 from mainstay.controllers.repair import (
@@ -39,6 +37,8 @@ from mainstay.controllers.repair import (
 )
 from mainstay.journal import record
 from mainstay.journal.record import Subject
+from mainstay.loop.pass_record import Step as StepSaid
+from mainstay.loop.pass_record import encode_sorted
 
 NAME: Final = "repair"
 LEAVING: Final = Index("leaving", ("metadata", "deletionTimestamp"), lambda at: ("true",) if at else ())

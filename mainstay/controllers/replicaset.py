@@ -28,10 +28,10 @@ from mainstay.controllers.domains import zones_of
 from mainstay.controllers.kinds import NODES, PODS, REPLICASETS
 from mainstay.controllers.pod_events import refused, told_of
 from mainstay.controllers.revisions import revision_of
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Result, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.controller import Controller, Reads, owner, reference_to
+from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, WakeAt
+from mainstay.loop.view import View
 
 BURST: Final = 500
 REPLICA_FAILURE: Final = "ReplicaFailure"

@@ -17,7 +17,7 @@ from mainstay.api.kind import Object
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import DEPLOYMENTS
 from mainstay.controllers.slots import short_hash
-from mainstay.runtime.controller import reference_to
+from mainstay.loop.controller import reference_to
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"

@@ -12,9 +12,9 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.client.indexes import Index
 from mainstay.controllers import pod_state, rollout_status
-from mainstay.runtime.controller import Reads
-from mainstay.runtime.decision import Tell
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Reads
+from mainstay.loop.decision import Tell
+from mainstay.loop.view import View
 
 HELD_ROLLOUT: Final = Index("held-rollout", ("spec",), held_rollouts)
 """Holds of rollouts, by the Deployment: `shop/web`."""

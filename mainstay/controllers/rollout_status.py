@@ -18,7 +18,7 @@ from mainstay.api.holds import Held, HoldReason
 from mainstay.api.kind import Object
 from mainstay.controllers import pod_state
 from mainstay.controllers.rolling import Bounds
-from mainstay.runtime.conditions import Truth
+from mainstay.loop.conditions import Truth
 
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"

@@ -14,7 +14,7 @@ from mainstay.client.entry import Change, Entry
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
 from mainstay.controllers.kinds import PODS, SERVICES
-from mainstay.runtime.view import View
+from mainstay.loop.view import View
 
 EXTERNAL_NAME: Final = "ExternalName"
 

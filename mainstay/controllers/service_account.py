@@ -14,11 +14,11 @@ from typing import Final
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
-from mainstay.controllers.own_loop import Around
-from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import Create, Decision, Delete, Patch
-from mainstay.runtime.loop import Loop
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.controller_loop import Loop
+from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.periodic import Around
+from mainstay.loop.view import View
 
 ACCOUNT: Final = "default"
 AUTHORITIES: Final = "kube-root-ca.crt"

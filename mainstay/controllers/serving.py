@@ -28,10 +28,10 @@ from mainstay.controllers import pod_state
 from mainstay.controllers.endpoint_slice import SERVICE_NAME
 from mainstay.controllers.kinds import ENDPOINT_SLICES, PODS, SERVICES
 from mainstay.controllers.selecting import LABELLED, SELECTING, keys_selected, services_of
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import Decision, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.decision import Decision, WakeAt
+from mainstay.loop.view import View
 
 PATIENCE: Final = timedelta(seconds=5)
 

@@ -11,8 +11,8 @@ from typing import Final
 from mainstay.api.stages import Stage, stage_of
 from mainstay.client.entry import Change
 from mainstay.env import Clock
-from mainstay.runtime.histogram import Histogram
-from mainstay.runtime.objectives import Burn, Objective
+from mainstay.loop.histogram import Histogram
+from mainstay.loop.objectives import Burn, Objective
 
 BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 BOUND: Final = Objective("bound", timedelta(seconds=5), 99)

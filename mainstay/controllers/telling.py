@@ -11,7 +11,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError
 from mainstay.controllers.kinds import EVENTS
 from mainstay.env import Clock
-from mainstay.runtime.events import About, Said, event_of
+from mainstay.loop.events import About, Said, event_of
 
 _logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 To *release* a node is to let its pods be replaced. One at a time, and then the next when a permit has grown again: a
 fault that looks like many dead nodes is mostly another one, and who goes slowly has time to find out. While most of a
 zone is silent permits grow ten times as slowly (`Pace.SLOW`); while we may be deaf ourselves none is given at all
-(runtime/evidence.py), and none grow.
+(loop/evidence.py), and none grow.
 
 Buckets begin empty. So whoever starts anew, however often, never releases more than one that goes on.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from mainstay.runtime.evidence import Pace, ZoneSilence
+from mainstay.loop.evidence import Pace, ZoneSilence
 
 PER_S: Final[Mapping[Pace, int]] = MappingProxyType({Pace.USUAL: 100, Pace.SLOW: 10})
 """Thousandths of a permit that grow in a second. As in Kubernetes: a node in ten seconds, or in a hundred."""

@@ -1,6 +1,6 @@
 """What each component declares to read and to write, by kind: the static half of the coupling map. (SPEC O6)
 
-Controllers declare it themselves, and cannot read anything else (runtime/view.py). Loops of their own, the scheduler,
+Controllers declare it themselves, and cannot read anything else (loop/view.py). Loops of their own, the scheduler,
 agents and the server's commit points are listed here; a test compares the list with what they write in a simulated
 cluster.
 """
@@ -26,7 +26,7 @@ from mainstay.controllers.kinds import (
     RESOURCE_QUOTAS,
     ZONE_QUOTAS,
 )
-from mainstay.runtime.controller import Controller
+from mainstay.loop.controller import Controller
 from mainstay.scheduler.component import PLACEMENT_POLICIES
 
 EVERYTHING: Final = "*"

@@ -29,8 +29,8 @@ from mainstay.journal.answers import Objects, Stored
 from mainstay.journal.asking import Journal
 from mainstay.journal.coverage import Gap
 from mainstay.journal.record import DecisionRecord, Seen, WhyNot, moment
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller
+from mainstay.loop.view import View
 
 STATES_MAX: Final = 64
 """Of kinds at revisions, kept for the next question."""

@@ -30,9 +30,9 @@ from mainstay.explain.sights import LOOKS
 from mainstay.journal import record as records
 from mainstay.journal.asking import Journal
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, WhyNot
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.decision import Action, Apply, Create, Decision, Patch
-from mainstay.runtime.recording import decided, failure_to_decide, outcome_of
+from mainstay.loop.controller import Controller
+from mainstay.loop.decision import Action, Apply, Create, Decision, Patch
+from mainstay.loop.record import decided, failure_to_decide, outcome_of
 from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.reasons import Placed
 

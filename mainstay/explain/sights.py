@@ -1,7 +1,7 @@
 """Loops of their own, made to look again: node health, repair, pod garbage, namespaces, the clean-up behind owners.
 
 What such a loop went by is its view, which the journal has, and what it had heard or read otherwise, which is the
-memory in its record (controllers/looking.py, controllers/live_loop.py). From both the same sight is made, the loop's
+memory in its record (loop/pass_record.py, loop/fresh_read.py). From both the same sight is made, the loop's
 own `decide` decides, and what the record says was done must be among it, in its place.
 """
 
@@ -16,8 +16,6 @@ from mainstay.client.cache import Cache
 from mainstay.client.indexes import NODE, Index
 from mainstay.controllers import namespace, node_sight, pod_garbage, repair_sight
 from mainstay.controllers.kinds import NAMESPACES, NODES, PODS
-from mainstay.controllers.live_loop import action_of
-from mainstay.controllers.looking import Step, number_of
 from mainstay.controllers.namespace_content import Known as KnownOfNamespace
 from mainstay.controllers.namespace_content import decide as decide_namespace
 from mainstay.controllers.namespace_content import found_again, said_after
@@ -26,6 +24,8 @@ from mainstay.controllers.repair import decide as decide_repair
 from mainstay.explain.rebuild import CannotRebuild, Past, memory_of
 from mainstay.journal.coverage import Gap
 from mainstay.journal.record import Action, DecisionRecord, Seen, Subject, WhyNot, moment
+from mainstay.loop.fresh_read import action_of
+from mainstay.loop.pass_record import Step, number_of
 
 
 class _Sight:

@@ -1,4 +1,4 @@
-"""Records on their way to where they are kept: to a disk (decisions.py), or to a server (runtime/shipping.py).
+"""Records on their way to where they are kept: to a disk (decisions.py), or to a server (loop/record_shipper.py).
 
 What waits is bounded. When it cannot be taken away as fast as it comes, detail goes first: a record that comes when
 half of the room is taken keeps only what it is about, how it ended and what it wrote. When there is no room at all a

@@ -28,13 +28,13 @@ from mainstay.client.informer import Informer, Informers, Subscriber
 from mainstay.env import Env, tasks
 from mainstay.journal import record
 from mainstay.journal.record import DecisionRecord, Seen
-from mainstay.runtime.component import LEASE_NAMESPACE
-from mainstay.runtime.component_state import ComponentState, PublishSettings, publish
-from mainstay.runtime.events import Events
-from mainstay.runtime.holding import Holding, gate_of, known
-from mainstay.runtime.leases import Leader, LeaseSettings
-from mainstay.runtime.loop import Loop
-from mainstay.runtime.terms import Deposed, Term
+from mainstay.loop.component import LEASE_NAMESPACE
+from mainstay.loop.component_state import ComponentState, PublishSettings, publish
+from mainstay.loop.controller_loop import Loop
+from mainstay.loop.events import Events
+from mainstay.loop.holds import Holding, gate_of, known
+from mainstay.loop.lease import Leader, LeaseSettings
+from mainstay.loop.term import Deposed, Term
 from mainstay.scheduler.binding import PODS, Binder
 from mainstay.scheduler.counting import Counts
 from mainstay.scheduler.cycle import CurrentPolicy, Cycle, CycleSettings

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mainstay.runtime.histogram import Histogram
+from mainstay.loop.histogram import Histogram
 
 # Upper bounds in seconds, as Kubernetes has them: from a millisecond on, each twice the one before.
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**power for power in range(15))

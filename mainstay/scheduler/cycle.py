@@ -8,7 +8,7 @@ Deciding never waits for binding: a pod that is decided for counts on its node a
 with that in mind. What is true is decided by the server. A refusal means that it knew more than the caches: the node is
 left out, and the pod gets a fresh candidate at once, `candidates_max` times in a row; then it backs off.
 
-While somebody holds the scheduler (runtime/holding.py) it decides for nobody, and pods wait in the queue. It still
+While somebody holds the scheduler (loop/holds.py) it decides for nobody, and pods wait in the queue. It still
 finds out what came of bindings that were sent before.
 
 A binding without an answer stays assumed, and is sent again as it was until there is one, or the cache shows it; see
@@ -32,7 +32,7 @@ from mainstay.client.informer import Informer
 from mainstay.env import Env, tasks
 from mainstay.journal import record
 from mainstay.journal.record import DecisionRecord, Seen, micros
-from mainstay.runtime.holding import OPEN, Gate
+from mainstay.loop.holds import OPEN, Gate
 from mainstay.scheduler import recording
 from mainstay.scheduler.assumed import Assumed
 from mainstay.scheduler.binding import BATCH_MAX, Answer, Bind, Binder, Bound, Cause, NotDone, Refused, Unknown

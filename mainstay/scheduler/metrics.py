@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from mainstay.runtime.metrics import ComponentMetrics
+from mainstay.loop.metrics import ComponentMetrics
 from mainstay.scheduler.component import Scheduler
 from mainstay.scheduler.scheduling_queue import State
 

@@ -6,7 +6,7 @@ then at longer and longer intervals; a reason at once. Of several schedulers tha
 reason, the first one's stand. So ten thousand pods that cannot be placed do not become a stream of writes; and because
 a write into the status is no reason to try a pod again (scheduling_queue.py), there is no loop.
 
-Events (runtime/events.py) are told apart by pod and reason: the same again counts up, as `kubectl describe` shows it.
+Events (loop/events.py) are told apart by pod and reason: the same again counts up, as `kubectl describe` shows it.
 What cannot be written now is dropped: the pod is tried again, and then it is said again. At most `waiting_max` pods
 wait for their report.
 
@@ -36,7 +36,7 @@ from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
 from mainstay.env import Env
-from mainstay.runtime.events import About, Allowance, EventWriter, Said
+from mainstay.loop.events import About, Allowance, EventWriter, Said
 
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 POD_SCHEDULED: Final = "PodScheduled"

@@ -1,6 +1,6 @@
 """Collecting records: what components have decided, and what this server has decided itself, into one journal.
 
-    POST /journal/decisions      the records of one component, as runtime/shipping.py sends them
+    POST /journal/decisions      the records of one component, as loop/record_shipper.py sends them
     admission, commit points     what was refused, and who asked for each revision (write_notes.py, refusals.py)
 
 A component is answered when its records are durable; until then it keeps them. So a batch may come twice: what is the

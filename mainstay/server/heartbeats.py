@@ -5,7 +5,7 @@ those who watch other kinds, that the store has gone on by nothing but these is 
 most of what an idle cluster sends.
 
 A lease that changes hands, or is taken anew by the one who held it, is news: its revision is a term, and a new leader
-waits until all that it knows has come as far (runtime/leases.py).
+waits until all that it knows has come as far (loop/lease.py).
 """
 
 from typing import Any, Final

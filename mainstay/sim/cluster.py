@@ -33,13 +33,13 @@ from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.fencing import LeaseTimes
-from mainstay.runtime.leases import LeaseSettings
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.lease import LeaseSettings
+from mainstay.loop.periodic import OwnLoop
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.always import always

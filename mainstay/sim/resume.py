@@ -28,7 +28,7 @@ from mainstay.controllers.kinds import NAMESPACES, NODES
 from mainstay.env import Env, tasks
 from mainstay.journal.bundle import Bundle
 from mainstay.journal.record import EntryRecord, moment
-from mainstay.runtime.component import ComponentSettings
+from mainstay.loop.component import ComponentSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.cluster import LEASE, NODE_LEASE
 from mainstay.sim.scenario import Scenario, Stage

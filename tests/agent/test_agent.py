@@ -15,7 +15,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
-from mainstay.runtime.events import EVENTS
+from mainstay.loop.events import EVENTS
 from mainstay.sim.history import Asked, Committed, ContainerEnded
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.world import World

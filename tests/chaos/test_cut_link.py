@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.runtime.fencing import LeaseTimes, MayStart, Observed, may_start, observed
+from mainstay.loop.fencing import LeaseTimes, MayStart, Observed, may_start, observed
 from tests.chaos.cluster import HERE
 from tests.chaos.namespaces import FarMachine
 from tests.clients.server_process import ServerProcess

@@ -18,7 +18,7 @@ from mainstay.cli.release import name_of, release_all
 from mainstay.cli.showing import GetOptions
 from mainstay.client.config import from_kubeconfig
 from mainstay.client.errors import Invalid, NotFound
-from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.loop.component_state import COMPONENT_STATES
 from tests.cli.paper import Paper
 from tests.client.world import DEPLOYMENTS, World, a_world
 from tests.controllers.objects import NOON, a_hold

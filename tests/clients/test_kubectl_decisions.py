@@ -13,7 +13,7 @@ from mainstay.client.remote_journal import RemoteJournal
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.journal.record import DecisionRecord, Ending, Subject
 from mainstay.journal.record import Outcome as RecordedOutcome
-from mainstay.runtime.shipping import Shipper
+from mainstay.loop.record_shipper import Shipper
 from tests.clients.kubectl import Kubectl, a_pod, lines_until
 from tests.clients.server_process import ServerProcess
 

@@ -17,9 +17,9 @@ from mainstay.controllers.job import Jobs
 from mainstay.controllers.job_indexes import index_of
 from mainstay.controllers.job_pods import TRACKING, is_tracked, is_withdrawn
 from mainstay.controllers.kinds import JOBS, PODS
-from mainstay.runtime.conditions import with_conditions
-from mainstay.runtime.decision import Action, Create, Decision, Delete, Patch, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.conditions import with_conditions
+from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.view import View
 from tests.controllers.objects import NOON, Object
 
 KEY = ObjectKey("default", "work")

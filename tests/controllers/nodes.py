@@ -16,12 +16,12 @@ from mainstay.controllers.kinds import LEASES, NODES, PODS
 from mainstay.controllers.node_evidence import NO_RECORD, NodeFacts, Record
 from mainstay.controllers.node_loop import LOOP
 from mainstay.controllers.node_plan import Memory, Sight
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.env import Env, tasks
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.fencing import LeaseTimes, Observed
-from mainstay.runtime.leases import LeaseSettings
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.fencing import LeaseTimes, Observed
+from mainstay.loop.lease import LeaseSettings
+from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.history import Committed
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.world import World

@@ -11,8 +11,8 @@ from mainstay.controllers import slots
 from mainstay.controllers.deployment import Deployments
 from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.controllers.replicaset import ReplicaSets
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller
+from mainstay.loop.view import View
 
 Object = dict[str, Any]
 

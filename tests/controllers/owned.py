@@ -12,12 +12,12 @@ from mainstay.client.errors import ApiError, NotFound
 from mainstay.controllers.all import OWN_LOOPS
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.kinds import CONFIG_MAPS
-from mainstay.controllers.own_loop import Around, OwnLoop
 from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
 from mainstay.controllers.served_kinds import DEFINITIONS
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
-from mainstay.runtime.controller import Controller
+from mainstay.loop.controller import Controller
+from mainstay.loop.periodic import Around, OwnLoop
 from mainstay.sim.history import Asked
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.world import World

@@ -14,7 +14,7 @@ from mainstay.controllers import claiming, pod_state
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.kinds import DEPLOYMENTS, PODS, REPLICASETS
 from mainstay.env import Env, tasks
-from mainstay.runtime.component import ComponentSettings
+from mainstay.loop.component import ComponentSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

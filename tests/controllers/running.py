@@ -14,10 +14,10 @@ from mainstay.controllers.component import Controllers
 from mainstay.controllers.kinds import DEPLOYMENTS, PODS, REPLICASETS
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.fencing import LeaseTimes
-from mainstay.runtime.leases import LeaseSettings
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.lease import LeaseSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.history import Asked, Committed
 from mainstay.sim.simulation import Simulation

@@ -7,8 +7,8 @@ from typing import Any
 from mainstay.controllers.endpoint_slice import MANAGED_BY, MANAGER, SERVICE_NAME
 from mainstay.controllers.kinds import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
 from mainstay.controllers.routes import Port
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller
+from mainstay.loop.view import View
 from tests.controllers.objects import NOON, at
 
 Object = dict[str, Any]

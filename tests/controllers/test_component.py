@@ -7,8 +7,8 @@ import pytest
 
 from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
 from mainstay.controllers.component import Controllers, UnknownController, chosen
-from mainstay.controllers.own_loop import Around, OwnLoop
 from mainstay.env import tasks
+from mainstay.loop.periodic import Around, OwnLoop
 from tests.client.world import a_world
 
 

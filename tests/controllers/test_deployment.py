@@ -5,7 +5,7 @@ from typing import Any
 from mainstay.client.errors import Forbidden
 from mainstay.controllers.kinds import DEPLOYMENTS, REPLICASETS
 from mainstay.controllers.revisions import hash_of
-from mainstay.runtime.decision import Create, Decision, Delete, Patch
+from mainstay.loop.decision import Create, Decision, Delete, Patch
 from tests.controllers.objects import (
     DEPLOYMENT_CONTROLLER,
     KEY,

@@ -15,9 +15,9 @@ from mainstay.controllers.kinds import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.decision import DONE, Decision, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.decision import DONE, Decision, WakeAt
+from mainstay.loop.view import View
 from tests.controllers.objects import LABELS, NOON, Object, a_deployment, a_pod, a_reference, a_set, at
 
 CONTROLLER = DisruptionBudgets()

@@ -14,7 +14,7 @@ from mainstay.controllers.endpoint_slice import BATCH, MANAGED_BY, MANAGER, SERV
 from mainstay.controllers.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from mainstay.controllers.routes import Port
 from mainstay.controllers.selecting import LABELLED, SELECTING
-from mainstay.runtime.decision import Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.objects import NOON, a_node
 from tests.controllers.services import HTTP, Object, a_pod, a_service, a_slice, a_view, an_endpoint
 

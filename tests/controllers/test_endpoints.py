@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.endpoints import Endpoints, subsets_of, truncated
 from mainstay.controllers.kinds import ENDPOINTS
-from mainstay.runtime.decision import Create, Decision, Delete, Patch
+from mainstay.loop.decision import Create, Decision, Delete, Patch
 from tests.controllers.services import Object, a_pod, a_service, a_view
 
 KEY = ObjectKey("default", "web")

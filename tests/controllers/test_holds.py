@@ -24,8 +24,8 @@ from mainstay.controllers.repair import Memory as RepairMemory
 from mainstay.controllers.repair import RemoveStranded
 from mainstay.controllers.repair import Sight as RepairSight
 from mainstay.controllers.repair import decide as decide_repair
-from mainstay.runtime.decision import Create, Decision, Delete, Tell, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.decision import Create, Decision, Delete, Tell, WakeAt
+from mainstay.loop.view import View
 from tests.controllers.nodes import LISTENING, READY, START, a_sight, heard_at, some_node
 from tests.controllers.objects import NOON, Object, a_deployment, a_hold, at
 from tests.controllers.test_deployment import AT_ONE, a_new, an_old, decide, sizes, ten

@@ -14,7 +14,7 @@ from mainstay.controllers.job_failures import pause_after
 from mainstay.controllers.job_pods import TRACKING, WITHDRAWN, new_pod
 from mainstay.controllers.kinds import JOBS, PODS
 from mainstay.controllers.slots import Vacant
-from mainstay.runtime.decision import Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.job_model import CONTROLLER, KEY, Model, a_job, a_view
 from tests.controllers.objects import NOON, Object, at
 

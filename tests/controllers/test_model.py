@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.controllers.rolling import bounds_of
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.decision import Action, Create, Delete, Patch
+from mainstay.loop.controller import Controller
+from mainstay.loop.decision import Action, Create, Delete, Patch
 from tests.controllers.objects import DEPLOYMENT_CONTROLLER, KEY, REPLICA_SETS, Object, a_deployment, a_node, a_view, at
 
 STEPS_MAX = 3000

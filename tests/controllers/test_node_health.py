@@ -31,7 +31,7 @@ from mainstay.controllers.node_evidence import (
 from mainstay.controllers.node_health import NODE_WRITES_MAX, decide, saying
 from mainstay.controllers.node_plan import HOLDER, Evict, MarkPod, Memory, Plan, Remove, Replace, Say, Sight, WriteNode
 from mainstay.controllers.taint_eviction import stays_for
-from mainstay.runtime.evidence import Evidence, Scope, Signal, Strength
+from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from tests.controllers.nodes import LISTENING, READY, START, a_sight, at, heard_at, some_node
 
 GONE = ("Unknown", UNHEARD, "nothing is heard of the node any more")

@@ -2,7 +2,7 @@
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.errors import Forbidden, Unavailable
-from mainstay.runtime.decision import Create, Decision, Patch, Tell
+from mainstay.loop.decision import Create, Decision, Patch, Tell
 from tests.controllers.objects import (
     DEPLOYMENT_CONTROLLER,
     KEY,

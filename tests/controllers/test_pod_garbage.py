@@ -8,10 +8,10 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.informer import Informers
 from mainstay.controllers.kinds import PODS
-from mainstay.controllers.own_loop import Around
 from mainstay.controllers.pod_garbage import INDEXES, Known, PodGarbage, Removal, garbage, garbage_in
 from mainstay.controllers.repair_sight import LOOKED_AT
 from mainstay.env import tasks
+from mainstay.loop.periodic import Around
 from tests.controllers.objects import Object, a_pod
 from tests.controllers.running import a_cluster
 

@@ -33,8 +33,8 @@ from mainstay.controllers.progress import (
     of_job,
     of_set,
 )
-from mainstay.runtime.decision import Decision, Patch, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.decision import Decision, Patch, WakeAt
+from mainstay.loop.view import View
 from tests.controllers.objects import NOON, a_deployment, a_reference, a_set, at
 
 Object = dict[str, Any]

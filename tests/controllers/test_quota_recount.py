@@ -14,8 +14,8 @@ from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair import Fault, Finding, Memory, Sight, condition_of, decide
 from mainstay.controllers.repair_loop import LOOP as REPAIR
 from mainstay.env import tasks
-from mainstay.runtime.component_state import COMPONENT_STATES
-from mainstay.runtime.conditions import Condition, Truth
+from mainstay.loop.component_state import COMPONENT_STATES
+from mainstay.loop.conditions import Condition, Truth
 from mainstay.server import quota_recount
 from mainstay.server.quota_tally import Tally, tally_in, tally_key
 from mainstay.server.quota_tally import write_of as tally_write

@@ -27,7 +27,7 @@ from mainstay.controllers.repair import (
     decide,
     said_of_workloads,
 )
-from mainstay.runtime.conditions import Condition, Truth
+from mainstay.loop.conditions import Condition, Truth
 from tests.controllers.nodes import START, at, heard_at
 
 DEPLOYMENT = ("Deployment", ObjectKey("default", "risk-api"))

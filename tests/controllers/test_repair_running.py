@@ -8,7 +8,7 @@ from mainstay.api.times import format_time
 from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, RESERVATIONS
 from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair_loop import LOOP
-from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.server.ledger.charge import Charge
 from mainstay.server.ledger.ledger import charged, ledger_in, ledger_key, write_of
 from mainstay.sim.history import Asked

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from mainstay.controllers import replacing
-from mainstay.runtime.decision import WakeAt
+from mainstay.loop.decision import WakeAt
 from tests.controllers.objects import NOON, Object, a_pod, a_set
 from tests.controllers.test_replicaset import created, decide
 

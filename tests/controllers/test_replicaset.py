@@ -7,8 +7,8 @@ from mainstay.client.errors import Conflict, Forbidden, Unavailable
 from mainstay.controllers.kinds import PODS
 from mainstay.controllers.replicaset import BURST, new_pod
 from mainstay.controllers.slots import Vacant
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.decision import DONE, Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.decision import DONE, Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.objects import NOON, REPLICA_SETS, Object, a_pod, a_reference, a_set, a_view, at
 
 KEY = ObjectKey("default", "set")

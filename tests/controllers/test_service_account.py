@@ -5,12 +5,12 @@ from typing import Any
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.controllers.service_account import RootAuthorities, ServiceAccounts
 from mainstay.env import tasks
-from mainstay.runtime.decision import Create, Decision, Delete, Patch
-from mainstay.runtime.loop import Loop
-from mainstay.runtime.view import View
+from mainstay.loop.controller_loop import Loop
+from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.view import View
 from tests.controllers.objects import NOON
 from tests.controllers.owned import NAMESPACES_TOO, a_household
 

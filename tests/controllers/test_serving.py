@@ -10,8 +10,8 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
 from mainstay.controllers.kinds import ENDPOINT_SLICES
 from mainstay.controllers.serving import PATIENCE, Serving
-from mainstay.runtime.conditions import Condition, Truth
-from mainstay.runtime.decision import Decision, WakeAt
+from mainstay.loop.conditions import Condition, Truth
+from mainstay.loop.decision import Decision, WakeAt
 from tests.controllers.objects import NOON
 from tests.controllers.services import Object, a_pod, a_service, a_slice, a_view, an_endpoint
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.controllers.zones import PERMIT, Bucket, grown, has_permit, looked_at, taken
-from mainstay.runtime.evidence import Pace, ZoneSilence
+from mainstay.loop.evidence import Pace, ZoneSilence
 
 SECOND = 1_000_000_000
 

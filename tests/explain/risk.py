@@ -8,7 +8,7 @@ from functools import partial
 from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.runtime.component import Component, ComponentSettings
+from mainstay.loop.component import Component, ComponentSettings
 from mainstay.sim.cluster import LEASE, Cluster, NodeWishes, whole_cluster
 from mainstay.sim.scenarios import _risk
 from mainstay.sim.simulation import Simulation

@@ -27,9 +27,9 @@ from mainstay.journal.record import (
     micros,
     whole,
 )
-from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import Decision
-from mainstay.runtime.view import Closed, View
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.decision import Decision
+from mainstay.loop.view import Closed, View
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 APP = label("app")

@@ -9,7 +9,6 @@ import pytest
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.controllers.pod_garbage import PodGarbage
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.env import tasks
@@ -25,8 +24,9 @@ from mainstay.explain.replay import (
     replayed,
 )
 from mainstay.journal.record import DecisionRecord, Seen, WhyNot
-from mainstay.runtime.decision import Decision
-from mainstay.runtime.view import View
+from mainstay.loop.decision import Decision
+from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.view import View
 from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.scenarios._workloads import a_workload
 from mainstay.sim.simulation import Simulation

@@ -15,8 +15,8 @@ from mainstay.client.entry import Entry
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.journal.record import Ending
-from mainstay.runtime.component import LEASE_NAMESPACE
-from mainstay.runtime.leases import LEASES
+from mainstay.loop.component import LEASE_NAMESPACE
+from mainstay.loop.lease import LEASES
 from mainstay.scheduler.binding import PODS, Answer, Bind, Binder, Unknown
 from mainstay.scheduler.component import LEASE, NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle, CycleSettings

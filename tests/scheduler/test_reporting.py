@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
-from mainstay.runtime.events import EVENTS
+from mainstay.loop.events import EVENTS
 from mainstay.scheduler.binding import PODS
 from mainstay.scheduler.reporting import (
     Placement,

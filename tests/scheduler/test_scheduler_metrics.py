@@ -5,7 +5,7 @@ from datetime import timedelta
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainstay.env import tasks
-from mainstay.runtime.histogram import Histogram
+from mainstay.loop.histogram import Histogram
 from mainstay.scheduler.metrics import SchedulerMetrics
 from tests.scheduler.running import a_scheduler
 

@@ -13,9 +13,9 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.decision import Action, Create, Decision, Patch
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller
+from mainstay.loop.decision import Action, Create, Decision, Patch
+from mainstay.loop.view import View
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios._stages import NAMESPACE, SILENCE, UserStage

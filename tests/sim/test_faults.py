@@ -5,7 +5,7 @@ import pytest
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Unavailable
 from mainstay.env import Env, tasks
-from mainstay.runtime.leases import LEASES
+from mainstay.loop.lease import LEASES
 from mainstay.sim.choices import Choice, Tape
 from mainstay.sim.faults import fits
 from mainstay.sim.faults.leader_loss import LeaderLoss, leaders_of

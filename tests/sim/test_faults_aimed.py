@@ -7,7 +7,7 @@ import pytest
 
 from mainstay.client.client import Client
 from mainstay.env import Env, tasks
-from mainstay.runtime.leases import LEASES
+from mainstay.loop.lease import LEASES
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.history import Fault
 from mainstay.sim.simulation import Simulation

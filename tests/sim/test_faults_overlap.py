@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.env import tasks
-from mainstay.runtime.leases import LEASES
+from mainstay.loop.lease import LEASES
 from mainstay.sim.choices import Choice, Tape
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.simulation import Simulation

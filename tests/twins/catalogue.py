@@ -12,9 +12,10 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import NODES
-from mainstay.runtime import acting, loop
-from mainstay.runtime.acting import Wrote
-from mainstay.runtime.decision import Action, Patch
+from mainstay.loop import act as acting
+from mainstay.loop import controller_loop
+from mainstay.loop.act import Wrote
+from mainstay.loop.decision import Action, Patch
 from mainstay.sim.scenarios import _daemons, _preempting, _ticking, ordered_rollback
 
 # CronJobs
@@ -73,7 +74,7 @@ def takes_the_answer_to_a_delete_for_its_revision(patch: pytest.MonkeyPatch) -> 
         wrote = await honest(action, client, write)
         return Wrote(wrote.kind, wrote.key, revision=1) if wrote.gone_uid else wrote
 
-    patch.setattr(loop, "act", act)
+    patch.setattr(controller_loop, "act", act)
 
 
 # DaemonSets

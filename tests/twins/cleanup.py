@@ -14,7 +14,7 @@ from mainstay.controllers.owner_cleanup.deciding import Known, Remove, Standing
 from mainstay.controllers.owner_cleanup.following import Following
 from mainstay.controllers.owner_cleanup.nodes import Node, Reference
 from mainstay.controllers.served_kinds import Served, served_kinds
-from mainstay.runtime.queue_items import DONE
+from mainstay.loop.queue.items import DONE
 
 # Owners
 

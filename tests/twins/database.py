@@ -9,8 +9,8 @@ import pytest
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
-from mainstay.runtime.decision import Action, Create, Delete, Patch, Result
-from mainstay.runtime.view import View
+from mainstay.loop.decision import Action, Create, Delete, Patch, Result
+from mainstay.loop.view import View
 from mainstay.sim.scenarios import _database
 from mainstay.sim.scenarios._database import (
     DATABASES,

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from mainstay.runtime import fencing
-from mainstay.runtime.fencing import HolderTimes, LeaseTimes, MayStart, NotBefore, Observed
-from tests.runtime import lease_cases
+from mainstay.loop import fencing
+from mainstay.loop.fencing import HolderTimes, LeaseTimes, MayStart, NotBefore, Observed
+from tests.loop import lease_cases
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 

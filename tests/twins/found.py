@@ -16,9 +16,9 @@ from mainstay.controllers import deployment, node_health, node_loop, replicaset,
 from mainstay.controllers.deployment import Rollout
 from mainstay.controllers.hearing import Deafness, Heard, Listening
 from mainstay.controllers.rolling import Bounds, SetSize
-from mainstay.runtime.decision import Patch
-from mainstay.runtime.loop import Loop
-from mainstay.runtime.recording import Acted
+from mainstay.loop.controller_loop import Loop
+from mainstay.loop.decision import Patch
+from mainstay.loop.record import Acted
 from mainstay.scheduler.reporting import Reason, Report, Reporter
 from mainstay.server.openings import Openings
 from mainstay.server.watching import _Session as Session

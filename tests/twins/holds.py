@@ -12,10 +12,10 @@ from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers import deployment, node_health, node_loop
 from mainstay.controllers.deployment import Deployments, Rollout, Step
-from mainstay.runtime.decision import DONE, Decision, WakeAt
-from mainstay.runtime.holding import Gate, Holding
-from mainstay.runtime.view import View
-from mainstay.runtime.work_queue import WorkQueue
+from mainstay.loop.decision import DONE, Decision, WakeAt
+from mainstay.loop.holds import Gate, Holding
+from mainstay.loop.queue.work_queue import WorkQueue
+from mainstay.loop.view import View
 from mainstay.server.commit_points import NOTHING, Beside, Intended
 from mainstay.server.holds import HoldPoint
 from mainstay.store.interface import Check, Entry

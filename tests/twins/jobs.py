@@ -11,9 +11,9 @@ import pytest
 from mainstay.api.kind import Object
 from mainstay.controllers import disruption_budget, job, job_counting, job_pods, job_status, pod_state, slots
 from mainstay.controllers.job_counting import Tally
-from mainstay.runtime.conditions import Condition
-from mainstay.runtime.decision import Action, Decision, Patch
-from mainstay.runtime.loop import Loop
+from mainstay.loop.conditions import Condition
+from mainstay.loop.controller_loop import Loop
+from mainstay.loop.decision import Action, Decision, Patch
 from tests.twins import scenarios
 
 

@@ -20,10 +20,10 @@ from mainstay.controllers import (
     zones,
 )
 from mainstay.controllers.hearing import Heard, Listening
-from mainstay.controllers.looking import Look
 from mainstay.controllers.node_evidence import Hearing, hearing_of
 from mainstay.controllers.node_plan import MarkPod, Remove, Sight, Step, WriteNode
-from mainstay.runtime import evidence
+from mainstay.loop import evidence
+from mainstay.loop.pass_record import Look
 
 # Hearing
 

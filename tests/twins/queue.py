@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.runtime.queue import Queue
-from mainstay.runtime.queue_lines import Entry, Line, Lines
-from mainstay.runtime.work_queue import WorkQueue
+from mainstay.loop.queue.core import Queue
+from mainstay.loop.queue.lines import Entry, Line, Lines
+from mainstay.loop.queue.work_queue import WorkQueue
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -86,7 +86,7 @@ FORGETFUL: list[Twin] = [
 ]
 
 
-# For the async handle (tests/runtime/test_work_queue.py).
+# For the async handle (tests/loop/test_work_queue.py).
 
 
 def does_not_pass_on_the_wake_of_a_worker_that_is_cancelled(patch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.client.reflector import Instructions, Reflector, Watch
 from mainstay.env import Clock
-from mainstay.runtime.acting import Wrote
-from mainstay.runtime.controller import Reads
-from mainstay.runtime.leases import LEASES, Leader
-from mainstay.runtime.loop import Loop
-from mainstay.runtime.own_writes import OwnWrites
-from mainstay.runtime.terms import Term
+from mainstay.loop.act import Wrote
+from mainstay.loop.controller import Reads
+from mainstay.loop.controller_loop import Loop
+from mainstay.loop.lease import LEASES, Leader
+from mainstay.loop.own_writes import OwnWrites
+from mainstay.loop.term import Term
 from mainstay.server import binding, charging
 from mainstay.server.feed import Window
 from mainstay.server.operations import Operation

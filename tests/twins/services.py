@@ -19,7 +19,7 @@ from mainstay.controllers.kinds import ENDPOINT_SLICES
 from mainstay.controllers.routes import Endpoint, Group
 from mainstay.controllers.serving import Serving
 from mainstay.controllers.slice_packing import _Packer
-from mainstay.runtime.decision import Decision, Delete, Patch
+from mainstay.loop.decision import Decision, Delete, Patch
 from tests.twins.scenarios import decides_without_having_seen_its_own_writes
 
 # Slices

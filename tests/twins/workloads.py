@@ -13,9 +13,9 @@ from mainstay.controllers import deployment, node_health, pod_state, replacing, 
 from mainstay.controllers.deployment import Rollout, Step, size_of
 from mainstay.controllers.node_evidence import State
 from mainstay.controllers.replicaset import ReplicaSets
-from mainstay.runtime import loop
-from mainstay.runtime import queue_items as outcomes
-from mainstay.runtime.view import View
+from mainstay.loop import controller_loop
+from mainstay.loop.queue import items as outcomes
+from mainstay.loop.view import View
 from tests.twins import queue
 
 # Rollouts
@@ -56,7 +56,7 @@ def serves_whoever_fails_before_all_others(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_has_failed(patch: pytest.MonkeyPatch) -> None:
     """It is in the logs; nobody looks again."""
-    patch.setattr(loop, "_after_failure", lambda error: outcomes.DONE)
+    patch.setattr(controller_loop, "_after_failure", lambda error: outcomes.DONE)
 
 
 def says_refusals_in_logs_only(patch: pytest.MonkeyPatch) -> None:

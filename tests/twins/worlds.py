@@ -15,8 +15,8 @@ from mainstay.controllers import replicaset, rolling, slots
 from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.controllers.slots import Vacant, short_hash
-from mainstay.runtime.decision import Decision, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.decision import Decision, WakeAt
+from mainstay.loop.view import View
 from mainstay.scheduler.reasons import Cure
 from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
 from mainstay.server import eviction, quotas, reservations

@@ -22,15 +22,15 @@ from typing import Final, assert_never
 from mainstay.api.kind import Object
 from mainstay.client.call import WriteOptions
 from mainstay.client.errors import NotFound
-from mainstay.controllers.live_loop import LiveLoop, WentBy
-from mainstay.controllers.own_loop import Around
 from mainstay.controllers.owner_cleanup import deciding
 from mainstay.controllers.owner_cleanup.deciding import Because, Keep, Known, LetGo, Remove, Standing
 from mainstay.controllers.owner_cleanup.following import Following
 from mainstay.controllers.owner_cleanup.nodes import FOREGROUND, ORPHAN, Node, Reference, references_of
 from mainstay.controllers.telling import tell
 from mainstay.env import tasks
-from mainstay.runtime.queue_items import DONE, GONE, Item, Outcome, Retry, WakeAfter
+from mainstay.loop.fresh_read import LiveLoop, WentBy
+from mainstay.loop.periodic import Around
+from mainstay.loop.queue.items import DONE, GONE, Item, Outcome, Retry, WakeAfter
 
 NAME: Final = "owner-cleanup"
 WORKERS: Final = 8

@@ -50,7 +50,7 @@ from mainstay.explain.writers import Known, Version
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 from mainstay.journal.record import moment as time_of
-from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.scheduler.component import PLACEMENT_POLICIES
 from mainstay.scheduler.reasons import Reason
 

@@ -45,12 +45,12 @@ from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.controllers.taint_eviction import stays_for
 from mainstay.explain.plan.placing import Placing
 from mainstay.explain.plan.quotas import QuotaBook
-from mainstay.runtime.acting import key_of
-from mainstay.runtime.conditions import with_conditions
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.decision import Action, Apply, Create, Decision, Delete, Patch, WakeAt
-from mainstay.runtime.queue_settings import DEFAULT_RETRY, QueueSettings
-from mainstay.runtime.view import View
+from mainstay.loop.act import key_of
+from mainstay.loop.conditions import with_conditions
+from mainstay.loop.controller import Controller
+from mainstay.loop.decision import Action, Apply, Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.queue.settings import DEFAULT_RETRY, QueueSettings
+from mainstay.loop.view import View
 from mainstay.scheduler.policy import DEFAULT, Policy
 from mainstay.scheduler.reasons import Unschedulable
 

@@ -32,7 +32,7 @@ from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_o
 from mainstay.explain.plan.report import SEED, Report
 from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan
 from mainstay.explain.why.answer import Verdict
-from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.scheduler.component import PLACEMENT_POLICIES
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 

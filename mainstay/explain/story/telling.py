@@ -12,7 +12,7 @@ from mainstay.explain.story.refusing import is_placement
 from mainstay.explain.words import What, made, said
 from mainstay.explain.writers import Version, Who, parse_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
-from mainstay.runtime.events import DECISION
+from mainstay.loop.events import DECISION
 
 OBSERVED_LATE: Final = timedelta(milliseconds=500)
 """A change that a component sees later than this is told of: it decided on an old picture meanwhile."""

@@ -18,8 +18,8 @@ from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, ago, clock
 from mainstay.journal.record import moment
-from mainstay.runtime.component import LEASE_NAMESPACE
-from mainstay.runtime.component_state import COMPONENT_STATES
+from mainstay.loop.component import LEASE_NAMESPACE
+from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.scheduler.component import LEASE as SCHEDULER_LEASE
 
 SILENT_AFTER: Final = timedelta(seconds=30)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from mainstay.env import Env
-from mainstay.runtime.component import Component, ComponentSettings
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.leases import LeaseSettings
+from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.lease import LeaseSettings
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.gate import TOKEN
 from mainstay.sim.program import Main

@@ -19,7 +19,7 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.runtime.fencing import LeaseTimes
+from mainstay.loop.fencing import LeaseTimes
 from mainstay.server.ledger.ledger import ledger_in, ledger_key
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenarios._stages import NAMESPACE, UserStage

@@ -1,6 +1,6 @@
 """A controller that makes the pods of jobs, under names that nothing prevents from being made twice.
 
-Controllers should name what they make after its owner, so that a second attempt meets the first (runtime/decision.py).
+Controllers should name what they make after its owner, so that a second attempt meets the first (loop/decision.py).
 This one does not: it goes on counting, so each decision to make a pod makes another one. What keeps it from making too
 many is only that nothing is decided before the caches show what the last decision did.
 """
@@ -13,9 +13,9 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import OWNER
-from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import Create, Decision
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, owner, reference_to
+from mainstay.loop.decision import Create, Decision
+from mainstay.loop.view import View
 from mainstay.sim.checkers.count import Count
 from mainstay.sim.scenarios._stages import NAMESPACE
 

@@ -30,13 +30,13 @@ from mainstay.controllers.kinds import (
     SERVICES,
 )
 from mainstay.controllers.namespace import NamespaceDeletion
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
 from mainstay.controllers.progress import DeploymentProgress, JobProgress, ReplicaSetProgress
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.controllers.service_account import ServiceAccounts
 from mainstay.controllers.serving import Serving
-from mainstay.runtime.component import Component
+from mainstay.loop.component import Component
+from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.job_counts import JobCounts

@@ -21,9 +21,9 @@ from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import NODES, PODS
 from mainstay.controllers.replacing import over_at
 from mainstay.controllers.slots import short_hash
-from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, owner, reference_to
+from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, WakeAt
+from mainstay.loop.view import View
 
 DAEMON_SETS: Final = KindName("apps", "v1", "DaemonSet", "daemonsets", True)
 NODE_UID: Final = "example.com/node-uid"

@@ -26,9 +26,9 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.client.indexes import label
-from mainstay.runtime.controller import Controller, Reads, reference_to
-from mainstay.runtime.decision import DONE, Action, Create, Decision, Delete, Patch, Result, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, reference_to
+from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, WakeAt
+from mainstay.loop.view import View
 
 DATABASES: Final = KindName("example.dev", "v1", "Database", "databases", True)
 PODS: Final = KindName("", "v1", "Pod", "pods", True)

@@ -15,9 +15,9 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
 from mainstay.controllers.served_kinds import DEFINITIONS
 from mainstay.env import tasks
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.decision import Decision, Patch
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller
+from mainstay.loop.decision import Decision, Patch
+from mainstay.loop.view import View
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event

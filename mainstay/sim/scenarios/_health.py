@@ -20,10 +20,10 @@ from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_evidence import HEALTH
 from mainstay.controllers.node_loop import LOOP
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.controllers.pod_state import condition_of
 from mainstay.env import Env, tasks
-from mainstay.runtime.component import ComponentSettings
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenarios._agents import PODS, TIMES, AgentStage, a_pod
 from mainstay.sim.scenarios._stages import LEASE, SERVERS, UserStage

@@ -11,10 +11,10 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.kinds import CONFIG_MAPS, SERVICE_ACCOUNTS
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.controllers.served_kinds import DEFINITIONS
 from mainstay.env import Env, tasks
-from mainstay.runtime.component import ComponentSettings
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.scenarios._stages import LEASE, UserStage
 from mainstay.sim.world import World
 

@@ -13,9 +13,9 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
 from mainstay.client.errors import AlreadyExists
-from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import Decision, Patch
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.decision import Decision, Patch
+from mainstay.loop.view import View
 from mainstay.sim.checkers.placed import Placed
 from mainstay.sim.scenarios._stages import NAMESPACE
 

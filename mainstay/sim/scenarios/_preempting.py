@@ -20,9 +20,9 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import NODES, PODS
-from mainstay.runtime.controller import Controller, Reads
-from mainstay.runtime.decision import Decision, Delete, Patch
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.decision import Decision, Delete, Patch
+from mainstay.loop.view import View
 from mainstay.sim.checkers import Violated
 from mainstay.sim.history import Asked, Committed, Event
 from mainstay.sim.scenarios._workloads import PODS_PREFIX, decode

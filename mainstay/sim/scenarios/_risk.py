@@ -18,9 +18,9 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES, ZONE_QUOTAS
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.decision import Decision, Patch, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller
+from mainstay.loop.decision import Decision, Patch, WakeAt
+from mainstay.loop.view import View
 from mainstay.sim.world import World
 
 TENANT: Final = "risk"

@@ -8,10 +8,10 @@ from typing import Final
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
-from mainstay.runtime.component import Component, ComponentSettings
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.fencing import LeaseTimes
-from mainstay.runtime.leases import LeaseSettings
+from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.lease import LeaseSettings
 from mainstay.sim.scenario import Stage
 from mainstay.sim.world import World
 

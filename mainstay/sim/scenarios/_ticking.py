@@ -20,9 +20,9 @@ from mainstay.client.errors import ApiError
 from mainstay.client.indexes import OWNER
 from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import JOBS
-from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import Action, Create, Decision, Delete, WakeAt
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, owner, reference_to
+from mainstay.loop.decision import Action, Create, Decision, Delete, WakeAt
+from mainstay.loop.view import View
 
 CRON_JOBS: Final = KindName("batch", "v1", "CronJob", "cronjobs", True)
 TICK: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"

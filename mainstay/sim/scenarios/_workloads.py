@@ -20,10 +20,10 @@ from mainstay.client.errors import ApiError, Conflict, NotFound
 from mainstay.controllers import pod_state
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.kinds import PODS
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.env import Env, tasks
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.controller import Controller
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.history import Committed, Event
 from mainstay.sim.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.sim.world import World

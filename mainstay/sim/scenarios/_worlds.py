@@ -24,13 +24,13 @@ from mainstay.agent.runners.containers import Behaviour
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.env import Env, tasks
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.controller import Controller
-from mainstay.runtime.fencing import LeaseTimes
-from mainstay.runtime.leases import LeaseSettings
-from mainstay.runtime.loop import LoopSettings
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller import Controller
+from mainstay.loop.controller_loop import LoopSettings
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.lease import LeaseSettings
+from mainstay.loop.periodic import OwnLoop
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.history import Committed, Event, Healed

@@ -17,9 +17,9 @@ from mainstay.api.reservations import reservation_name
 from mainstay.client.client import Client
 from mainstay.client.indexes import OWNER
 from mainstay.env import tasks
-from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import Create, Decision
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, owner, reference_to
+from mainstay.loop.decision import Create, Decision
+from mainstay.loop.view import View
 from mainstay.scheduler.component import RESERVATIONS
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

@@ -1,6 +1,6 @@
 """A pod of which there must never be two, on nodes that are cut off for longer than their lease lasts. (SPEC R4)
 
-Somebody keeps it running: whenever it may, by the arithmetic of runtime/fencing.py and by that alone, it replaces the
+Somebody keeps it running: whenever it may, by the arithmetic of loop/fencing.py and by that alone, it replaces the
 pod on another node. The node that is cut off cannot be asked; its agent may crash or stand still meanwhile. All the
 same the first pod has ended before the second starts. When the node comes back, its pod is gone, and it must not start
 it again from what it remembers. A node that nobody has replaced goes on where it was.
@@ -19,7 +19,7 @@ from mainstay.api.kind import Object
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Env, tasks
-from mainstay.runtime.fencing import MayStart, Observed, may_start, observed
+from mainstay.loop.fencing import MayStart, Observed, may_start, observed
 from mainstay.sim.checkers.at_most_one import AtMostOne
 from mainstay.sim.scenario import Scenario
 from mainstay.sim.scenarios._agents import CALM, PODS, SILENCE, TIMES, AgentStage, a_pod

@@ -11,8 +11,8 @@ from typing import Final
 
 from mainstay.client.client import Client
 from mainstay.env import Env, tasks
-from mainstay.runtime.leases import Leader
-from mainstay.runtime.terms import Term
+from mainstay.loop.lease import Leader
+from mainstay.loop.term import Term
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.scenario import Scenario

@@ -14,8 +14,8 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from mainstay.controllers.kinds import CONFIG_MAPS, NAMESPACES
 from mainstay.controllers.namespace import NamespaceDeletion
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.env import tasks
+from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.namespaces import Namespaces
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader

@@ -17,8 +17,8 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Fenced, NotFound
 from mainstay.env import Env, tasks
-from mainstay.runtime.leases import Leader
-from mainstay.runtime.terms import Deposed, Term
+from mainstay.loop.lease import Leader
+from mainstay.loop.term import Deposed, Term
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader

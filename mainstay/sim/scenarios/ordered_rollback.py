@@ -20,9 +20,9 @@ from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import PODS, STATEFUL_SETS
 from mainstay.controllers.revisions import hash_of
 from mainstay.env import tasks
-from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import Action, Create, Decision, Delete
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, owner, reference_to
+from mainstay.loop.decision import Action, Create, Decision, Delete
+from mainstay.loop.view import View
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

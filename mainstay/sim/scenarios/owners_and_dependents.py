@@ -14,9 +14,9 @@ from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from mainstay.controllers.kinds import NAMESPACES
-from mainstay.controllers.own_loop import OwnLoop
 from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
 from mainstay.env import tasks
+from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.owned import Owned

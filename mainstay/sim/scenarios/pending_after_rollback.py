@@ -35,8 +35,8 @@ from mainstay.explain.debug.view import DebugView, Finding
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.runtime.component import Component, ComponentSettings
-from mainstay.runtime.fencing import LeaseTimes
+from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.fencing import LeaseTimes
 from mainstay.scheduler.component import PLACEMENT_POLICIES, Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

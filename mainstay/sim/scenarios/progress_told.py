@@ -22,8 +22,8 @@ from mainstay.controllers.kinds import DEPLOYMENTS
 from mainstay.controllers.progress import DeploymentProgress, ReplicaSetProgress
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.env import Env
-from mainstay.runtime.component import Component, ComponentSettings
-from mainstay.runtime.controller import Controller
+from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.controller import Controller
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

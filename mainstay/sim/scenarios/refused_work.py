@@ -19,8 +19,8 @@ from mainstay.controllers import pod_state
 from mainstay.controllers.kinds import NAMESPACES, REPLICASETS
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.env import tasks
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.loop import LoopSettings
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller_loop import LoopSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.history import Answered, Asked, Committed, Event

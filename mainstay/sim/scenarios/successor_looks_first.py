@@ -12,8 +12,8 @@ from typing import Final
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.runtime.decision import Create, Decision
-from mainstay.runtime.view import View
+from mainstay.loop.decision import Create, Decision
+from mainstay.loop.view import View
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.program import Program
 from mainstay.sim.scenario import Scenario

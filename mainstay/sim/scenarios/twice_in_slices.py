@@ -15,9 +15,9 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.client.indexes import OWNER
-from mainstay.runtime.controller import Controller, Reads, owner, reference_to
-from mainstay.runtime.decision import Action, Create, Decision, Delete, Patch
-from mainstay.runtime.view import View
+from mainstay.loop.controller import Controller, Reads, owner, reference_to
+from mainstay.loop.decision import Action, Create, Decision, Delete, Patch
+from mainstay.loop.view import View
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.count import Count
 from mainstay.sim.checkers.watch_contract import WatchContract

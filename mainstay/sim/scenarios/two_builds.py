@@ -17,12 +17,12 @@ from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.kinds import PODS, REPLICASETS
 from mainstay.controllers.replicaset import ReplicaSets
 from mainstay.controllers.slots import REPLACES, SLOT
-from mainstay.runtime.component import ComponentSettings
-from mainstay.runtime.decision import Action, Create, Decision
-from mainstay.runtime.fencing import LeaseTimes
-from mainstay.runtime.leases import LeaseSettings
-from mainstay.runtime.loop import LoopSettings
-from mainstay.runtime.view import View
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.controller_loop import LoopSettings
+from mainstay.loop.decision import Action, Create, Decision
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.lease import LeaseSettings
+from mainstay.loop.view import View
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.count import Count
 from mainstay.sim.checkers.watch_contract import WatchContract

@@ -1,0 +1,128 @@
+"""A component: controllers that run together in one process, over shared caches, led by one of several processes.
+
+Controllers without a lease run at once; with one they run only while this process holds it, and everything they write
+carries the term. Either way the caches are kept filled, so that a new leader need not begin with reading everything.
+"""
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mainstay.client.client import Client
+from mainstay.client.informer import Informers
+from mainstay.env import Env, tasks
+from mainstay.loop.component_state import ComponentState, PublishSettings, publish
+from mainstay.loop.controller import Controller
+from mainstay.loop.controller_loop import Loop, LoopSettings, Recorder
+from mainstay.loop.events import Events
+from mainstay.loop.holds import Holding
+from mainstay.loop.lease import Leader, LeaseSettings
+from mainstay.loop.term import Term
+
+LEASE_NAMESPACE = "kube-system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentSettings:
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    lease: LeaseSettings = field(default_factory=LeaseSettings)
+    publish: PublishSettings = field(default_factory=PublishSettings)
+    build: str = ""
+    flags: tuple[str, ...] = ()
+    has_events: bool = False
+    """Whether people are told of what is done, as Events. Programs do so (`main.run`); tests count writes."""
+
+
+class Component:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        name: str,
+        controllers: Sequence[Controller],
+        client: Client,
+        env: Env,
+        *,
+        instance: str = "",
+        elected: bool = True,
+        settings: ComponentSettings | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """With `elected`, several processes may run a component of this name, and one of them at a time acts.
+
+        `instance` tells them apart: the machine's name, for example. It stays the same when a process starts anew.
+        """
+        self.name = name
+        self.instance = instance or name
+        self.identity = f"{self.instance}_{env.chance.uid('identity', 0)}"
+        self.settings = settings or ComponentSettings()
+        self.informers = Informers(client, env)
+        self.term: Term | None = None
+        self.loops: list[Loop] = []
+        self._controllers = controllers
+        self.client = client
+        self._env = env
+        self._is_elected = elected
+        self._recorder = recorder
+        self.events = Events(client, env.clock, name, self.instance) if self.settings.has_events else None
+        self.holding = Holding(
+            client, self.informers, env, recorder=recorder, build=self.settings.build, events=self.events
+        )
+
+    async def run(self) -> None:
+        """Raises what a controller's loop raises: a cache that cannot be fed any more, a bug."""
+        # Asked for now, so that they fill while this process is only a candidate.
+        self.loops = self._made(None)
+        publishing = tasks.spawn(
+            publish(self.instance, self.state, self.client, self._env, self.settings.publish),
+            name=f"{self.name} publishes its state",
+        )
+        telling = None if self.events is None else tasks.spawn(self.events.run(), name=f"{self.name} tells")
+        try:
+            if not self._is_elected:
+                await self._lead(None)
+                return
+            leader = Leader(self.client, self._env, LEASE_NAMESPACE, self.name, self.identity, self.settings.lease)
+            await leader.run(self._lead)
+        finally:
+            await tasks.stop(publishing)
+            if telling is not None:
+                await tasks.stop(telling)
+            self.holding.close()
+            await self.informers.stop()
+
+    def state(self) -> ComponentState:
+        revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
+        term = self.term.text if self.term is not None else ""
+        gates = self.holding.gates
+        return ComponentState(revisions, self.settings.build, self.settings.flags, term=term, controllers=gates)
+
+    async def _lead(self, term: Term | None) -> None:
+        self.term = term
+        self.loops = self._made(term)
+        try:
+            works = [*(loop.run() for loop in self.loops), *self._beside(term)]
+            await tasks.together(works, name=f"{self.name} controller")
+        finally:
+            self.term = None
+
+    def _beside(self, term: Term | None) -> Sequence[Coroutine[Any, Any, None]]:
+        """What else runs while this process leads."""
+        return ()
+
+    def _made(self, term: Term | None) -> list[Loop]:
+        return [
+            Loop(
+                controller,
+                self.client,
+                self.informers,
+                self._env,
+                settings=self.settings.loop,
+                term=term,
+                recorder=self._recorder,
+                build=self.settings.build,
+                events=self.events,
+                holding=self.holding,
+            )
+            for controller in self._controllers
+        ]

@@ -1,0 +1,468 @@
+"""Runs a controller: changes become keys, and each key is observed, decided and acted on, by one worker at a time.
+
+    change ─► key in the queue ─► wait until the caches show our own last writes ─► view ─► decide ─► act ─► status
+                     ▲                                                                                        │
+                     └───────────────────────────── again later, if need be ◄─────────────────────────────────┘
+
+What fails in acting is expected: the next decision looks at what is there then. A failure decides how soon that is, and
+whether it counts towards giving up (`_after_failure`). Whatever is tried too often in vain is said in the object's own
+status, as condition `Stalled`. A `decide` that raises is a bug: it is reported to the loop's exception handler with the
+key, counts as a failure of that key, and leaves all others alone.
+
+While somebody holds the controller (holds.py) it takes nothing: changes become keys and wait. What is being carried
+out then stops between two writes; it is decided on anew afterwards, as after any failure.
+
+Every write carries the decision it comes from, the object version that the decision is about, an operation id, and, for
+an elected leader, its term. When a term is over the loop ends with `Deposed`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.cache import Cache, Stopped
+from mainstay.client.call import WriteOptions
+from mainstay.client.client import Client
+from mainstay.client.entry import Change
+from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, Forbidden, Invalid, Throttled, Unavailable
+from mainstay.client.informer import Informer, Informers, Subscriber
+from mainstay.env import Env, tasks
+from mainstay.journal.record import DecisionRecord
+from mainstay.loop import decision as decisions
+from mainstay.loop.act import act
+from mainstay.loop.conditions import STALLED, Condition, Truth, with_conditions
+from mainstay.loop.controller import Controller, Reads
+from mainstay.loop.decision import Action, Decision, Patch
+from mainstay.loop.echoes import Echoes
+from mainstay.loop.events import About, Events
+from mainstay.loop.holds import Holding, gate_of, known
+from mainstay.loop.own_writes import OwnWrites
+from mainstay.loop.queue import items as outcomes
+from mainstay.loop.queue.items import Item, Outcome, Priority
+from mainstay.loop.queue.settings import QueueSettings
+from mainstay.loop.queue.work_queue import WorkQueue
+from mainstay.loop.record import Acted, failure_to_decide, record_of
+from mainstay.loop.term import Deposed, Term
+from mainstay.loop.view import View
+
+_logger = logging.getLogger(__name__)
+
+_HELD_BACK: Final = outcomes.Retry(counts=False)
+ASK_AGAIN: Final = timedelta(seconds=1)
+AT_ONCE_MAX: Final = 16  # Of the writes of one decision. Each takes a connection, which others want, too.
+
+Recorder = Callable[[DecisionRecord], None]
+"""Takes a record of each decision. Must not wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    workers: int = 4
+    """How many keys are worked on at once. Deciding is never parallel; acting waits for the server."""
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    caught_up_within: timedelta = timedelta(seconds=30)
+    """How long a cache may take to show a key's own last writes before that is counted and said as a problem. The key
+    goes on waiting: to decide on the older state could repeat what was done."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the loop was made."""
+
+    decisions: int = 0
+    actions: int = 0
+    failures: int = 0
+    bugs: int = 0
+    """Times that `decide` has raised."""
+    waits_for_own_writes: int = 0
+    late_own_writes: int = 0
+    """Times that a cache took longer than `caught_up_within`."""
+
+
+class Loop:
+    """One controller at work. `run` until cancelled."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        client: Client,
+        informers: Informers,
+        env: Env,
+        *,
+        settings: LoopSettings | None = None,
+        term: Term | None = None,
+        recorder: Recorder | None = None,
+        build: str = "",
+        events: Events | None = None,
+        holding: Holding | None = None,
+    ) -> None:
+        self.controller = controller
+        self.counters = Counters()
+        self.settings = settings or LoopSettings()
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(env, controller.name, self.settings.queue)
+        self._client = client
+        self._clock = env.clock
+        # A process may lead again later, with another loop: nothing may be named as something of an earlier term was.
+        self._chance = env.chance.child(controller.name, term.text if term is not None else "")
+        self._seed = self._chance.uid("seed", 0)
+        self._term = term
+        self._recorder = recorder
+        self._build = build
+        self._events = events
+        self._holding = holding
+        self._gate = gate_of(holding, controller.name, term, self.queue.pause, self.queue.resume)
+        self._memory: dict[ObjectKey, Any] = {}
+        self._waiting: dict[asyncio.Task[None], None] = {}
+        self._failure: asyncio.Future[None] | None = None
+        """Set if work that no worker waits for has failed."""
+        own = Reads(controller.kind, indexes=controller.indexes)
+        self._informers: dict[KindName, Informer] = {
+            each.kind: informers.get(
+                each.kind, each.namespace, labels=each.labels, fields=each.fields, indexes=each.indexes
+            )
+            for each in (own, *controller.reads)
+        }
+        self._caches: dict[KindName, Cache] = {kind: informer.cache for kind, informer in self._informers.items()}
+        self._own_writes = OwnWrites(self._caches)
+        self._echoes = Echoes()
+        self._may_write = frozenset({controller.kind, *controller.writes})
+
+    @property
+    def revisions(self) -> dict[KindName, int]:
+        """How far each of its caches has come."""
+        return {kind: cache.revision for kind, cache in self._caches.items()}
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises `Deposed` when the term is over, `Stopped` when a cache is not fed any more."""
+        subscribed: list[tuple[Informer, Subscriber]] = []
+        try:
+            # Nothing is decided on half a picture: what is missing in a cache that is not filled looks deleted.
+            for informer in self._informers.values():
+                await informer.synced()
+                if self._term is not None:
+                    # And not on one from before this leader's time: what the last one did would be done again. On a
+                    # server that sends bookmarks only once a minute, as Kubernetes does, this may take as long.
+                    await informer.cache.wait_until(self._term.revision)
+            await known(self._holding, self._term)
+            for informer, subscriber in self._subscribers():
+                informer.subscribe(subscriber)
+                subscribed.append((informer, subscriber))
+            self._failure = asyncio.get_running_loop().create_future()
+            workers = [self._work() for _ in range(self.settings.workers)]
+            with self._gate:
+                await tasks.together(
+                    [*workers, self._hear_of_failure(self._failure)], name=f"{self.controller.name} worker"
+                )
+        finally:
+            for informer, subscriber in subscribed:  # None, if it is stopped before its caches are filled.
+                informer.unsubscribe(subscriber)
+            for task in list(self._waiting):
+                await tasks.stop(task)
+
+    # Changes become keys.
+
+    def _subscribers(self) -> list[tuple[Informer, Subscriber]]:
+        found: list[tuple[Informer, Subscriber]] = [(self._informers[self.controller.kind], self._changed)]
+        for reads in self.controller.reads:
+            if reads.wakes is not None or reads.wakes_among is not None:
+                found.append((self._informers[reads.kind], self._waker(reads)))
+        return found
+
+    def _changed(self, change: Change) -> None:
+        if self._echoes.takes(change):
+            return
+        entry = change.new or change.old
+        priority = Priority.NORMAL
+        if entry is not None and type(self.controller).priority is not Controller.priority:
+            priority = self.controller.priority(entry.object())
+        self._add(change.key, change.revision, priority)
+
+    def _waker(self, reads: Reads) -> Subscriber:
+        wakes, among, own = reads.wakes, reads.wakes_among, self._caches[self.controller.kind]
+
+        def changed(change: Change) -> None:
+            if wakes is not None:
+                for key in wakes(change):
+                    self._add(key, change.revision)
+            if among is not None:
+                for key in among(change, own):
+                    self._add(key, change.revision)
+
+        return changed
+
+    def _add(self, key: ObjectKey, revision: int, priority: Priority = Priority.NORMAL) -> None:
+        self.queue.add(key, tenant=key.namespace, priority=priority, woken_by=revision)
+
+    # Keys become decisions.
+
+    async def _work(self) -> None:
+        while (item := await self.queue.get()) is not None:
+            if self._own_writes.is_seen(item.key):
+                await self._do(item)
+            else:
+                # The key stays in hand, so that nobody else works on it; the worker goes on with others.
+                self.counters.waits_for_own_writes += 1
+                task = tasks.spawn(self._do_when_seen(item), name=f"{self.controller.name} waits for {item.key}")
+                self._waiting[task] = None
+                task.add_done_callback(lambda done: self._waiting.pop(done, None))
+
+    async def _do(self, item: Item[ObjectKey]) -> None:
+        outcome: Outcome = outcomes.Retry(counts=False)
+        try:
+            outcome = await self._reconcile(item)
+        finally:
+            self.queue.done(item.key, outcome)
+
+    async def _do_when_seen(self, item: Item[ObjectKey]) -> None:
+        try:
+            await self._see_own_writes(item.key)
+            await self._do(item)
+        except (Deposed, Stopped) as error:
+            if self._failure is not None and not self._failure.done():
+                self._failure.set_exception(error)
+
+    @staticmethod
+    async def _hear_of_failure(failure: "asyncio.Future[None]") -> None:
+        await failure
+
+    async def _reconcile(self, item: Item[ObjectKey]) -> Outcome:
+        key = item.key
+        if self._gate.held is not None:
+            return _HELD_BACK  # It was taken before that, and has waited for its own last writes.
+        if self._term is not None:
+            self._term.require()
+        view = View(self._caches, self._clock.wall(), self._seed)
+        subject = self._caches[self.controller.kind].get(key)
+        memory = self._memory.get(key)
+        try:
+            decision = self.controller.decide(view, key, memory)
+        except Exception as error:  # noqa: BLE001 - reported; one object's bug must not stop the others
+            self._report_bug(key, error)
+            decision = failure_to_decide(error)
+        finally:
+            view.close()
+        self._remember(key, decision.memory)
+        self.counters.decisions += 1
+        name = f"{self.controller.name}-{self._chance.uid('decision', self.counters.decisions)}"
+        acted = Acted()
+        if subject is not None:
+            self._echoes.begin(key, int(subject["metadata"]["resourceVersion"]))
+        try:
+            outcome = await self._act(decision, item, subject, name, acted)
+        finally:
+            if subject is not None:
+                for change in self._echoes.end(key):
+                    self._changed(change)
+        if self._recorder is not None:
+            term = self._term.text if self._term is not None else ""
+            recorded = record_of(self.controller, self._build, term, name, item, view, memory, subject, decision, acted)
+            self._recorder(recorded)
+        return outcome
+
+    def _remember(self, key: ObjectKey, memory: Any) -> None:
+        if memory is None:
+            self._memory.pop(key, None)
+        else:
+            self._memory[key] = memory
+
+    def _report_bug(self, key: ObjectKey, error: Exception) -> None:
+        self.counters.bugs += 1
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"{self.controller.name} cannot decide about {self.controller.kind} {key}", "exception": error}
+        )
+
+    # Decisions become writes.
+
+    async def _act(
+        self, decision: Decision, item: Item[ObjectKey], subject: Object | None, name: str, acted: Acted
+    ) -> Outcome:
+        key = item.key
+        for action in decision.actions:
+            if action.kind not in self._may_write:
+                raise AssertionError(f"{self.controller.name} writes {action.kind}, and does not declare it")
+        done, size = 0, 1
+        while done < len(decision.actions) and acted.error is None:
+            if self._is_held(acted):
+                return _HELD_BACK
+            batch = decision.actions[done : done + size]
+            writes = [self._write(name, done + number, subject) for number in range(len(batch))]
+            await self._carry_out_all(batch, key, writes, acted)
+            done += len(batch)
+            if decision.at_once:
+                size = min(size * 2, AT_ONCE_MAX)
+        if acted.error is not None and acted.failed_action is not None:
+            decision = self.controller.after_failure(decision, acted.failed_action, acted.error)
+            self._remember(key, decision.memory)
+        if subject is not None and decision.events:
+            self._tell(decision, subject, acted, name)
+        outcome = self._outcome(decision, acted, subject is None)
+        if subject is not None:
+            # Also when an action has failed: what the decision found out is true all the same.
+            patch = self._status_patch(decision, key, subject, _stalled(decision, item, acted, outcome))
+            if patch is not None:
+                if self._is_held(acted):
+                    return _HELD_BACK
+                await self._carry_out(patch, key, self._write(name, len(decision.actions), subject), acted)
+                outcome = self._outcome(decision, acted, is_gone=False)
+        return outcome
+
+    def _is_held(self, acted: Acted) -> bool:
+        """Whether somebody has held the controller since this was decided. What is left of it is decided on anew."""
+        if self._gate.held is None:
+            return False
+        acted.held_back = self._gate.held.words
+        return True
+
+    def _tell(self, decision: Decision, subject: Object, acted: Acted, name: str) -> None:
+        if self._events is None:
+            return
+        done = {id(action) for action in acted.done}
+        about = About.of(self.controller.kind, subject)
+        for event in decision.events:
+            if event.after is None or id(event.after) in done:
+                self._events.tell(about, event.reason, event.message, is_warning=event.is_warning, decision=name)
+
+    async def _carry_out_all(
+        self, batch: Sequence[Action], key: ObjectKey, writes: Sequence[WriteOptions], acted: Acted
+    ) -> None:
+        if len(batch) == 1:
+            await self._carry_out(batch[0], key, writes[0], acted)
+            return
+        await tasks.together(
+            [self._carry_out(action, key, write, acted) for action, write in zip(batch, writes, strict=True)],
+            name=f"{self.controller.name} acts for {key}",
+        )
+
+    async def _carry_out(self, action: Action, key: ObjectKey, write: WriteOptions, acted: Acted) -> None:
+        try:
+            wrote = await act(action, self._client, write)
+        except Fenced as error:
+            if self._term is not None:
+                self._term.lost()
+            raise Deposed(str(error)) from error
+        except ApiError as error:
+            self.counters.failures += 1
+            if error.may_have_happened:
+                self._own_writes.doubt(key, action.kind)
+            acted.failed(action, error)
+        else:
+            self.counters.actions += 1
+            self._own_writes.wrote(key, wrote)
+            if (wrote.kind, wrote.key) == (self.controller.kind, key) and wrote.revision:
+                is_exact = isinstance(action, Patch) and bool(action.resource_version)
+                self._echoes.wrote(key, wrote.revision, is_exact=is_exact)
+            if wrote.kind in self._informers:
+                self._informers[wrote.kind].saw(wrote.revision)
+            acted.did(action, wrote)
+
+    def _write(self, name: str, number: int, subject: Object | None) -> WriteOptions:
+        cause = ""
+        if subject is not None:
+            metadata = subject["metadata"]
+            at = ObjectKey(metadata.get("namespace", ""), metadata["name"])
+            cause = f"{self.controller.kind}/{at}@{metadata['resourceVersion']}"
+        return WriteOptions(
+            field_manager=self.controller.name,
+            operation=f"{name}.{number}",
+            decision=name,
+            cause=cause,
+            term=self._term.text if self._term is not None else "",
+        )
+
+    def _status_patch(
+        self, decision: Decision, key: ObjectKey, subject: Object, stalled: Condition | None
+    ) -> Patch | None:
+        """What has to change in the object's status; None if nothing has."""
+        before = subject.get("status") or {}
+        is_ours = self.controller.says_stalled
+        conditions = decision.conditions if stalled is None or not is_ours else (*decision.conditions, stalled)
+        generation = subject["metadata"].get("generation", 0) if self.controller.conditions_have_generation else None
+        wanted = with_conditions(
+            {**before, **decision.status},
+            conditions,
+            generation,
+            self._clock.wall(),
+            without=(STALLED,) if is_ours else (),
+        )
+        changed = {name: value for name, value in wanted.items() if before.get(name) != value}
+        if not changed:
+            return None
+        # Only if nobody else has changed it meanwhile: a patch replaces a list of conditions whole; and else our own
+        # step could not be told from one that has somebody else's in it (echoes.py).
+        version = str(self._echoes.known(key))
+        return Patch(self.controller.kind, key, subject["metadata"]["uid"], {"status": changed}, "status", version)
+
+    # What then.
+
+    def _outcome(self, decision: Decision, acted: Acted, is_gone: bool) -> Outcome:
+        if acted.error is not None:
+            return _after_failure(acted.error)
+        match decision.result:
+            case decisions.WakeAt(at=at):
+                return outcomes.WakeAfter(max(timedelta(0), at - self._clock.wall()))
+            case decisions.Retry():
+                return outcomes.Retry()
+            case decisions.GiveUp():
+                return outcomes.GiveUp()
+            case _:
+                return outcomes.GONE if is_gone else outcomes.DONE
+
+    async def _see_own_writes(self, key: ObjectKey) -> None:
+        """Wait until the caches show what was written for a key. Raises `Stopped` if one is not fed any more."""
+        while True:
+            try:
+                async with tasks.timeout(self.settings.caught_up_within):
+                    for kind in self._own_writes.doubts(key):
+                        page = await self._client.list(kind, limit=1)
+                        self._own_writes.settle(key, kind, int(page.revision))
+                    await self._own_writes.seen(key)
+                return
+            except (TimeoutError, Unavailable, Throttled) as error:
+                self.counters.late_own_writes += 1
+                name = self.controller.name
+                _logger.warning("%s: the caches do not show the last writes for %s yet: %s", name, key, error)
+                await tasks.sleep(ASK_AGAIN)
+
+
+def _stalled(decision: Decision, item: Item[ObjectKey], acted: Acted, outcome: Outcome) -> Condition | None:
+    """What to say when nothing more is tried after this, while the key is still ours."""
+    match decision.result:
+        case decisions.GiveUp(reason=reason, message=message):
+            pass
+        case decisions.Retry(reason=reason, message=message) if acted.error is None:
+            pass
+        case _ if acted.error is not None:
+            reason, message = type(acted.error).__name__, str(acted.error)
+        case _:
+            return None
+    if isinstance(outcome, outcomes.Retry):
+        if not outcome.counts or not item.is_last_attempt:
+            return None
+        message = f"given up after {item.attempt} attempts" + (f": {message}" if message else "")
+    return Condition(STALLED, Truth.TRUE, reason, message)
+
+
+def _after_failure(error: ApiError) -> Outcome:
+    """How a failed write is followed up. The next decision sees what is there then, and may be another one."""
+    match error:
+        case Throttled(retry_after=after):
+            return outcomes.Retry(at_least=after, counts=False)
+        case Unavailable():
+            return outcomes.Retry(counts=False)
+        case Invalid() | BadRequest():
+            return outcomes.GiveUp()
+        case Forbidden() if "exceeded quota" in error.message or "failed quota" in error.message:
+            # Others have used it up, and may give it back; or it is raised, or taken away. No change of this object
+            # would tell.
+            return outcomes.Retry(counts=False)
+        case Conflict() if error.reason == "Conflict" and not error.causes:
+            # Somebody was faster, and their change will be seen. That is no failure of the object.
+            return outcomes.Retry(counts=False)
+        case _:
+            return outcomes.Retry()

@@ -1,0 +1,46 @@
+"""What an action has led to, by how the server answers it."""
+
+from typing import Any
+
+import pytest
+
+from mainstay.api.kind import Object
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.call import WriteOptions
+from mainstay.controllers.kinds import PODS
+from mainstay.loop.act import Wrote, act
+from mainstay.loop.decision import Delete
+
+KEY = ObjectKey("default", "web-1")
+UID = "3f0a2f5e-0000-4000-8000-000000000001"
+
+
+class Answering:
+    """A client whose every removal is answered with this."""
+
+    def __init__(self, answer: Object) -> None:
+        self._answer = answer
+
+    async def delete(self, *_: Any, **__: Any) -> Object:
+        return self._answer
+
+
+def a_pod(**metadata: Any) -> Object:
+    return {"kind": "Pod", "metadata": {"name": KEY.name, "uid": UID, "resourceVersion": "24", **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrote"),
+    [
+        # As it was before, at a revision that each cache has long reached: that tells nothing about the removal.
+        (a_pod(), Wrote(PODS, KEY, gone_uid=UID)),
+        ({"kind": "Status", "status": "Success"}, Wrote(PODS, KEY, gone_uid=UID)),
+        # It stays for its grace period, and was changed to say so.
+        (a_pod(resourceVersion="31", deletionTimestamp="2026-01-01T00:00:30Z"), Wrote(PODS, KEY, revision=31)),
+    ],
+    ids=["gone at once", "gone, and not shown", "told to go"],
+)
+async def test_a_removal_is_seen_when_the_cache_shows_that_it_is_gone_or_going(answer: Object, wrote: Wrote):
+    client: Any = Answering(answer)
+
+    assert await act(Delete(PODS, KEY, UID), client, WriteOptions()) == wrote

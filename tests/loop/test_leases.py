@@ -1,0 +1,154 @@
+"""Leaders: one at a time, and those that were deposed can do no more."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from mainstay.client.call import WriteOptions
+from mainstay.client.errors import ApiError, Fenced
+from mainstay.env import tasks
+from mainstay.loop.fencing import Observed
+from mainstay.loop.lease import DEFAULT_TIMES, LEASES, Leader, may_take
+from mainstay.loop.term import Deposed, Term
+from tests.client.world import CONFIGMAPS, a_client, a_gate, a_world
+
+SECOND_NS = 1_000_000_000
+
+
+def a_lease(holder: str, duration_s: int = 15):
+    return {"spec": {"holderIdentity": holder, "leaseDurationSeconds": duration_s}}
+
+
+@pytest.mark.parametrize(
+    ("lease", "seen_for_s", "expected"),
+    [
+        (a_lease(""), 0, True),
+        (a_lease("other"), 14, False),
+        (a_lease("other"), 17, True),
+        (a_lease("other", 60), 17, False),
+        (a_lease("me"), 0, True),
+    ],
+)
+def test_a_lease_is_taken_when_it_is_free_or_was_seen_unchanged_for_long_enough(lease, seen_for_s, expected):
+    assert may_take(lease, "me", Observed(1, 0), seen_for_s * SECOND_NS, DEFAULT_TIMES) is expected
+
+
+class Office:
+    """Notes who leads when, and writes under each term."""
+
+    def __init__(self) -> None:
+        self.terms: list[tuple[str, int]] = []
+        self.leading: dict[str, Term] = {}
+        self.both = False
+
+    def lead(self, name: str, client):
+        async def lead(term: Term) -> None:
+            self.terms.append((name, term.revision))
+            self.leading[name] = term
+            self.both = self.both or sum(each.is_valid for each in self.leading.values()) > 1
+            number = 0
+            try:
+                while True:
+                    number += 1
+                    made = {"metadata": {"name": f"{name}-{term.revision}-{number}"}}
+                    try:
+                        await client.create(CONFIGMAPS, made, "default", write=WriteOptions(term=term.text))
+                    except Fenced as error:
+                        raise Deposed(str(error)) from error
+                    except ApiError:
+                        pass
+                    await tasks.sleep(timedelta(seconds=1))
+            finally:
+                del self.leading[name]
+
+        return lead
+
+
+async def test_one_of_several_leads_and_another_one_follows_when_it_goes(sim):
+    office = Office()
+    async with a_world(sim) as world:
+        candidates = {}
+        for name in ("a", "b", "c"):
+            leader = Leader(world.client, sim.env(name), "kube-system", "boss", f"{name}_1")
+            candidates[name] = tasks.spawn(leader.run(office.lead(name, world.client)), name=name)
+        await tasks.sleep(timedelta(minutes=2))
+        assert len(office.terms) == 1
+
+        first = office.terms[0][0]
+        await tasks.stop(candidates.pop(first))
+        await tasks.sleep(timedelta(seconds=5))  # It gave the lease back, so nobody waits for its end.
+        assert len(office.terms) == 2
+        assert office.terms[1][0] != first
+        lease = await world.client.get(LEASES, "boss", "kube-system")
+        assert lease["spec"]["leaseTransitions"] >= 1
+        for task in candidates.values():
+            await tasks.stop(task)
+        assert not office.both
+
+
+async def test_a_leader_that_cannot_renew_stops_before_the_next_one_begins(sim):
+    office = Office()
+    async with a_world(sim) as world, a_gate(sim) as gate, a_client(sim, "gate:7000", name="a") as cut_off:
+        one = Leader(cut_off, sim.env("a"), "kube-system", "boss", "a_1")
+        two = Leader(world.client, sim.env("b"), "kube-system", "boss", "b_1")
+        running = [tasks.spawn(one.run(office.lead("a", cut_off)), name="a")]
+        await tasks.sleep(timedelta(seconds=5))
+        running.append(tasks.spawn(two.run(office.lead("b", world.client)), name="b"))
+        await tasks.sleep(timedelta(seconds=20))
+        assert list(office.leading) == ["a"]
+
+        gate.holds_answers = True
+        await tasks.sleep(timedelta(seconds=60))
+        assert list(office.leading) == ["b"]
+        assert not office.both
+        gate.holds_answers = False
+        gate.break_all()
+        await tasks.sleep(timedelta(seconds=60))
+        assert list(office.leading) == ["b"]
+        for task in running:
+            await tasks.stop(task)
+
+
+async def test_an_acquisition_whose_answer_was_lost_is_made_again(sim):
+    office = Office()
+    async with a_world(sim) as world, a_gate(sim) as gate, a_client(sim, "gate:7000", name="a") as client:
+        leader = Leader(client, sim.env("a"), "kube-system", "boss", "a_1")
+        gate.answers_to_lose = 2
+        task = tasks.spawn(leader.run(office.lead("a", client)), name="a")
+        await tasks.sleep(timedelta(seconds=30))
+        assert list(office.leading) == ["a"]
+        made = await world.client.create(
+            CONFIGMAPS, {"metadata": {"name": "x"}}, "default", write=WriteOptions(term=office.leading["a"].text)
+        )
+        assert made["metadata"]["name"] == "x"
+        await tasks.stop(task)
+
+
+async def test_a_leader_that_was_paused_is_refused_by_the_server_when_it_goes_on(sim):
+    async with a_world(sim) as world:
+        ready, go_on = asyncio.Event(), asyncio.Event()
+        refused: list[BaseException] = []
+
+        async def lead(term: Term) -> None:
+            ready.set()
+            await go_on.wait()
+            try:
+                # It has not looked at its clock, as a process that was stopped between two lines would not.
+                write = WriteOptions(term=term.text)
+                await world.client.create(CONFIGMAPS, {"metadata": {"name": "late"}}, "default", write=write)
+            except Fenced as error:
+                refused.append(error)
+                raise Deposed(str(error)) from error
+
+        leader = Leader(world.client, sim.env("a"), "kube-system", "boss", "a_1")
+        task = tasks.spawn(leader.run(lead), name="a")
+        await ready.wait()
+        lease = await world.client.get(LEASES, "boss", "kube-system")
+        await world.client.replace(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "b_1"}})
+        go_on.set()
+        await tasks.sleep(timedelta(seconds=1))
+        assert len(refused) == 1
+        page = await world.client.list(CONFIGMAPS, "default")
+        assert "late" not in [item["metadata"]["name"] for item in page.items]
+        await tasks.stop(task)
