@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.controllers.kinds import DEPLOYMENTS
+from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.env import tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, WriteRecord

@@ -26,7 +26,7 @@ import msgspec
 from bench import _journal_overhead
 from bench._decision_records import copies, lived_journal, write_of
 from bench.measure import Figure, main
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.env import SystemDisk, tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer

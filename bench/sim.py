@@ -35,8 +35,8 @@ from mainstay.agent.fleet import PretendSettings
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
-from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
 from mainstay.controllers.component import Controllers
+from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.env import Env, tasks
 from mainstay.scheduler.component import Scheduler
 from mainstay.sim.forks import Lost, each_in_a_fork, run_many

@@ -1,7 +1,7 @@
 """How far a workload has come: `status.progress` of a Deployment, ReplicaSet or Job, as values.
 
-Written by controllers/progress.py, and read by whoever wants to know instead of guessing: people, the autoscaler, a
-rollout. `progress_of(workload)` is how to read it.
+Written by controllers/progress/controller.py, and read by whoever wants to know instead of guessing: people, the
+autoscaler, a rollout. `progress_of(workload)` is how to read it.
 
 `admitted`, `bound`, `ready` and `serving` say how many replicas have got at least so far; `pending` and `starting` how
 many are held up there: pending + bound = admitted, starting + ready = bound. `serving` counts only pods that a Service

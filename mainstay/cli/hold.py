@@ -46,7 +46,7 @@ class Length(Duration):
 
 
 def _complete(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from mainstay.controllers.all import CAN_BE_HELD
+    from mainstay.controllers.registry import CAN_BE_HELD
 
     words = ["evictions", "rollout/deploy/", *(f"controller/{name}" for name in sorted(CAN_BE_HELD))]
     return [CompletionItem(word) for word in words if word.startswith(incomplete)]
@@ -201,7 +201,7 @@ async def _require_target(client: Client, held: Held) -> None:
 
 async def _controllers(client: Client) -> dict[str, None]:
     """Ours, and those that others say they run."""
-    from mainstay.controllers.all import CAN_BE_HELD
+    from mainstay.controllers.registry import CAN_BE_HELD
 
     known = dict.fromkeys(sorted(CAN_BE_HELD))
     for state in (await client.list(_COMPONENT_STATES)).items:

@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mainstay.api.well_known_labels import REGION_LABEL, ZONE_LABEL
 from mainstay.client.partial import Path
-
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-REGION_LABEL: Final = "topology.kubernetes.io/region"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.informer import Informer
 from mainstay.client.pump import Collection
-from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
-from mainstay.controllers.kinds import PODS
-from mainstay.controllers.stage_durations import StageDurations
+from mainstay.controllers.pods.stage_durations import StageDurations
+from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.env import Env
 from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.controller import Controller

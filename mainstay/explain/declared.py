@@ -11,8 +11,7 @@ from typing import Final
 
 from mainstay.api.holds import HOLDS
 from mainstay.api.kind_name import KindName
-from mainstay.controllers.all import CONTROLLERS
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -26,6 +25,7 @@ from mainstay.controllers.kinds import (
     RESOURCE_QUOTAS,
     ZONE_QUOTAS,
 )
+from mainstay.controllers.registry import CONTROLLERS
 from mainstay.loop.controller import Controller
 from mainstay.scheduler.component import PLACEMENT_POLICIES
 

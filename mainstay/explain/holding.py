@@ -12,17 +12,19 @@ from typing import Final
 from mainstay.api.holds import HOLDS, SCHEDULER, Held, What, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import node_sight, pod_garbage, repair_sight
-from mainstay.controllers.all import CONTROLLERS
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS
+from mainstay.controllers.node_health import snapshot
+from mainstay.controllers.pod_gc import loop
+from mainstay.controllers.registry import CONTROLLERS
+from mainstay.controllers.repair import snapshot as repair_sight
 from mainstay.explain.moment import Moment
 
 _OWNERS: Final = {("apps", "ReplicaSet"): REPLICASETS, ("apps", "Deployment"): DEPLOYMENTS, ("batch", "Job"): JOBS}
 _OWNERS_MAX: Final = 5
 _BESIDE: Final = {
-    NODES: (node_sight.NAME, repair_sight.NAME),
-    PODS: (node_sight.NAME, repair_sight.NAME, pod_garbage.NAME),
+    NODES: (snapshot.NAME, repair_sight.NAME),
+    PODS: (snapshot.NAME, repair_sight.NAME, loop.NAME),
     NAMESPACES: ("namespace", "root-ca"),
 }
 """Loops that work on a kind and are no controllers of it."""

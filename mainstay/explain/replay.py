@@ -22,8 +22,8 @@ import msgspec
 
 from mainstay.api.holds import HoldReason
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.all import CONTROLLERS
-from mainstay.controllers.service_account import ROOT_AUTHORITIES, RootAuthorities
+from mainstay.controllers.registry import CONTROLLERS
+from mainstay.controllers.service_account.controller import ROOT_AUTHORITIES, RootAuthorities
 from mainstay.explain.placement import NO_OTHER_NODE, explained_decision, scheduling
 from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Past, controller_view, memory_of, require_replayable
 from mainstay.explain.sights import LOOKS

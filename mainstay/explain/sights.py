@@ -11,16 +11,20 @@ from typing import Any, Final
 from mainstay.api.holds import HOLDS
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NAMESPACES, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.indexes import NODE, Index
-from mainstay.controllers import namespace, node_sight, pod_garbage, repair_sight
-from mainstay.controllers.kinds import NAMESPACES, NODES, PODS
-from mainstay.controllers.namespace_content import Known as KnownOfNamespace
-from mainstay.controllers.namespace_content import decide as decide_namespace
-from mainstay.controllers.namespace_content import found_again, said_after
-from mainstay.controllers.owner_cleanup import cleaning, deciding
-from mainstay.controllers.repair import decide as decide_repair
+from mainstay.controllers.garbage import decide as deciding
+from mainstay.controllers.garbage import loop as cleaning
+from mainstay.controllers.namespace import loop as namespace
+from mainstay.controllers.namespace.content import Known as KnownOfNamespace
+from mainstay.controllers.namespace.content import decide as decide_namespace
+from mainstay.controllers.namespace.content import found_again, said_after
+from mainstay.controllers.node_health import snapshot
+from mainstay.controllers.pod_gc import loop as pod_garbage
+from mainstay.controllers.repair import snapshot as repair_sight
+from mainstay.controllers.repair.decide import decide as decide_repair
 from mainstay.explain.rebuild import CannotRebuild, Past, memory_of
 from mainstay.journal.coverage import Gap
 from mainstay.journal.record import Action, DecisionRecord, Seen, Subject, WhyNot, moment
@@ -89,12 +93,12 @@ Look = Callable[[Past, DecisionRecord], Coroutine[Any, Any, Again]]
 
 async def _node_health(past: Past, record: DecisionRecord) -> Again:
     sight = _Sight(past, record)
-    known: node_sight.Known = await sight.known(node_sight.Known)
+    known: snapshot.Known = await sight.known(snapshot.Known)
     nodes, pods, holds = await sight.cache(NODES), await sight.cache(PODS, (NODE,)), await sight.cache(HOLDS)
-    frozen = node_sight.frozen_by(_all(holds), moment(record.now))
-    seen = node_sight.sight_of(known, _all(nodes), lambda node: tuple(_under(pods, NODE.name, node)), frozen)
-    steps, _ = node_sight.steps_of(seen, known.memory)
-    return Again(map(node_sight.said_of, steps), sight.gaps)
+    frozen = snapshot.frozen_by(_all(holds), moment(record.now))
+    seen = snapshot.sight_of(known, _all(nodes), lambda node: tuple(_under(pods, NODE.name, node)), frozen)
+    steps, _ = snapshot.steps_of(seen, known.memory)
+    return Again(map(snapshot.said_of, steps), sight.gaps)
 
 
 async def _repair(past: Past, record: DecisionRecord) -> Again:
@@ -140,7 +144,7 @@ async def _owner_cleanup(past: Past, record: DecisionRecord) -> Again:
 
 
 LOOKS: Final[Mapping[str, Look]] = {
-    node_sight.NAME: _node_health,
+    snapshot.NAME: _node_health,
     repair_sight.NAME: _repair,
     pod_garbage.NAME: _pod_garbage,
     namespace.NAME: _namespace,

@@ -23,13 +23,14 @@ from mainstay.api.kind import Object
 from mainstay.api.labels import LabelSelector
 from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_over
 from mainstay.api.taints import Taint
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.scheduler.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.change_log import ChangeLog
 from mainstay.scheduler.charge import Charge, changes, charge_of, charge_of_reservation
 from mainstay.scheduler.label_column import LabelColumn
 from mainstay.scheduler.match_counts import MatchCount, MatchCounts
 from mainstay.scheduler.node_facts import NodeFacts, cures_of_change, facts_of
-from mainstay.scheduler.pod_class import ZONE, PodToPlace
+from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.ports_in_use import PortsInUse
 from mainstay.scheduler.reasons import Cure, merged
 from mainstay.scheduler.ring import Ring, Stop, stop_of
@@ -435,7 +436,7 @@ class NodeColumns:
 
     @staticmethod
     def _zone(facts: NodeFacts | None) -> str | None:
-        return None if facts is None else facts.labels.get(ZONE)
+        return None if facts is None else facts.labels.get(ZONE_LABEL)
 
     # Rows.
 

@@ -18,7 +18,6 @@ from mainstay.api.taints import Toleration, tolerations_of
 from mainstay.scheduler.charge import Charge, charge_of, reservation_of, spec_parts
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _memo: Memo["PodClass"] = Memo()

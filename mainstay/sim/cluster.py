@@ -30,9 +30,10 @@ from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.settings import AgentSettings, Taint
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
-from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
 from mainstay.controllers.component import Controllers
+from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.loop.component import ComponentSettings
@@ -52,7 +53,6 @@ from mainstay.sim.simulation import Simulation
 from mainstay.sim.world import World
 
 ADMIN: Final = "admin"
-ZONE: Final = "topology.kubernetes.io/zone"
 NODE_LEASE: Final = LeaseTimes(duration=timedelta(seconds=10), renew_every=timedelta(seconds=2.5))
 LEASE: Final = LeaseSettings(
     times=LeaseTimes(duration=timedelta(seconds=5), renew_every=timedelta(seconds=1.5)),
@@ -215,7 +215,7 @@ def _named(nodes: Nodes) -> Mapping[str, NodeWishes | PretendSettings | AgentSet
 def _settings(wishes: NodeWishes | PretendSettings | AgentSettings) -> PretendSettings | AgentSettings:
     if not isinstance(wishes, NodeWishes):
         return wishes
-    labels = {**({ZONE: wishes.zone} if wishes.zone else {}), **wishes.labels}
+    labels = {**({ZONE_LABEL: wishes.zone} if wishes.zone else {}), **wishes.labels}
     return PretendSettings(capacity=wishes.capacity, labels=labels, taints=wishes.taints, lease=NODE_LEASE)
 
 

@@ -19,12 +19,12 @@ from typing import Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NAMESPACES, NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
-from mainstay.controllers import pod_state
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.kinds import NAMESPACES, NODES
 from mainstay.env import Env, tasks
 from mainstay.journal.bundle import Bundle
 from mainstay.journal.record import EntryRecord, moment

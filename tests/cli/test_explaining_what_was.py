@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli import explaining
 from mainstay.cli.blame import show_blame
 from mainstay.cli.coupling import show_coupling
@@ -25,7 +26,6 @@ from mainstay.cli.showing import GetOptions
 from mainstay.cli.timeline import show_timeline
 from mainstay.cli.why import show_why
 from mainstay.client.call import WriteOptions
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.env import SystemClock, SystemDisk, tasks
 from mainstay.explain.moment import Moment
 from mainstay.journal.history import HistoryRecorder

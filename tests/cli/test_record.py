@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.api.times import human_duration
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
 from mainstay.cli.explaining import Opened, kinds_of
 from mainstay.cli.record import record_bundle
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.journal.bundle import open_bundle

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import mainstay
+from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.cli.exits import Exit
 from mainstay.cli.explaining import Opened
 from mainstay.cli.main import run
 from mainstay.cli.replay import Wanted, replay_decisions
-from mainstay.controllers.kinds import DEPLOYMENTS
 from mainstay.env import tasks
 from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import packed

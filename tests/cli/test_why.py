@@ -9,13 +9,13 @@ import click
 import pytest
 import yaml
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli import plugins
 from mainstay.cli.exits import Exit
 from mainstay.cli.explaining import Opened, Source, kinds_of, moment_at, opened
 from mainstay.cli.main import cli, run
 from mainstay.cli.output import Form, Output
 from mainstay.cli.why import show_why
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.journal.errors import JournalError
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import moment

@@ -9,14 +9,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from mainstay.api import times
+from mainstay.api import pod_state, times
+from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import pod_state
-from mainstay.controllers.job import Jobs
-from mainstay.controllers.job_indexes import index_of
-from mainstay.controllers.job_pods import TRACKING, is_tracked, is_withdrawn
-from mainstay.controllers.kinds import JOBS, PODS
+from mainstay.controllers.job.controller import Jobs
+from mainstay.controllers.job.indexes import index_of
+from mainstay.controllers.job.pods import TRACKING, is_tracked, is_withdrawn
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
 from mainstay.loop.view import View

@@ -8,14 +8,14 @@ from typing import Any
 
 from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.runners.pretend import Delays
+from mainstay.api.kind_names import LEASES, NODES, PODS
 from mainstay.api.taints import Taint
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.hearing import Heard, Listening
-from mainstay.controllers.kinds import LEASES, NODES, PODS
-from mainstay.controllers.node_evidence import NO_RECORD, NodeFacts, Record
-from mainstay.controllers.node_loop import LOOP
-from mainstay.controllers.node_plan import Memory, Sight
+from mainstay.controllers.node_health.evidence import NO_RECORD, NodeFacts, Record
+from mainstay.controllers.node_health.heartbeats import Heard, Listening
+from mainstay.controllers.node_health.loop import LOOP
+from mainstay.controllers.node_health.plan import Memory, Sight
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller

@@ -6,11 +6,11 @@ from typing import Any
 
 from mainstay.api import times
 from mainstay.api.holds import HOLDS, What
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import slots
-from mainstay.controllers.deployment import Deployments
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.deployment.controller import Deployments
+from mainstay.controllers.pods import slots
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.controller import Controller
 from mainstay.loop.view import View
 

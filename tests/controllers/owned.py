@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
-from mainstay.controllers.all import OWN_LOOPS
+from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.kinds import CONFIG_MAPS
-from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
-from mainstay.controllers.served_kinds import DEFINITIONS
+from mainstay.controllers.garbage.loop import OwnerCleanup
+from mainstay.controllers.registry import OWN_LOOPS
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.controller import Controller

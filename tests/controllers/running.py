@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.agent.fleet import PretendSettings
+from mainstay.api.kind_names import DEPLOYMENTS, PODS, REPLICASETS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
-from mainstay.controllers.all import CONTROLLERS
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS, REPLICASETS
+from mainstay.controllers.registry import CONTROLLERS
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.component import ComponentSettings

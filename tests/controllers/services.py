@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from mainstay.controllers.endpoint_slice import MANAGED_BY, MANAGER, SERVICE_NAME
-from mainstay.controllers.kinds import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
-from mainstay.controllers.routes import Port
+from mainstay.api.kind_names import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
+from mainstay.controllers.endpoints.routes import Port
+from mainstay.controllers.endpoints.slices import MANAGED_BY, MANAGER, SERVICE_NAME
 from mainstay.loop.controller import Controller
 from mainstay.loop.view import View
 from tests.controllers.objects import NOON, at

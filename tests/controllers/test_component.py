@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
 from mainstay.controllers.component import Controllers, UnknownController, chosen
+from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.env import tasks
 from mainstay.loop.periodic import Around, OwnLoop
 from tests.client.world import a_world

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from mainstay.api.kind_names import DEPLOYMENTS, REPLICASETS
 from mainstay.client.errors import Forbidden
-from mainstay.controllers.kinds import DEPLOYMENTS, REPLICASETS
-from mainstay.controllers.revisions import hash_of
+from mainstay.controllers.deployment.revisions import hash_of
 from mainstay.loop.decision import Create, Decision, Delete, Patch
 from tests.controllers.objects import (
     DEPLOYMENT_CONTROLLER,

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.disruption_budget import DELETION_WITHIN, DisruptionBudgets
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     PODS,
@@ -15,6 +13,8 @@ from mainstay.controllers.kinds import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
+from mainstay.api.object_key import ObjectKey
+from mainstay.controllers.budget.controller import DELETION_WITHIN, DisruptionBudgets
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.decision import DONE, Decision, WakeAt
 from mainstay.loop.view import View

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstay.api.kind_names import ENDPOINTS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.endpoints import Endpoints, subsets_of, truncated
-from mainstay.controllers.kinds import ENDPOINTS
+from mainstay.controllers.endpoints.endpoints import Endpoints, subsets_of, truncated
 from mainstay.loop.decision import Create, Decision, Delete, Patch
 from tests.controllers.services import Object, a_pod, a_service, a_view
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, NODES, PODS, REPLICASETS, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.kinds import CONFIG_MAPS, NODES, PODS, REPLICASETS, SERVICE_ACCOUNTS
-from mainstay.controllers.owner_cleanup.graph import Graph
-from mainstay.controllers.owner_cleanup.nodes import Node, Nodes, Reference
+from mainstay.controllers.garbage.graph import Graph
+from mainstay.controllers.garbage.vertices import Node, Nodes, Reference
 
 KINDS = {"c": CONFIG_MAPS, "s": SERVICE_ACCOUNTS, "n": NODES}
 

@@ -8,22 +8,23 @@ from typing import Any
 import pytest
 
 from mainstay.api.holds import HOLDS, HoldReason, What, held_of, in_force
+from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
-from mainstay.controllers import holds, rollout_holds
-from mainstay.controllers.all import CAN_BE_HELD, CONTROLLERS
-from mainstay.controllers.holds import Holds
-from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES
-from mainstay.controllers.node_evidence import RELEASED, UNREACHABLE, Record, State
-from mainstay.controllers.node_health import decide as decide_nodes
-from mainstay.controllers.node_health import saying
-from mainstay.controllers.node_plan import HOLDER, Evict, Remove, Replace, Say, WriteNode
-from mainstay.controllers.progress import of_deployment
-from mainstay.controllers.repair import Memory as RepairMemory
-from mainstay.controllers.repair import RemoveStranded
-from mainstay.controllers.repair import Sight as RepairSight
-from mainstay.controllers.repair import decide as decide_repair
+from mainstay.controllers.deployment import holds as rollout_holds
+from mainstay.controllers.holds import controller as holds
+from mainstay.controllers.holds.controller import Holds
+from mainstay.controllers.node_health.decide import decide as decide_nodes
+from mainstay.controllers.node_health.decide import saying
+from mainstay.controllers.node_health.evidence import RELEASED, UNREACHABLE, Record, State
+from mainstay.controllers.node_health.plan import HOLDER, Evict, Remove, Replace, Say, WriteNode
+from mainstay.controllers.progress.controller import of_deployment
+from mainstay.controllers.registry import CAN_BE_HELD, CONTROLLERS
+from mainstay.controllers.repair.decide import Memory as RepairMemory
+from mainstay.controllers.repair.decide import RemoveStranded
+from mainstay.controllers.repair.decide import Sight as RepairSight
+from mainstay.controllers.repair.decide import decide as decide_repair
 from mainstay.loop.decision import Create, Decision, Delete, Tell, WakeAt
 from mainstay.loop.view import View
 from tests.controllers.nodes import LISTENING, READY, START, a_sight, heard_at, some_node

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.api import times
+from mainstay.api import pod_state, times
 from mainstay.api.kind import Propagation
+from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import pod_state, slots
-from mainstay.controllers.job_failure_policy import rule_for
-from mainstay.controllers.job_failures import pause_after
-from mainstay.controllers.job_pods import TRACKING, WITHDRAWN, new_pod
-from mainstay.controllers.kinds import JOBS, PODS
-from mainstay.controllers.slots import Vacant
+from mainstay.controllers.job.failure_policy import rule_for
+from mainstay.controllers.job.failures import pause_after
+from mainstay.controllers.job.pods import TRACKING, WITHDRAWN, new_pod
+from mainstay.controllers.pods import slots
+from mainstay.controllers.pods.slots import Vacant
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.job_model import CONTROLLER, KEY, Model, a_job, a_view
 from tests.controllers.objects import NOON, Object, at

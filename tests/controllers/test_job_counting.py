@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers import job_counting, pod_state
-from mainstay.controllers.job_counting import tally
+from mainstay.api import pod_state
+from mainstay.controllers.job import tally as job_counting
+from mainstay.controllers.job.tally import tally
 from tests.controllers.job_model import Model, a_job
 
 CASES: dict[str, dict[str, Any]] = {

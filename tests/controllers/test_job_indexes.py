@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers import job_indexes
+from mainstay.controllers.job import indexes as job_indexes
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from mainstay.agent.runners.containers import Behaviour
-from mainstay.controllers.disruption_budget import DisruptionBudgets
-from mainstay.controllers.job import Jobs
-from mainstay.controllers.kinds import DISRUPTION_BUDGETS, JOBS, PODS
+from mainstay.api.kind_names import DISRUPTION_BUDGETS, JOBS, PODS
+from mainstay.controllers.budget.controller import DisruptionBudgets
+from mainstay.controllers.job.controller import Jobs
 from mainstay.env import tasks
 from mainstay.sim.checkers.job_counts import JobCounts
 from tests.controllers.running import CONTROLLER, ZONES, Cluster, Object, a_cluster

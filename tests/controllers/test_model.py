@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
-from mainstay.controllers.rolling import bounds_of
+from mainstay.controllers.deployment.rolling import bounds_of
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Create, Delete, Patch
 from tests.controllers.objects import DEPLOYMENT_CONTROLLER, KEY, REPLICA_SETS, Object, a_deployment, a_node, a_view, at

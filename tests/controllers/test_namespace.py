@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, PODS
+from mainstay.client import served_kinds as discovery
 from mainstay.client.errors import AlreadyExists, Forbidden, NotFound, Unavailable
-from mainstay.controllers import namespace as under_test
-from mainstay.controllers import served_kinds as discovery
-from mainstay.controllers.kinds import CONFIG_MAPS, DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, PODS
-from mainstay.controllers.metadata_source import MetadataSource
-from mainstay.controllers.namespace_content import Found, Left, Plan, conditions_of, decide
-from mainstay.controllers.served_kinds import DEFINITIONS, Served
+from mainstay.client.metadata_source import MetadataSource
+from mainstay.client.served_kinds import DEFINITIONS, Served
+from mainstay.controllers.namespace import loop as under_test
+from mainstay.controllers.namespace.content import Found, Left, Plan, conditions_of, decide
 from mainstay.env import tasks
 from tests.controllers.owned import NAMESPACES_TOO, WEBSITES, Household, Object, a_household, define, definition
 from tests.controllers.running import CONTROLLER, a_deployment

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint
-from mainstay.controllers import zones
-from mainstay.controllers.hearing import Heard, Listening, first_heard, listening, with_lease, with_status
-from mainstay.controllers.node_evidence import (
+from mainstay.controllers.node_health import zones
+from mainstay.controllers.node_health.decide import NODE_WRITES_MAX, decide, saying
+from mainstay.controllers.node_health.evidence import (
     NO_RECORD,
     NOT_READY,
     OUT_OF_SERVICE,
@@ -28,9 +28,27 @@ from mainstay.controllers.node_evidence import (
     record_in,
     text_of,
 )
-from mainstay.controllers.node_health import NODE_WRITES_MAX, decide, saying
-from mainstay.controllers.node_plan import HOLDER, Evict, MarkPod, Memory, Plan, Remove, Replace, Say, Sight, WriteNode
-from mainstay.controllers.taint_eviction import stays_for
+from mainstay.controllers.node_health.heartbeats import (
+    Heard,
+    Listening,
+    first_heard,
+    listening,
+    with_lease,
+    with_status,
+)
+from mainstay.controllers.node_health.plan import (
+    HOLDER,
+    Evict,
+    MarkPod,
+    Memory,
+    Plan,
+    Remove,
+    Replace,
+    Say,
+    Sight,
+    WriteNode,
+)
+from mainstay.controllers.node_health.taint_eviction import stays_for
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from tests.controllers.nodes import LISTENING, READY, START, a_sight, at, heard_at, some_node
 

@@ -7,10 +7,10 @@ import pytest
 
 from mainstay.api.kind import Propagation
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, NODES, SERVICE_ACCOUNTS
 from mainstay.client.errors import Unavailable
-from mainstay.controllers.kinds import CONFIG_MAPS, EVENTS, NODES, SERVICE_ACCOUNTS
-from mainstay.controllers.metadata_source import MetadataSource
-from mainstay.controllers.served_kinds import DEFINITIONS
+from mainstay.client.metadata_source import MetadataSource
+from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.env import tasks
 from tests.controllers.owned import WEBSITES, a_household, define, named
 from tests.controllers.running import CONTROLLER

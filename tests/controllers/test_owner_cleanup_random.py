@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainstay.api.kind import Propagation
+from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from mainstay.client.errors import NotFound
-from mainstay.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from mainstay.env import tasks
 from tests.controllers.owned import Household, a_household, named
 from tests.controllers.running import CONTROLLER

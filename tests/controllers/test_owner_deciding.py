@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.kind import Propagation
-from mainstay.controllers.owner_cleanup.deciding import (
+from mainstay.controllers.garbage.decide import (
     Keep,
     LetGo,
     Plan,

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import msgspec
 
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.informer import Informers
-from mainstay.controllers.kinds import PODS
-from mainstay.controllers.pod_garbage import INDEXES, Known, PodGarbage, Removal, garbage, garbage_in
-from mainstay.controllers.repair_sight import LOOKED_AT
+from mainstay.controllers.pod_gc.loop import INDEXES, Known, PodGarbage, Removal, garbage, garbage_in
+from mainstay.controllers.repair.snapshot import LOOKED_AT
 from mainstay.env import tasks
 from mainstay.loop.periodic import Around
 from tests.controllers.objects import Object, a_pod

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import (
@@ -21,8 +22,7 @@ from mainstay.api.progress import (
     Verdict,
     progress_of,
 )
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICASETS
-from mainstay.controllers.progress import (
+from mainstay.controllers.progress.controller import (
     EVERY,
     DeploymentProgress,
     Due,

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from mainstay.api.kind_names import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.kinds import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
-from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair import Fault, Finding, Memory, Sight, condition_of, decide
-from mainstay.controllers.repair_loop import LOOP as REPAIR
+from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
+from mainstay.controllers.repair.decide import Fault, Finding, Memory, Sight, condition_of, decide
+from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import tasks
 from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.conditions import Condition, Truth

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstay.api.kind_names import NAMESPACES, RESERVATIONS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.hearing import first_heard, without_node
-from mainstay.controllers.kinds import NAMESPACES, RESERVATIONS
-from mainstay.controllers.node_plan import HOLDER, Remove, Replace
-from mainstay.controllers.repair import (
+from mainstay.controllers.node_health.heartbeats import first_heard, without_node
+from mainstay.controllers.node_health.plan import HOLDER, Remove, Replace
+from mainstay.controllers.repair.decide import (
     GONE_FOR,
     STEPS_MAX,
     STUCK_AFTER,

@@ -3,11 +3,11 @@
 import json
 from datetime import timedelta
 
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESERVATIONS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, RESERVATIONS
-from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair_loop import LOOP
+from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
+from mainstay.controllers.repair.loop import LOOP
 from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.server.ledger.charge import Charge
 from mainstay.server.ledger.ledger import charged, ledger_in, ledger_key, write_of

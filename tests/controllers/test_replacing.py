@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from mainstay.controllers import replacing
+from mainstay.controllers.replicaset import replacement
 from mainstay.loop.decision import WakeAt
 from tests.controllers.objects import NOON, Object, a_pod, a_set
 from tests.controllers.test_replicaset import created, decide
@@ -17,7 +17,7 @@ def failed(name: str, seconds: float, *, slot: int = 0, replaces: str = "", live
 def test_the_first_that_fails_is_replaced_at_once_and_the_next_ones_after_5_10_20_seconds():
     pods = [failed("p0", -100), failed("p1", -90), failed("p2", -80), failed("p3", -60)]
 
-    waits = [replacing.not_before(pods[: count + 1]) for count in range(4)]
+    waits = [replacement.not_before(pods[: count + 1]) for count in range(4)]
 
     assert waits == [
         {},
@@ -30,15 +30,15 @@ def test_the_first_that_fails_is_replaced_at_once_and_the_next_ones_after_5_10_2
 def test_it_never_waits_for_longer_than_five_minutes():
     pods = [failed(f"p{number:02}", -4000 + number) for number in range(40)]
 
-    assert replacing.not_before(pods) == {0: NOON + timedelta(seconds=-4000 + 39 + 1 + 300)}
+    assert replacement.not_before(pods) == {0: NOON + timedelta(seconds=-4000 + 39 + 1 + 300)}
 
 
 def test_one_that_has_lived_for_a_while_or_was_told_to_go_begins_a_new_count():
     long = failed("p1", -1000, lived=700)
     left = {**failed("q1", -90), "metadata": {**failed("q1", -90)["metadata"], "deletionTimestamp": "x"}}
 
-    assert replacing.not_before([failed("p0", -2000), long, failed("p2", -10)]) == {}
-    assert replacing.not_before([failed("q0", -100), left]) == {}
+    assert replacement.not_before([failed("p0", -2000), long, failed("p2", -10)]) == {}
+    assert replacement.not_before([failed("q0", -100), left]) == {}
 
 
 def test_a_slot_that_waits_is_left_alone_and_said_and_others_are_filled():

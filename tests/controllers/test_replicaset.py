@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.errors import Conflict, Forbidden, Unavailable
-from mainstay.controllers.kinds import PODS
-from mainstay.controllers.replicaset import BURST, new_pod
-from mainstay.controllers.slots import Vacant
+from mainstay.controllers.pods.slots import Vacant
+from mainstay.controllers.replicaset.controller import BURST, new_pod
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.decision import DONE, Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.objects import NOON, REPLICA_SETS, Object, a_pod, a_reference, a_set, a_view, at

@@ -1,7 +1,7 @@
 """The sets of a Deployment as its history."""
 
-from mainstay.controllers import revisions
-from mainstay.controllers.revisions import changes_to_new, forgotten, hash_of, made_set, new_set
+from mainstay.controllers.deployment import revisions
+from mainstay.controllers.deployment.revisions import changes_to_new, forgotten, hash_of, made_set, new_set
 from tests.controllers.objects import a_deployment, a_set, a_template
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers.rolling import Bounds, SetSize, bounds, grown, rescaled, scaled, shrunk
+from mainstay.controllers.deployment.rolling import Bounds, SetSize, bounds, grown, rescaled, scaled, shrunk
 
 
 @pytest.mark.parametrize(

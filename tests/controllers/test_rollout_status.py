@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from mainstay.controllers.rolling import bounds_of
-from mainstay.controllers.rollout_status import Said, is_timed_out, said
+from mainstay.controllers.deployment.rolling import bounds_of
+from mainstay.controllers.deployment.status import Said, is_timed_out, said
 from tests.controllers.objects import NOON, Object, a_deployment, a_set, at
 
 

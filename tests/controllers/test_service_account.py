@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
+from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
-from mainstay.controllers.service_account import RootAuthorities, ServiceAccounts
+from mainstay.controllers.service_account.controller import RootAuthorities, ServiceAccounts
 from mainstay.env import tasks
 from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Create, Decision, Delete, Patch

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from mainstay.api.kind_names import DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
 from mainstay.api.progress import Progress, progress_of
-from mainstay.controllers.all import CONTROLLERS
-from mainstay.controllers.kinds import DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
+from mainstay.controllers.registry import CONTROLLERS
 from mainstay.env import tasks
 from mainstay.sim.history import Asked, Committed
 from mainstay.sim.simulation import Simulation

@@ -5,11 +5,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from mainstay.api.kind_names import ENDPOINT_SLICES
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
-from mainstay.controllers.kinds import ENDPOINT_SLICES
-from mainstay.controllers.serving import PATIENCE, Serving
+from mainstay.controllers.endpoints.serving import PATIENCE, Serving
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.decision import Decision, WakeAt
 from tests.controllers.objects import NOON

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers.routes import Endpoint, Group, Port
-from mainstay.controllers.slice_packing import Held, Packing, Slice, packed
+from mainstay.controllers.endpoints.packing import Held, Packing, Slice, packed
+from mainstay.controllers.endpoints.routes import Endpoint, Group, Port
 
 A, B = Group("IPv4", (Port("http", "TCP", 1),)), Group("IPv4", (Port("http", "TCP", 2),))
 SIX = Group("IPv6", (Port("http", "TCP", 1),))

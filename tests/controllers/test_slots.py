@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers.slots import Vacant, name_in, short_hash, vacant
+from mainstay.controllers.pods.slots import Vacant, name_in, short_hash, vacant
 from tests.controllers.objects import a_pod
 
 OWNER = {"name": "web-5f6d", "uid": "u1"}

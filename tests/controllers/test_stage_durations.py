@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.stages import SERVING_CONDITION, Stage
 from mainstay.client.entry import Change, ChangeType, Entry
-from mainstay.controllers.kinds import PODS
-from mainstay.controllers.stage_durations import StageDurations
+from mainstay.controllers.pods.stage_durations import StageDurations
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 
-from mainstay.controllers.kinds import PODS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.sim.history import Asked
 from tests.controllers.running import CONTROLLER, Cluster, Object, a_cluster, a_deployment, image

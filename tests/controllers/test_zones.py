@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers.zones import PERMIT, Bucket, grown, has_permit, looked_at, taken
+from mainstay.controllers.node_health.zones import PERMIT, Bucket, grown, has_permit, looked_at, taken
 from mainstay.loop.evidence import Pace, ZoneSilence
 
 SECOND = 1_000_000_000

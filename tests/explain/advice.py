@@ -17,9 +17,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.plan.values import Plan
 from mainstay.sim.cluster import whole_cluster

@@ -14,7 +14,7 @@ import time
 from datetime import timedelta
 from typing import Final
 
-from mainstay.controllers.kinds import NAMESPACES
+from mainstay.api.kind_names import NAMESPACES
 from mainstay.env import tasks
 from mainstay.explain.replay import Summary, replay_all
 from mainstay.journal.memory_journal import MemoryJournal

@@ -9,11 +9,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.times import format_time
-from mainstay.client.call import PatchType
-from mainstay.client.client import Client
-from mainstay.client.errors import ApiError
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     JOBS,
@@ -26,6 +22,10 @@ from mainstay.controllers.kinds import (
     SERVICES,
     ZONE_QUOTAS,
 )
+from mainstay.api.times import format_time
+from mainstay.client.call import PatchType
+from mainstay.client.client import Client
+from mainstay.client.errors import ApiError
 from mainstay.env import Clock, tasks
 from mainstay.sim.cluster import NodeWishes
 

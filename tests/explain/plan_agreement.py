@@ -17,7 +17,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.agent.settings import Taint
+from mainstay.api import pod_state
 from mainstay.api.kind import Kind
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
 from mainstay.cli.explaining import Opened, kinds_of
 from mainstay.cli.kinds import Kinds, KnownKind
@@ -25,9 +27,8 @@ from mainstay.cli.manifests import Manifest
 from mainstay.cli.plan import PlanOptions, plan_for
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
-from mainstay.controllers import pod_state, revisions
-from mainstay.controllers.claiming import controller_of
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
+from mainstay.controllers.deployment import revisions
+from mainstay.controllers.pods.adoption import controller_of
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.values import Plan, WorkloadPlan

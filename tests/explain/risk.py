@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.loop.component import Component, ComponentSettings

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.client.call import WriteOptions
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.env import tasks
 from mainstay.explain.blame import Blamed, blame, managed_by
 from mainstay.explain.blame_text import blame_rows

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
-from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.env import tasks
 from mainstay.explain.coupling import Input, NoSuchComponent, Turn, coupling_of, coupling_of_object, oscillations
 from mainstay.explain.coupling_text import coupling_text

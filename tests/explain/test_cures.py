@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import surplus
+from mainstay.controllers.pods import deletion_order
 from mainstay.explain.cures.searching import CureFound, cures_of
 from mainstay.explain.cures.steps import Change
 from mainstay.explain.cures.trial import (
@@ -219,7 +219,7 @@ def test_another_workload_is_scaled_down_by_as_few_as_are_enough() -> None:
     cure = by_change(objects, a_pod(cpu="3"))[Change.SCALE_DOWN,]
     assert cure.command.startswith("kubectl scale deployment/batch -n default --replicas=")
     left = int(cure.command.rpartition("=")[2])
-    gone = surplus.chosen(pods, 4 - left, zones={})
+    gone = deletion_order.chosen(pods, 4 - left, zones={})
     kept = objects.with_changes(without_pods=[ObjectKey("default", pod["metadata"]["name"]) for pod in gone])
     assert isinstance(what_if(kept, [a_pod(cpu="3")], DEFAULT, SEED)[0], Placed)
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from mainstay.api.holds import HOLDS
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, SERVICES
 from mainstay.api.times import format_time
 from mainstay.cli.debug import exit_of
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, SERVICES
 from mainstay.env import tasks
 from mainstay.explain.debug.concluding import concluded
 from mainstay.explain.debug.joining import debug

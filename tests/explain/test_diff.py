@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.env import tasks
 from mainstay.explain.blame_text import diff_text
 from mainstay.explain.diff import Diff, How, diff

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from mainstay.api import pod_state
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, ZONE_QUOTAS
 from mainstay.explain.plan import expanding as expand
 from mainstay.explain.plan.expanding import KINDS, Expansion
 from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, limit_of, uses

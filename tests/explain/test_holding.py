@@ -5,10 +5,10 @@ from typing import Any
 
 from mainstay.api.holds import HOLDS, What, name_of
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
-from mainstay.controllers.all import CAN_BE_HELD
-from mainstay.controllers.kinds import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS
+from mainstay.controllers.registry import CAN_BE_HELD
 from mainstay.env import tasks
 from mainstay.explain.holding import holds_on
 from mainstay.explain.moment import Moment

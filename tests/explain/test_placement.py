@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS
 from mainstay.env import tasks
 from mainstay.explain.placement import Scheduling, Verdict, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESOURCE_QUOTAS
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
 from mainstay.cli.explaining import Opened, kinds_of
@@ -14,7 +15,6 @@ from mainstay.cli.manifests import Manifest
 from mainstay.cli.output import Form, Output
 from mainstay.cli.plan import PlanOptions, plan_for, show_plan
 from mainstay.client.call import WriteOptions
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.text import text_of

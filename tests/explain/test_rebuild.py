@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import NODE, label
-from mainstay.controllers.kinds import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
-from mainstay.controllers.service_account import RootAuthorities, ServiceAccounts
+from mainstay.controllers.service_account.controller import RootAuthorities, ServiceAccounts
 from mainstay.explain.rebuild import CannotRebuild, Past, controller_view
 from mainstay.journal.keys import key_of
 from mainstay.journal.memory_journal import MemoryJournal

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES, NODES, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS
-from mainstay.controllers.pod_garbage import PodGarbage
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.pod_gc.loop import PodGarbage
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import tasks
 from mainstay.explain.replay import (
     NAMED,

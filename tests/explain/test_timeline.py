@@ -7,8 +7,8 @@ import pytest
 
 from mainstay.agent.runners.containers import Behaviour
 from mainstay.api.holds import HOLDS
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, ZONE_QUOTAS
 from mainstay.api.times import format_time
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, ZONE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.debug.joining import debug
 from mainstay.explain.moment import Moment

@@ -13,10 +13,10 @@ from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NODES, PODS
+from mainstay.api.pod_state import condition_of
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.controllers.kinds import NODES, PODS
-from mainstay.controllers.pod_state import condition_of
 from mainstay.env import tasks
 from mainstay.sim.cluster import Cluster, NodeWishes
 from mainstay.sim.gate import Fate

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS
 from mainstay.env import tasks
 from tests.faults.objects import a_deployment, a_pod
 

@@ -6,10 +6,11 @@ from typing import Final
 
 from mainstay.api.holds import What
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.errors import ApiError
-from mainstay.controllers.kinds import CONFIG_MAPS, DEPLOYMENTS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import ZONE, NodeWishes
+from mainstay.sim.cluster import NodeWishes
 from tests.faults.bed import Bed, NotPlanted, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.making import OWNER, hold
@@ -72,7 +73,7 @@ async def _evict_in_vain(bed: Bed, pod: Object) -> Ask:
 @fault("evicted-by-taint", codes=[Cause.EVICTED_BY_TAINT], words=["maintenance", "node-a"])
 async def evicted_by_taint(bed: Bed) -> Ask:
     """A node got a taint that ends pods, and the pod is gone."""
-    await bed.client.create(PODS, a_pod("web", nodeSelector={ZONE: "a"}))
+    await bed.client.create(PODS, a_pod("web", nodeSelector={ZONE_LABEL: "a"}))
     await bed.must_run("web")
     ops = await bed.as_user("ops")
     taint = {"key": "maintenance", "value": "now", "effect": "NoExecute"}
@@ -100,7 +101,7 @@ async def scaled_down(bed: Bed) -> Ask:
 @fault("node-lost", codes=[Cause.NODE_LOST], words=["node-a"])
 async def node_lost(bed: Bed) -> Ask:
     """The machine is gone without a word; its pod is neither known to run nor to have ended."""
-    await bed.client.create(PODS, a_pod("web", nodeSelector={ZONE: "a"}))
+    await bed.client.create(PODS, a_pod("web", nodeSelector={ZONE_LABEL: "a"}))
     await bed.must_run("web")
     bed.vanish("node-a")
     await bed.must("its pod is not ready any more", _is_unready(bed, "web"))

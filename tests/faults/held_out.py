@@ -11,8 +11,7 @@ from typing import Any, Final
 from mainstay.agent.runner import CannotRun, Wish
 from mainstay.agent.runners.containers import Behaviour
 from mainstay.agent.settings import Taint
-from mainstay.client.errors import ApiError
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -24,8 +23,10 @@ from mainstay.controllers.kinds import (
     SERVICES,
     ZONE_QUOTAS,
 )
+from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.client.errors import ApiError
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import ZONE, NodeWishes
+from mainstay.sim.cluster import NodeWishes
 from tests.faults.bed import SCHEDULER, Bed, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, an_acting_node
@@ -392,7 +393,7 @@ async def scaled_to_zero(bed: Bed) -> Ask:
 @fault("stop-unconfirmed", codes=[Cause.STOP_NOT_CONFIRMED, Cause.NODE_LOST], words=["node-a"])
 async def stop_unconfirmed(bed: Bed) -> Ask:
     """The pod was deleted, and its machine is gone: nobody says that it has stopped."""
-    await bed.client.create(PODS, a_pod("db", nodeSelector={ZONE: "a"}))
+    await bed.client.create(PODS, a_pod("db", nodeSelector={ZONE_LABEL: "a"}))
     await bed.must_run("db")
     bed.vanish("node-a")
     await bed.rest(2)

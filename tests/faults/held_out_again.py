@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from mainstay.agent.runners.containers import Behaviour
 from mainstay.api.kind import Propagation
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, RESOURCE_QUOTAS
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.errors import Invalid
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, RESOURCE_QUOTAS
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import ZONE, NodeWishes
+from mainstay.sim.cluster import NodeWishes
 from tests.faults.bed import Bed, NotPlanted, is_true
 from tests.faults.fault import TWO_NODES, Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, an_acting_node
@@ -193,7 +194,7 @@ async def spread_over_hosts(bed: Bed) -> Ask:
 @fault("tainted-and-gone", codes=[Cause.UNTOLERATED_TAINT], words=["maintenance"])
 async def tainted_and_gone(bed: Bed) -> Ask:
     """The only zone that the pods may be in was tainted: the old pod is gone, its replacement waits."""
-    await bed.client.create(DEPLOYMENTS, a_deployment("web", 1, pod={"nodeSelector": {ZONE: "a"}}))
+    await bed.client.create(DEPLOYMENTS, a_deployment("web", 1, pod={"nodeSelector": {ZONE_LABEL: "a"}}))
     (old,) = await bed.must_have_ready("web", 1)
     taint = {"key": "maintenance", "value": "now", "effect": "NoExecute"}
     await bed.client.patch(NODES, "node-a", "", {"spec": {"taints": [taint]}})

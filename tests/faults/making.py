@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from mainstay.api import times
 from mainstay.api.holds import HOLDS, What
+from mainstay.api.kind_names import DEPLOYMENTS, PODS, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.client.errors import Invalid
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS, REPLICASETS, RESOURCE_QUOTAS
-from mainstay.controllers.rollout_status import PROGRESSING, TIMED_OUT
+from mainstay.controllers.deployment.status import PROGRESSING, TIMED_OUT
 from mainstay.explain.why.causes import Cause
 from mainstay.sim.cluster import NodeWishes
 from tests.faults.bed import CONTROLLERS, Bed, NotPlanted, condition

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.kind import Object
-from mainstay.sim.cluster import NODE_LEASE, ZONE
+from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.sim.cluster import NODE_LEASE
 
 NAMESPACE: Final = "default"
 COMMAND: Final = ("work",)
@@ -50,7 +51,7 @@ def an_acting_node(name: str, number: int, zone: str = "a", cpu: str = "4") -> A
     """A node that does all that agents do: probes, ConfigMaps, volumes, Events. Only its containers are pretended."""
     return AgentSettings(
         name=name,
-        labels={ZONE: zone},
+        labels={ZONE_LABEL: zone},
         capacity={"cpu": cpu, "memory": "8Gi"},
         pod_subnet=IPv4Network(f"10.128.{number}.0/24"),
         host_address=f"10.128.{number}.1",

@@ -4,13 +4,14 @@ from typing import Final
 
 from mainstay.agent.settings import Taint
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.reservations import reservation_name
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.explain.why.causes import Cause
 from mainstay.scheduler.binding import BATCHES
 from mainstay.scheduler.reporting import RETRYING
-from mainstay.sim.cluster import ZONE, NodeWishes
+from mainstay.sim.cluster import NodeWishes
 from mainstay.sim.gate import Fate, Lost
 from mainstay.sim.history import Asked
 from tests.faults.bed import SCHEDULER, Bed, is_true
@@ -102,7 +103,7 @@ async def topology_spread(bed: Bed) -> Ask:
     """Pods must be level across zones; one zone is full, and the other would have room."""
     spread = {
         "maxSkew": 1,
-        "topologyKey": ZONE,
+        "topologyKey": ZONE_LABEL,
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from mainstay.agent.runner import CannotRun, Wish
 from mainstay.agent.runners.containers import Behaviour
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, SERVICES
 from mainstay.client.call import WriteOptions
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, SERVICES
 from mainstay.explain.why.causes import Cause
 from mainstay.sim.cluster import NodeWishes
 from tests.faults.bed import Bed, is_true

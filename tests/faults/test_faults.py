@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.api.kind_name import KindName
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, SERVICES
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, SERVICES
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.asking import why

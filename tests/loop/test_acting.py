@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
-from mainstay.controllers.kinds import PODS
 from mainstay.loop.act import Wrote, act
 from mainstay.loop.decision import Delete
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.sim.cluster import NodeWishes, whole_cluster

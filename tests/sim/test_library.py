@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import mainstay.sim
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
-from mainstay.controllers.kinds import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.sim import (
     Cluster,
     OwnStage,

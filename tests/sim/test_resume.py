@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.main import run
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.env import tasks
 from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import Bundle, open_bundle, packed

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES
 from mainstay.client.cache import Cache
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import NODES
 from mainstay.loop import act as acting
 from mainstay.loop import controller_loop
 from mainstay.loop.act import Wrote

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from mainstay.client.client import Client
-from mainstay.controllers import namespace as namespaces
-from mainstay.controllers import namespace_content
-from mainstay.controllers.namespace import NamespaceDeletion
-from mainstay.controllers.namespace_content import Found, Plan
-from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
-from mainstay.controllers.owner_cleanup.deciding import Known, Remove, Standing
-from mainstay.controllers.owner_cleanup.following import Following
-from mainstay.controllers.owner_cleanup.nodes import Node, Reference
-from mainstay.controllers.served_kinds import Served, served_kinds
+from mainstay.client.served_kinds import Served, served_kinds
+from mainstay.controllers.garbage.decide import Known, Remove, Standing
+from mainstay.controllers.garbage.follow import Following
+from mainstay.controllers.garbage.loop import OwnerCleanup
+from mainstay.controllers.garbage.vertices import Node, Reference
+from mainstay.controllers.namespace import content
+from mainstay.controllers.namespace import loop as namespaces
+from mainstay.controllers.namespace.content import Found, Plan
+from mainstay.controllers.namespace.loop import NamespaceDeletion
 from mainstay.loop.queue.items import DONE
 
 # Owners
@@ -84,7 +84,7 @@ def takes_one_wrong_reference_for_all(patch: pytest.MonkeyPatch) -> None:
         return found
 
     patch.setattr(OwnerCleanup, "_standing", standing)
-    patch.setattr("mainstay.controllers.owner_cleanup.graph.Graph.holds", lambda self, reference, namespace: False)
+    patch.setattr("mainstay.controllers.garbage.graph.Graph.holds", lambda self, reference, namespace: False)
 
 
 def deletes_whatever_it_has_become(patch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def knows_no_custom_kinds(patch: pytest.MonkeyPatch) -> None:
 
 
 def is_done_when_all_was_told_to_go(patch: pytest.MonkeyPatch) -> None:
-    honest = namespace_content.decide
+    honest = content.decide
 
     def decide(found: Found) -> Plan:
         plan = honest(found)

@@ -11,8 +11,9 @@ import pytest
 
 from mainstay.client import reflector
 from mainstay.client.pump import Pump
-from mainstay.controllers import claiming, replicaset
-from mainstay.controllers.slots import slot_of
+from mainstay.controllers.pods import adoption
+from mainstay.controllers.pods.slots import slot_of
+from mainstay.controllers.replicaset import controller
 from mainstay.env.disk import DiskFull
 from mainstay.store.disk_log import FILE, DiskLog
 from mainstay.store.errors import StorageFull
@@ -66,10 +67,10 @@ def leaves_half_a_frame_behind(patch: pytest.MonkeyPatch) -> None:
 
 def counts_only_what_its_own_build_has_made(patch: pytest.MonkeyPatch) -> None:
     """A pod without a slot is none to the new build."""
-    honest = claiming.claim
+    honest = adoption.claim
 
     def claim(*args: Any) -> Any:
         claimed = honest(*args)
         return replace(claimed, mine=tuple(pod for pod in claimed.mine if slot_of(pod) is not None))
 
-    patch.setattr(replicaset, "claim", claim)
+    patch.setattr(controller, "claim", claim)

@@ -12,10 +12,13 @@ from mainstay.agent.status_report import StatusReport
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.reflector import Instructions, Reflector, Watch
-from mainstay.controllers import deployment, node_health, node_loop, replicaset, rolling
-from mainstay.controllers.deployment import Rollout
-from mainstay.controllers.hearing import Deafness, Heard, Listening
-from mainstay.controllers.rolling import Bounds, SetSize
+from mainstay.controllers.deployment import controller, rolling
+from mainstay.controllers.deployment.controller import Rollout
+from mainstay.controllers.deployment.rolling import Bounds, SetSize
+from mainstay.controllers.node_health import decide
+from mainstay.controllers.node_health import loop as node_loop
+from mainstay.controllers.node_health.heartbeats import Deafness, Heard, Listening
+from mainstay.controllers.replicaset import controller as replicaset
 from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Patch
 from mainstay.loop.record import Acted
@@ -78,7 +81,7 @@ def goes_by_what_a_set_has_said_of_its_past(patch: pytest.MonkeyPatch) -> None:
     def unsaid(rollout: Rollout) -> list[str]:
         return []
 
-    patch.setattr(deployment, "_unsaid", unsaid)
+    patch.setattr(controller, "_unsaid", unsaid)
 
 
 def says_what_it_has_found_out_though_it_is_held(patch: pytest.MonkeyPatch) -> None:
@@ -139,7 +142,7 @@ def judges_by_a_time_when_nobody_was_heard(patch: pytest.MonkeyPatch) -> None:
     def after_deafness(before: Listening, deafness: Deafness | None) -> Listening:
         return before
 
-    patch.setattr(node_health, "after_deafness", after_deafness)
+    patch.setattr(decide, "after_deafness", after_deafness)
 
 
 def waits_until_the_clock_has_come_so_far_again(patch: pytest.MonkeyPatch) -> None:

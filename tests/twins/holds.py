@@ -10,8 +10,10 @@ import pytest
 from mainstay.api.holds import Held, HoldReason, held_of
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import deployment, node_health, node_loop
-from mainstay.controllers.deployment import Deployments, Rollout, Step
+from mainstay.controllers.deployment import controller
+from mainstay.controllers.deployment.controller import Deployments, Rollout, Step
+from mainstay.controllers.node_health import decide as node_health
+from mainstay.controllers.node_health import loop as node_loop
 from mainstay.loop.decision import DONE, Decision, WakeAt
 from mainstay.loop.holds import Gate, Holding
 from mainstay.loop.queue.work_queue import WorkQueue
@@ -93,16 +95,16 @@ def fills_up_what_is_held(patch: pytest.MonkeyPatch) -> None:
     """As a Deployment that is paused: up to what it may have at most."""
 
     def held_step(rollout: Rollout, held: Held) -> Step:
-        return Step(deployment.rescaled(rollout), is_rolling=False, why="held")
+        return Step(controller.rescaled(rollout), is_rolling=False, why="held")
 
-    patch.setattr(deployment, "held_step", held_step)
+    patch.setattr(controller, "held_step", held_step)
 
 
 def does_not_scale_what_is_held(patch: pytest.MonkeyPatch) -> None:
     def held_step(rollout: Rollout, held: Held) -> Step:
         return Step({}, is_rolling=False, why="held")
 
-    patch.setattr(deployment, "held_step", held_step)
+    patch.setattr(controller, "held_step", held_step)
 
 
 def is_not_woken_when_the_time_is_over(patch: pytest.MonkeyPatch) -> None:

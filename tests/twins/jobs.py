@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.controllers import disruption_budget, job, job_counting, job_pods, job_status, pod_state, slots
-from mainstay.controllers.job_counting import Tally
+from mainstay.controllers.budget import controller
+from mainstay.controllers.job import controller as job
+from mainstay.controllers.job import pods as job_pods
+from mainstay.controllers.job import status
+from mainstay.controllers.job import tally as job_counting
+from mainstay.controllers.job.tally import Tally
+from mainstay.controllers.pods import slots
 from mainstay.loop.conditions import Condition
 from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Action, Decision, Patch
@@ -23,7 +29,7 @@ def _tallying(patch: pytest.MonkeyPatch, change: Callable[[Object, Sequence[Obje
     def tally(of: Object, pods: Sequence[Object], **how: bool) -> Tally:
         return change(of, pods, honest(of, pods, **how))
 
-    patch.setattr(job_status, "tally", tally)
+    patch.setattr(status, "tally", tally)
 
 
 def lets_go_what_is_not_stored_as_listed(patch: pytest.MonkeyPatch) -> None:
@@ -88,4 +94,4 @@ def believes_its_cache_about_evicted_pods(patch: pytest.MonkeyPatch) -> None:
     ) -> tuple[Mapping[str, str], datetime | None]:
         return {}, None
 
-    patch.setattr(disruption_budget, "still_disrupted", still_disrupted)
+    patch.setattr(controller, "still_disrupted", still_disrupted)

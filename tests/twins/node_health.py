@@ -9,19 +9,13 @@ import pytest
 from mainstay.api import times
 from mainstay.api.taints import Taint
 from mainstay.client.entry import Change
-from mainstay.controllers import (
-    hearing,
-    node_actions,
-    node_evidence,
-    node_health,
-    node_loop,
-    node_plan,
-    node_pods,
-    zones,
-)
-from mainstay.controllers.hearing import Heard, Listening
-from mainstay.controllers.node_evidence import Hearing, hearing_of
-from mainstay.controllers.node_plan import MarkPod, Remove, Sight, Step, WriteNode
+from mainstay.controllers.node_health import actions, decide, heartbeats, plan, zones
+from mainstay.controllers.node_health import evidence as node_evidence
+from mainstay.controllers.node_health import loop as node_loop
+from mainstay.controllers.node_health import pods as node_pods
+from mainstay.controllers.node_health.evidence import Hearing, hearing_of
+from mainstay.controllers.node_health.heartbeats import Heard, Listening
+from mainstay.controllers.node_health.plan import MarkPod, Remove, Sight, Step, WriteNode
 from mainstay.loop import evidence
 from mainstay.loop.pass_record import Look
 
@@ -51,7 +45,7 @@ def trusts_the_times_in_leases(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(node_loop.Ears, "_lease_changed", changed)
     patch.setattr(node_loop.NodeHealth, "_sight", sight)
     patch.setattr(node_evidence, "silent_for", _since_the_heartbeat)
-    patch.setattr(node_health, "silent_for", _since_the_heartbeat)
+    patch.setattr(decide, "silent_for", _since_the_heartbeat)
 
 
 def _since_the_heartbeat(heard: Heard, since_ns: int, now_ns: int) -> timedelta:
@@ -64,19 +58,19 @@ def does_not_listen_anew(patch: pytest.MonkeyPatch) -> None:
     def listening(before: Listening | None, is_sound: bool, now_ns: int) -> Listening:
         return before or Listening(now_ns)
 
-    patch.setattr(node_health, "listening", listening)
+    patch.setattr(decide, "listening", listening)
     patch.setattr(node_loop.NodeHealth, "_doubts", lambda self: ())
 
 
 def judges_as_soon_as_it_starts(patch: pytest.MonkeyPatch) -> None:
     """Takes whoever it has not heard yet for silent."""
-    honest = hearing.silent_for
+    honest = heartbeats.silent_for
 
     def silent_for(heard: Heard, since_ns: int, now_ns: int) -> timedelta:
         return honest(heard, since_ns, now_ns) if heard.heartbeat_ns is not None else heard.duration
 
     patch.setattr(node_evidence, "silent_for", silent_for)
-    patch.setattr(node_health, "silent_for", silent_for)
+    patch.setattr(decide, "silent_for", silent_for)
 
 
 # Going slowly
@@ -84,9 +78,9 @@ def judges_as_soon_as_it_starts(patch: pytest.MonkeyPatch) -> None:
 
 def believes_that_all_nodes_are_dead(patch: pytest.MonkeyPatch) -> None:
     """Does not think of being deaf itself."""
-    patch.setattr(node_health, "_why_deaf", lambda own, silences: "")
+    patch.setattr(decide, "_why_deaf", lambda own, silences: "")
     honest = evidence.allowed
-    patch.setattr(node_health, "allowed", lambda seen, zones=(), zone="": honest(seen))
+    patch.setattr(decide, "allowed", lambda seen, zones=(), zone="": honest(seen))
 
 
 def releases_as_many_as_there_are(patch: pytest.MonkeyPatch) -> None:
@@ -119,8 +113,8 @@ def says_it_of_pods_only_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_gives_the_lease_back(patch: pytest.MonkeyPatch) -> None:
-    honest = node_actions._held_by
-    patch.setattr(node_actions, "_held_by", lambda lease, holder: honest(lease, holder or node_plan.HOLDER))
+    honest = actions._held_by
+    patch.setattr(actions, "_held_by", lambda lease, holder: honest(lease, holder or plan.HOLDER))
 
 
 def removes_pods_of_nodes_that_are_late(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +129,7 @@ def removes_pods_of_nodes_that_are_late(patch: pytest.MonkeyPatch) -> None:
         }
         return honest(replace(sight, nodes={**sight.nodes, **off}))
 
-    patch.setattr(node_health, "removals", removals)
+    patch.setattr(decide, "removals", removals)
 
 
 OFF = Taint(node_evidence.OUT_OF_SERVICE, "", "NoExecute")

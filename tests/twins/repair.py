@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mainstay.controllers import repair
-from mainstay.controllers.repair_loop import Repair
+from mainstay.controllers.repair import decide
+from mainstay.controllers.repair.loop import Repair
 
 
 def believes_its_cache(patch: pytest.MonkeyPatch) -> None:
@@ -15,12 +15,12 @@ def believes_its_cache(patch: pytest.MonkeyPatch) -> None:
     async def is_gone(self: Repair, kind: Any, key: Any, uid: str) -> bool:
         return True
 
-    patch.setattr(repair, "GONE_FOR", timedelta())
+    patch.setattr(decide, "GONE_FOR", timedelta())
     patch.setattr(Repair, "_is_gone", is_gone)
 
 
 def leaves_reservations_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(repair, "_orphaned", lambda sight: [])
+    patch.setattr(decide, "_orphaned", lambda sight: [])
 
 
 def trusts_the_ledgers(patch: pytest.MonkeyPatch) -> None:

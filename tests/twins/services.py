@@ -10,15 +10,16 @@ import pytest
 
 from mainstay.api import times
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import ENDPOINT_SLICES
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import Error, Limit, Progress, Verdict
 from mainstay.client.entry import Change, Entry
-from mainstay.controllers import endpoint_slice, progress, selecting
-from mainstay.controllers.endpoint_slice import EndpointSlices
-from mainstay.controllers.kinds import ENDPOINT_SLICES
-from mainstay.controllers.routes import Endpoint, Group
-from mainstay.controllers.serving import Serving
-from mainstay.controllers.slice_packing import _Packer
+from mainstay.controllers.endpoints import selectors, slices
+from mainstay.controllers.endpoints.packing import _Packer
+from mainstay.controllers.endpoints.routes import Endpoint, Group
+from mainstay.controllers.endpoints.serving import Serving
+from mainstay.controllers.endpoints.slices import EndpointSlices
+from mainstay.controllers.progress import controller
 from mainstay.loop.decision import Decision, Delete, Patch
 from tests.twins.scenarios import decides_without_having_seen_its_own_writes
 
@@ -28,7 +29,7 @@ from tests.twins.scenarios import decides_without_having_seen_its_own_writes
 def makes_slices_under_new_names_on_what_it_has_seen(patch: pytest.MonkeyPatch) -> None:
     """As in kubernetes #100033: a name that nobody can meet, and a cache that does not show the first yet."""
     numbers = itertools.count()
-    patch.setattr(endpoint_slice, "name_of", lambda service, piece, number: f"{service['name']}-{next(numbers)}")
+    patch.setattr(slices, "name_of", lambda service, piece, number: f"{service['name']}-{next(numbers)}")
     decides_without_having_seen_its_own_writes(patch)
 
 
@@ -51,7 +52,7 @@ def puts_in_before_it_takes_out(patch: pytest.MonkeyPatch) -> None:
 def does_not_hear_that_a_pod_was_taken_out(patch: pytest.MonkeyPatch) -> None:
     """Only those are woken that select it now."""
     first, *rest = EndpointSlices.reads
-    honest = selecting.selecting_pods()
+    honest = selectors.selecting_pods()
 
     def wakes(change: Change, services: Any) -> Iterable[ObjectKey]:
         return honest(Change(change.kind, change.key, change.type, None, change.new, change.revision), services)
@@ -61,13 +62,13 @@ def does_not_hear_that_a_pod_was_taken_out(patch: pytest.MonkeyPatch) -> None:
 
 def looks_at_addresses_only(patch: pytest.MonkeyPatch) -> None:
     """And not at whether a pod is ready."""
-    honest = selecting._routed
+    honest = selectors._routed
 
     def routed(entry: Entry | None) -> tuple[Any, list[Any]]:
         labels, facts = honest(entry)
         return labels, facts[:-1]
 
-    patch.setattr(selecting, "_routed", routed)
+    patch.setattr(selectors, "_routed", routed)
 
 
 def leaves_what_a_former_service_had(patch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def leaves_what_a_former_service_had(patch: pytest.MonkeyPatch) -> None:
         if not isinstance(action, Delete):
             return False
         piece = view.get(ENDPOINT_SLICES, action.key)
-        return piece is not None and endpoint_slice._is_of_another(piece, service)
+        return piece is not None and slices._is_of_another(piece, service)
 
     patch.setattr(EndpointSlices, "decide", decide)
 
@@ -101,9 +102,9 @@ def does_not_follow_slices(patch: pytest.MonkeyPatch) -> None:
 
 def writes_the_whole_status(patch: pytest.MonkeyPatch) -> None:
     """As it has seen it, and with it what is not its own."""
-    honest = progress._Recorder.decide
+    honest = controller._Recorder.decide
 
-    def decide(self: progress._Recorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
+    def decide(self: controller._Recorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
         decision = honest(self, view, key, memory)
         workload = view.get(self.kind, key)
         actions = [
@@ -113,7 +114,7 @@ def writes_the_whole_status(patch: pytest.MonkeyPatch) -> None:
         ]
         return replace(decision, actions=tuple(actions))
 
-    patch.setattr(progress._Recorder, "decide", decide)
+    patch.setattr(controller._Recorder, "decide", decide)
 
 
 def says_when_it_last_looked_at_an_error(patch: pytest.MonkeyPatch) -> None:
@@ -122,15 +123,15 @@ def says_when_it_last_looked_at_an_error(patch: pytest.MonkeyPatch) -> None:
     def last_error(limit: Limit | None, verdict: Verdict, before: Progress | None, now: datetime) -> Error | None:
         return Error("Looked", at=times.format_time(now))
 
-    patch.setattr(progress, "_last_error", last_error)
+    patch.setattr(controller, "_last_error", last_error)
 
 
 def looks_at_its_pods_no_more_than_once(patch: pytest.MonkeyPatch) -> None:
     """What changes soon after a look is not looked at again."""
-    honest = progress._Recorder.decide
+    honest = controller._Recorder.decide
 
-    def decide(self: progress._Recorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
+    def decide(self: controller._Recorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
         decision = honest(self, view, key, memory)
         return decision if decision.actions else Decision(memory=decision.memory)
 
-    patch.setattr(progress._Recorder, "decide", decide)
+    patch.setattr(controller._Recorder, "decide", decide)

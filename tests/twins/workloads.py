@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.retry_shape import RetryShape
-from mainstay.controllers import deployment, node_health, pod_state, replacing, replicaset, slots
-from mainstay.controllers.deployment import Rollout, Step, size_of
-from mainstay.controllers.node_evidence import State
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.deployment import controller
+from mainstay.controllers.deployment.controller import Rollout, Step, size_of
+from mainstay.controllers.node_health import decide
+from mainstay.controllers.node_health.evidence import State
+from mainstay.controllers.pods import slots
+from mainstay.controllers.replicaset import controller as replicaset
+from mainstay.controllers.replicaset import replacement
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop import controller_loop
 from mainstay.loop.queue import items as outcomes
 from mainstay.loop.view import View
@@ -23,7 +28,7 @@ from tests.twins import queue
 
 def waits_until_the_template_before_has_come_up(patch: pytest.MonkeyPatch) -> None:
     """As a StatefulSet does: what is broken is never replaced."""
-    honest = deployment.rolled
+    honest = controller.rolled
 
     def rolled(rollout: Rollout, view: View) -> Step:
         sizes = [size_of(each) for each in rollout.old]
@@ -31,14 +36,14 @@ def waits_until_the_template_before_has_come_up(patch: pytest.MonkeyPatch) -> No
             return Step({}, why="the last rollout is not done")
         return honest(rollout, view)
 
-    patch.setattr(deployment, "rolled", rolled)
+    patch.setattr(controller, "rolled", rolled)
 
 
 # Replacing
 
 
 def replaces_whatever_has_failed_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(replacing, "not_before", lambda pods: {})
+    patch.setattr(replacement, "not_before", lambda pods: {})
 
 
 # Trying again
@@ -79,14 +84,14 @@ def replaces_what_is_unknown_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def gives_up_whoever_was_unknown_once(patch: pytest.MonkeyPatch) -> None:
     """That it is heard of again does not count."""
-    honest = node_health._verdict
+    honest = decide._verdict
 
     def verdict(facts: Any, heard: Any, since_ns: int, now_ns: int, silences: Any) -> Any:
         if facts.record.state in (State.UNKNOWN, State.RELEASED):
             heard = replace(heard, heartbeat_ns=since_ns, first_ns=since_ns)
         return honest(facts, heard, since_ns, now_ns, silences)
 
-    patch.setattr(node_health, "_verdict", verdict)
+    patch.setattr(decide, "_verdict", verdict)
 
 
 # The store

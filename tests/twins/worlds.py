@@ -11,10 +11,12 @@ import pytest
 from mainstay.api.kind import Kind, Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.times import format_time
-from mainstay.controllers import replicaset, rolling, slots
-from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
-from mainstay.controllers.replicaset import ReplicaSets
-from mainstay.controllers.slots import Vacant, short_hash
+from mainstay.controllers.deployment import rolling
+from mainstay.controllers.garbage.loop import OwnerCleanup
+from mainstay.controllers.pods import slots
+from mainstay.controllers.pods.slots import Vacant, short_hash
+from mainstay.controllers.replicaset import controller
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.decision import Decision, WakeAt
 from mainstay.loop.view import View
 from mainstay.scheduler.reasons import Cure
@@ -68,14 +70,14 @@ def takes_the_old_away_at_once(patch: pytest.MonkeyPatch) -> None:
 def mixes_up_what_it_has_observed(patch: pytest.MonkeyPatch) -> None:
     """Remembers the last generation of all sets in one place."""
     highest = [0]
-    honest = replicaset._status
+    honest = controller._status
 
     def status(replica_set: Object, pods: Any, active: Any, min_ready: Any, view: View) -> dict[str, Any]:
         said = honest(replica_set, pods, active, min_ready, view)
         highest[0] = max(highest[0], said["observedGeneration"])
         return {**said, "observedGeneration": highest[0]}
 
-    patch.setattr(replicaset, "_status", status)
+    patch.setattr(controller, "_status", status)
 
 
 def says_when_it_looked(patch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 Who is removed and belongs to a workload is made anew, and wants a node, too: only if there is one for it elsewhere does
 that help anybody (trial.py), and the words say where it would go. A workload that is scaled down loses the pods
-that its controller would choose (controllers/surplus.py), wherever they are.
+that its controller would choose (controllers/pods/deletion_order.py), wherever they are.
 
 Bounded: at most `NODES_LOOKED_AT` nodes, `PODS_MAX` pods removed, `WORKLOADS_MAX` workloads tried.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import (
     CPU,
@@ -24,15 +25,16 @@ from mainstay.api.pod_resources import (
     conflicts,
     requests_of,
 )
-from mainstay.controllers import pod_state, surplus
-from mainstay.controllers.claiming import controller_of
+from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.controllers.pods import deletion_order
+from mainstay.controllers.pods.adoption import controller_of
 from mainstay.explain.cures.blockers import Blocked
 from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
 from mainstay.explain.cures.steps import Change, Step, release
 from mainstay.explain.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
 from mainstay.scheduler.charge import charge_of, charge_of_reservation
 from mainstay.scheduler.messages import amount
-from mainstay.scheduler.pod_class import HOSTNAME, ZONE
+from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.what_if import Objects
 
 NODES_LOOKED_AT: Final = 40
@@ -134,7 +136,7 @@ class Room:
                 priorities[workload] = _priority(pod)
         for workload in sorted(priorities, key=lambda each: (priorities[each], each))[:WORKLOADS_MAX]:
             active = [pod for pod in self._of.get(workload, ()) if pod_state.is_active(pod)]
-            first = surplus.chosen(active, PODS_MAX, zones=self._zones)
+            first = deletion_order.chosen(active, PODS_MAX, zones=self._zones)
             for count in range(1, len(first) + 1):
                 gone = first[:count]
                 here = [pod for pod in gone if pod_state.node_of(pod) == blocked.node]
@@ -213,7 +215,7 @@ class Room:
             words = f"a node with at least {listed}" if listed else "a node"
         zones = sorted({zone for zone in self._zones.values() if zone})
         for zone in ("", *zones[:3]):
-            said = {**labels, **({ZONE: zone} if zone else {})}
+            said = {**labels, **({ZONE_LABEL: zone} if zone else {})}
             node = {
                 "apiVersion": "v1",
                 "kind": "Node",

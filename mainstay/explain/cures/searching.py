@@ -22,11 +22,12 @@ from mainstay.api.kind import Object
 from mainstay.api.labels import Operator
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.taints import tolerations_of
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.explain.cures.blockers import Blocked, Obstacle, blocked_nodes
 from mainstay.explain.cures.room import NEW_NODE, NODES_LOOKED_AT, PODS_MAX, Room
 from mainstay.explain.cures.steps import WAITS, Change, Step, Steps
 from mainstay.explain.cures.trial import Outcome, Trial
-from mainstay.scheduler.pod_class import HOSTNAME, ZONE
+from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects
@@ -228,6 +229,6 @@ def _labels_of_new(pod: Object) -> dict[str, str]:
     for constraint in pod["spec"].get("topologySpreadConstraints") or ():
         # In which zone is tried out.
         key = constraint["topologyKey"]
-        if key not in (HOSTNAME, ZONE) and constraint.get("whenUnsatisfiable") != "ScheduleAnyway":
+        if key not in (HOSTNAME, ZONE_LABEL) and constraint.get("whenUnsatisfiable") != "ScheduleAnyway":
             found.setdefault(key, "new")
     return found

@@ -15,12 +15,13 @@ from mainstay.api.labels import Operator, Requirement
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.pod_resources import amounts_of
 from mainstay.api.taints import UNSCHEDULABLE, Taint
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.explain.cures.blockers import Blocked, Obstacle
 from mainstay.explain.cures.owner import Workload, patch_of_template, patched, unchangeable, workload_of
 from mainstay.explain.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, ahead_of
 from mainstay.scheduler.charge import charge_of, reservation_of
 from mainstay.scheduler.messages import amount
-from mainstay.scheduler.pod_class import HOSTNAME, ZONE
+from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.what_if import Objects
 
 
@@ -69,7 +70,7 @@ class Step:
 # What somebody else says of a machine, and what follows from where it stands. To write something else there helps
 # nobody.
 _NOT_OURS: Final = ("kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type", HOSTNAME)
-_WHERE: Final = (ZONE, "topology.kubernetes.io/region")
+_WHERE: Final = (ZONE_LABEL, "topology.kubernetes.io/region")
 _ADMITTED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _SELECTOR_MAX: Final = 3  # More than so many changes of labels are no small change.

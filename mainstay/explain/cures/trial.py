@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, assert_never
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import pod_state
 from mainstay.explain.cures.owner import workload_of
 from mainstay.scheduler.charge import charge_of_ghost
 from mainstay.scheduler.choose import choose

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.api.progress import progress_of
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
-from mainstay.controllers.repair import COMPLETE
-from mainstay.controllers.repair_loop import LOOP as REPAIR
+from mainstay.controllers.repair.decide import COMPLETE
+from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.explain.debug.concluding import command, concluded
 from mainstay.explain.debug.view import (
     CacheSeen,

@@ -28,11 +28,11 @@ from mainstay.api.errors import ApiError as Refusal
 from mainstay.api.errors import invalid
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NAMESPACES, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.api.kinds import BUILTIN
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound, Unavailable
-from mainstay.controllers.kinds import NAMESPACES, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.explain.moment import Moment
 
 _NEVER_SENT: Final = (RESOURCE_QUOTAS, ZONE_QUOTAS)

@@ -24,10 +24,11 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from mainstay.api import times
+from mainstay.api import pod_state, times
 from mainstay.api.holds import HOLDS
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
@@ -36,13 +37,11 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Forbidden
 from mainstay.client.indexes import Index
-from mainstay.controllers import pod_state
-from mainstay.controllers.claiming import controller_of
-from mainstay.controllers.deployment import Deployments
-from mainstay.controllers.job import Jobs
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS, ZONE_QUOTAS
-from mainstay.controllers.replicaset import ReplicaSets
-from mainstay.controllers.taint_eviction import stays_for
+from mainstay.controllers.deployment.controller import Deployments
+from mainstay.controllers.job.controller import Jobs
+from mainstay.controllers.node_health.taint_eviction import stays_for
+from mainstay.controllers.pods.adoption import controller_of
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.explain.plan.placing import Placing
 from mainstay.explain.plan.quotas import QuotaBook
 from mainstay.loop.act import key_of

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.controllers.kinds import NODES
+from mainstay.api.kind_names import NODES
 from mainstay.explain.moment import Moment
 from mainstay.journal.record import moment as time_of
 from mainstay.scheduler.recording import Haunting

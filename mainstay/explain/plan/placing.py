@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
-from mainstay.controllers.kinds import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.scheduler.charge import charge_of_ghost
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.decide import decide

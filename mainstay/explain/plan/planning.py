@@ -23,7 +23,7 @@ from typing import Final
 from mainstay.api.holds import HOLDS, What, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICASETS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.expanding import ENDS_AFTER, KINDS, PRIORITY_CLASSES, Expansion

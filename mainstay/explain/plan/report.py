@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS
+from mainstay.api.kind_names import ZONE_QUOTAS as ZONE_QUOTA_KIND
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers import pod_state, revisions
-from mainstay.controllers.claiming import controller_of
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS
-from mainstay.controllers.kinds import ZONE_QUOTAS as ZONE_QUOTA_KIND
+from mainstay.controllers.deployment import revisions
+from mainstay.controllers.pods.adoption import controller_of
 from mainstay.explain.cures.quota import quota_cures
 from mainstay.explain.cures.searching import CureFound, cures_of
 from mainstay.explain.plan.admission import Proposal

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.explain.writers import Known, Version, parse_cause
 from mainstay.journal.record import DecisionRecord
 

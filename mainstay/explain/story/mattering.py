@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mainstay.controllers.kinds import NODES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
+from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.explain.story.lines import About, Link, Stale
 from mainstay.explain.story.refusing import Placing, placing, recorded_words, refusal_words, turned_by, would_place
 from mainstay.explain.story.telling import OBSERVED_LATE

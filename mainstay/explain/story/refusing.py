@@ -13,6 +13,7 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.explain.placement import Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild, Past
 from mainstay.explain.writers import Version
@@ -20,7 +21,6 @@ from mainstay.journal.asking import Journal
 from mainstay.journal.record import DecisionRecord
 from mainstay.scheduler.component import NODES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.scheduler.messages import amount, summary_of
-from mainstay.scheduler.pod_class import ZONE
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
 
@@ -135,7 +135,7 @@ def refusal_words(refusals: Sequence[Refusal], nodes: Sequence[Object], pod: Obj
     """One line for each reason: the filter, the zones and nodes, the numbers; of an affinity, the labels."""
     zones: dict[str, list[str]] = {}
     for node in nodes:
-        zone = (node["metadata"].get("labels") or {}).get(ZONE, "")
+        zone = (node["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
         zones.setdefault(zone, []).append(node["metadata"]["name"])
     return tuple(_words(refusal, zones, nodes, pod) for refusal in refusals)
 

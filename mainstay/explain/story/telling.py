@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from mainstay.controllers.kinds import PODS
+from mainstay.api.kind_names import PODS
 from mainstay.explain.fields import shown
 from mainstay.explain.story.lines import About, Line, Link, Stale
 from mainstay.explain.story.refusing import is_placement

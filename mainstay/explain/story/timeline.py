@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from mainstay.api.holds import HOLDS, held_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import EVENTS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import Verdict, progress_of
-from mainstay.controllers.kinds import EVENTS, NODES, PODS
-from mainstay.controllers.slots import REPLACES
+from mainstay.controllers.pods.slots import REPLACES
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.story.following import Family, Followed, ancestors
 from mainstay.explain.story.lines import About, Line, Link, Story, merged, numbered

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     JOBS,
@@ -18,7 +18,7 @@ from mainstay.controllers.kinds import (
     SERVICES,
     ZONE_QUOTAS,
 )
-from mainstay.controllers.pod_state import condition_of, is_leaving
+from mainstay.api.pod_state import condition_of, is_leaving
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.why.answer import Answer, Subject, Verdict
 from mainstay.explain.why.case import Case

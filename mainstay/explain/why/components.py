@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import LEASES
+from mainstay.api.pod_state import time_of
 from mainstay.controllers.component import LEASE as CONTROLLERS_LEASE
-from mainstay.controllers.kinds import LEASES
-from mainstay.controllers.pod_state import time_of
 from mainstay.explain.why.answer import Evidence
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause

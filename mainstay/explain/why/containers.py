@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.controllers.kinds import CONFIG_MAPS, PODS
-from mainstay.controllers.pod_state import condition_of, node_of, time_of
+from mainstay.api.kind_names import CONFIG_MAPS, PODS
+from mainstay.api.pod_state import condition_of, node_of, time_of
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, gravity

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.controllers.kinds import PODS
-from mainstay.controllers.pod_state import time_of
+from mainstay.api.kind_names import PODS
+from mainstay.api.pod_state import time_of
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.found import NOTHING
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.controllers.pod_state import time_of
+from mainstay.api.pod_state import time_of
 from mainstay.explain.why.answer import (
     Also,
     CureFound,

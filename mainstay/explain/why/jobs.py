@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import JOBS, PODS
-from mainstay.controllers.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.api.kind_names import JOBS, PODS
+from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
 from mainstay.explain.why.answer import Link, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause

@@ -7,15 +7,15 @@ from typing import Final
 
 from mainstay.api.holds import What
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import LEASES, NODES
+from mainstay.api.kind_names import PODS as POD_KIND
 from mainstay.api.pod_resources import CPU, MEMORY, PODS, allocatable_of, is_over, requests_of
+from mainstay.api.pod_state import condition_of, node_of, time_of, zone_of
 from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, taints_of
-from mainstay.controllers.kinds import LEASES, NODES
-from mainstay.controllers.kinds import PODS as POD_KIND
-from mainstay.controllers.node_actions import LEASE_NAMESPACE
-from mainstay.controllers.node_evidence import State, record_in
-from mainstay.controllers.node_health import OURS
-from mainstay.controllers.pod_state import condition_of, node_of, time_of, zone_of
-from mainstay.controllers.taint_eviction import stays_for
+from mainstay.controllers.node_health.actions import LEASE_NAMESPACE
+from mainstay.controllers.node_health.decide import OURS
+from mainstay.controllers.node_health.evidence import State, record_in
+from mainstay.controllers.node_health.taint_eviction import stays_for
 from mainstay.explain.fields import FieldChange
 from mainstay.explain.why.answer import Also, CureFound, Evidence, Involved, Link, Verdict
 from mainstay.explain.why.case import Case

@@ -9,10 +9,7 @@ from typing import Any, Final
 from mainstay.api import labels
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kinds import BUILTIN
-from mainstay.api.pod_resources import amounts_of, is_over, requests_of
-from mainstay.api.quantity import parse
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     DISRUPTION_BUDGETS,
     NAMESPACES,
     NODES,
@@ -21,7 +18,10 @@ from mainstay.controllers.kinds import (
     SERVICES,
     ZONE_QUOTAS,
 )
-from mainstay.controllers.pod_state import condition_of, is_active, is_leaving, is_ready, node_of, time_of, zone_of
+from mainstay.api.kinds import BUILTIN
+from mainstay.api.pod_resources import amounts_of, is_over, requests_of
+from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, node_of, time_of, zone_of
+from mainstay.api.quantity import parse
 from mainstay.explain.why.answer import Also, Evidence, Involved, Verdict
 from mainstay.explain.why.budgets import budget_advice
 from mainstay.explain.why.case import Case

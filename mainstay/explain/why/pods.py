@@ -9,9 +9,9 @@ from typing import Final
 
 from mainstay.api import labels
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DISRUPTION_BUDGETS, NODES, PODS
+from mainstay.api.pod_state import condition_of, created_at, is_active, is_leaving, node_of, time_of
 from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
-from mainstay.controllers.kinds import DISRUPTION_BUDGETS, NODES, PODS
-from mainstay.controllers.pod_state import condition_of, created_at, is_active, is_leaving, node_of, time_of
 from mainstay.explain.why import containers
 from mainstay.explain.why.answer import Evidence, Involved, Link, Verdict
 from mainstay.explain.why.budgets import budget_advice

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import RESOURCE_QUOTAS
 from mainstay.api.quantity import parse
-from mainstay.controllers.kinds import RESOURCE_QUOTAS
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause

@@ -20,11 +20,11 @@ from mainstay.api.labels import Operator, Requirement
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import CPU, MEMORY, allocatable_of, conflicts, host_ports_of, is_over
+from mainstay.api.pod_state import node_of
 from mainstay.api.quantity import parse
 from mainstay.api.reservations import is_active
 from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
-from mainstay.controllers.node_evidence import UNREACHABLE, record_in
-from mainstay.controllers.pod_state import node_of
+from mainstay.controllers.node_health.evidence import UNREACHABLE, record_in
 from mainstay.explain.why.answer import NodeVerdict, Verdict, Verdicts
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, clock, count, listed

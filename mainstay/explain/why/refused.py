@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from mainstay.api.kind import Object
-from mainstay.controllers.kinds import NODES
+from mainstay.api.kind_names import NODES
 from mainstay.explain.cures.searching import cures_of
 from mainstay.explain.placement import Placement, Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild

@@ -11,8 +11,8 @@ from typing import Final
 
 from mainstay.api.holds import SCHEDULER, What
 from mainstay.api.kind import Object
-from mainstay.controllers.kinds import PODS
-from mainstay.controllers.pod_state import condition_of, created_at, time_of
+from mainstay.api.kind_names import PODS
+from mainstay.api.pod_state import condition_of, created_at, time_of
 from mainstay.explain.placement import explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.story.refusing import is_placement

@@ -7,11 +7,11 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
-from mainstay.controllers.node_evidence import OUT_OF_SERVICE, SUSPECTED, UNREACHABLE
+from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.controllers.node_health.evidence import OUT_OF_SERVICE, SUSPECTED, UNREACHABLE
 from mainstay.explain.why.answer import NodeVerdict, Verdicts
 from mainstay.explain.why.found import NOTHING
 from mainstay.scheduler.messages import amount
-from mainstay.scheduler.pod_class import ZONE
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Placed, Reason, Refusal
 from mainstay.scheduler.what_if import Objects, what_if
@@ -173,7 +173,7 @@ def by_reason(refusals: Sequence[Refusal], view: View) -> tuple[Verdicts, ...]:
 def each_node(view: View) -> tuple[NodeVerdict, ...]:
     return tuple(
         NodeVerdict(
-            name, label(view.nodes[name], ZONE), tuple(_with_numbers(each) for each in view.against.get(name, ()))
+            name, label(view.nodes[name], ZONE_LABEL), tuple(_with_numbers(each) for each in view.against.get(name, ()))
         )
         for name in sorted(view.nodes)
     )

@@ -11,12 +11,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.holds import What
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.controllers import pod_state, revisions, rollout_status
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, REPLICASETS
-from mainstay.controllers.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
+from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.controllers.deployment import revisions
+from mainstay.controllers.deployment import status as rollout_status
 from mainstay.explain.why.answer import Also, Involved, Link, Tier, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, gravity

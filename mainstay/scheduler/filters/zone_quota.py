@@ -5,10 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.scheduler.arrays import Rows, Truths
 from mainstay.scheduler.columns import NodeColumns
 from mainstay.scheduler.filters.refused import refused
-from mainstay.scheduler.pod_class import ZONE, PodClass
+from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
 from mainstay.scheduler.ring import Ring
 
@@ -21,7 +22,7 @@ def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths | None:
     shortages = columns.quotas.shortages(pod.namespace, pod.requests)
     if not shortages:
         return None
-    zones = columns.label(ZONE)
+    zones = columns.label(ZONE_LABEL)
     allowed = np.ones(len(zones.values), np.bool_)
     for shortage in shortages:
         number = zones.number_of(shortage.zone)
@@ -33,7 +34,7 @@ def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths | None:
 
 def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusal]:
     cures = (Cure.NODE_ADDED, Cure.NODE_LABELS, Cure.POD_REMOVED, Cure.ZONE_QUOTA)
-    zones = columns.label(ZONE)
+    zones = columns.label(ZONE_LABEL)
     for shortage in columns.quotas.shortages(pod.namespace, pod.requests):
         number = zones.number_of(shortage.zone)
         refuses = zones.numbers[ring.rows] == (number or -1)

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import allocatable_of
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.server.ledger.ledger import Ledger, laid_to_rest
 
-ZONE: Final = "topology.kubernetes.io/zone"
 _OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 
 
@@ -29,7 +29,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 def facts_of(node: Object) -> NodeFacts:
     metadata = node["metadata"]
     labels = metadata.get("labels") or {}
-    zone = labels.get(ZONE) or labels.get(_OLD_ZONE) or ""
+    zone = labels.get(ZONE_LABEL) or labels.get(_OLD_ZONE) or ""
     is_accepting = not (node.get("spec") or {}).get("unschedulable")
     allocatable = {resource: amount for resource, amount in allocatable_of(node).items() if amount}
     return NodeFacts(metadata["uid"], is_accepting, zone, allocatable)

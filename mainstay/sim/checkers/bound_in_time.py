@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import requests_of
+from mainstay.api.pod_state import is_active, node_of
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, taints_of, tolerations_of
-from mainstay.controllers.pod_state import is_active, node_of
 from mainstay.server.ledger.ledger import LEDGERS, Ledger, ledger_in
 from mainstay.server.ledger.room import shortages
 from mainstay.sim.checkers import Violated

@@ -17,7 +17,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.controllers.pod_state import is_active, is_leaving
+from mainstay.api.pod_state import is_active, is_leaving
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import now_in, object_in
 from mainstay.sim.history import Committed, Event, Restored

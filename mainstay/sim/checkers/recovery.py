@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.controllers.pod_state import is_active, is_leaving, is_ready
+from mainstay.api.pod_state import is_active, is_leaving, is_ready
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import now_in, object_in
 from mainstay.sim.history import Asked, Committed, Event, Restored

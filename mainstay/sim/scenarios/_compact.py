@@ -11,16 +11,9 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object, Propagation
-from mainstay.client.client import Client
-from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.controllers import pod_state, slots
-from mainstay.controllers.deployment import Deployments
-from mainstay.controllers.disruption_budget import DisruptionBudgets
-from mainstay.controllers.endpoint_slice import EndpointSlices
-from mainstay.controllers.endpoints import Endpoints
-from mainstay.controllers.job import Jobs
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -29,12 +22,20 @@ from mainstay.controllers.kinds import (
     REPLICASETS,
     SERVICES,
 )
-from mainstay.controllers.namespace import NamespaceDeletion
-from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
-from mainstay.controllers.progress import DeploymentProgress, JobProgress, ReplicaSetProgress
-from mainstay.controllers.replicaset import ReplicaSets
-from mainstay.controllers.service_account import ServiceAccounts
-from mainstay.controllers.serving import Serving
+from mainstay.client.client import Client
+from mainstay.client.errors import AlreadyExists, NotFound
+from mainstay.controllers.budget.controller import DisruptionBudgets
+from mainstay.controllers.deployment.controller import Deployments
+from mainstay.controllers.endpoints.endpoints import Endpoints
+from mainstay.controllers.endpoints.serving import Serving
+from mainstay.controllers.endpoints.slices import EndpointSlices
+from mainstay.controllers.garbage.loop import OwnerCleanup
+from mainstay.controllers.job.controller import Jobs
+from mainstay.controllers.namespace.loop import NamespaceDeletion
+from mainstay.controllers.pods import slots
+from mainstay.controllers.progress.controller import DeploymentProgress, JobProgress, ReplicaSetProgress
+from mainstay.controllers.replicaset.controller import ReplicaSets
+from mainstay.controllers.service_account.controller import ServiceAccounts
 from mainstay.loop.component import Component
 from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.checkers import Checker

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.client.indexes import OWNER
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import NODES, PODS
-from mainstay.controllers.replacing import over_at
-from mainstay.controllers.slots import short_hash
+from mainstay.controllers.pods.slots import short_hash
+from mainstay.controllers.replicaset.replacement import over_at
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, WakeAt
 from mainstay.loop.view import View

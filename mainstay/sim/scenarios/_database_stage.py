@@ -13,7 +13,7 @@ from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.controllers.served_kinds import DEFINITIONS
+from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.env import tasks
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Decision, Patch

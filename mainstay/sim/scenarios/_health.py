@@ -15,12 +15,13 @@ import msgspec
 
 from mainstay.agent.fleet import PretendSettings
 from mainstay.api.kind import Object
+from mainstay.api.pod_state import condition_of
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.node_evidence import HEALTH
-from mainstay.controllers.node_loop import LOOP
-from mainstay.controllers.pod_state import condition_of
+from mainstay.controllers.node_health.evidence import HEALTH
+from mainstay.controllers.node_health.loop import LOOP
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.periodic import OwnLoop
@@ -31,7 +32,6 @@ from mainstay.sim.wanted import together
 from mainstay.sim.world import World
 
 WATCHERS: Final = ("watcher-1", "watcher-2")
-ZONE: Final = "topology.kubernetes.io/zone"
 PATIENCE_S: Final = 4
 """How long pods tolerate a node that was released."""
 _decode = msgspec.json.Decoder(Object).decode
@@ -49,7 +49,7 @@ class HealthStage(AgentStage):
         self.killed: dict[str, None] = {}
         """Nodes whose agents never come back."""
         for name, zone in self.zones.items():
-            world.add_node(name, PretendSettings(delays=self.delays, lease=TIMES, labels={ZONE: zone}))
+            world.add_node(name, PretendSettings(delays=self.delays, lease=TIMES, labels={ZONE_LABEL: zone}))
         for name in WATCHERS:
             world.add_program(name, partial(self._watch, name))
 

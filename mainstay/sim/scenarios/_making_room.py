@@ -4,12 +4,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.pod_resources import CPU, allocatable_of, requests_of
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound
-from mainstay.controllers import pod_state
 from mainstay.env import Env, tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.history import Committed, Event

@@ -9,13 +9,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from mainstay.api import pod_state
 from mainstay.api.holds import What
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
-from mainstay.controllers.node_evidence import OUT_OF_SERVICE
+from mainstay.controllers.node_health.evidence import OUT_OF_SERVICE
 from mainstay.sim.scenarios._holding import hold
 from mainstay.sim.scenarios._stages import NAMESPACE
 from mainstay.sim.scenarios._users import APPS, HIGH, Deed

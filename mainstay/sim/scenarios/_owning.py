@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, SERVICE_ACCOUNTS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError
+from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.kinds import CONFIG_MAPS, SERVICE_ACCOUNTS
-from mainstay.controllers.served_kinds import DEFINITIONS
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.periodic import OwnLoop

@@ -13,13 +13,13 @@ Only CPU is looked at.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import CPU, allocatable_of, requests_of
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import NODES, PODS
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Decision, Delete, Patch
 from mainstay.loop.view import View

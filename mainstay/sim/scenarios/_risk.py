@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
-from mainstay.controllers.kinds import DEPLOYMENTS, NAMESPACES, ZONE_QUOTAS
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Decision, Patch, WakeAt
 from mainstay.loop.view import View
@@ -30,7 +31,6 @@ QUOTA: Final = "risk-zone-c"
 SCHEDULER: Final = "scheduler-1"
 AUTOSCALER: Final = "autoscaler"
 QUOTA_CONTROLLER: Final = "quota-controller"
-ZONE: Final = "topology.kubernetes.io/zone"
 ZONES: Final[Mapping[str, str]] = {
     "node-a1": "zone-a",
     "node-a2": "zone-a",
@@ -78,7 +78,7 @@ class Autoscaler(Controller):
 def risk_api(replicas: int) -> Object:
     spread = {
         "maxSkew": 3,
-        "topologyKey": ZONE,
+        "topologyKey": ZONE_LABEL,
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": NAME}},
     }
@@ -87,7 +87,7 @@ def risk_api(replicas: int) -> Object:
 
 def risk_batch() -> Object:
     """Uses up what the quota of zone-c leaves."""
-    return _workload(BATCH, 2, {"nodeSelector": {ZONE: "zone-c"}})
+    return _workload(BATCH, 2, {"nodeSelector": {ZONE_LABEL: "zone-c"}})
 
 
 def _workload(name: str, replicas: int, more: Mapping[str, Any]) -> Object:

@@ -12,14 +12,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import JOBS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.times import format_time
 from mainstay.client.errors import ApiError
 from mainstay.client.indexes import OWNER
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import JOBS
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, WakeAt
 from mainstay.loop.view import View

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.env import tasks
 from mainstay.sim.scenarios._stages import NAMESPACE
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.agent.runner import Exited
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import is_at_most_one
-from mainstay.controllers import pod_state
-from mainstay.controllers.node_evidence import HEALTH
+from mainstay.controllers.node_health.evidence import HEALTH
 from mainstay.server.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.ledger.recount import find_drift
 from mainstay.sim.checkers import observed_generations, orphans, quotas

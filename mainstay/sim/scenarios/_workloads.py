@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound
-from mainstay.controllers import pod_state
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.kinds import PODS
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller

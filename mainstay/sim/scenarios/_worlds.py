@@ -21,6 +21,7 @@ from typing import Final
 from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.runner import Wish
 from mainstay.agent.runners.containers import Behaviour
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.controllers.component import Controllers
@@ -48,7 +49,6 @@ NODES: Final[Mapping[str, str]] = MappingProxyType(
     {"node-1": "a", "node-2": "b", "node-3": "a", "node-4": "b", "node-5": "c"}
 )
 """Each with its zone."""
-ZONE: Final = "topology.kubernetes.io/zone"
 
 LEASE: Final = LeaseSettings(times=LeaseTimes(duration=timedelta(seconds=8), renew_every=timedelta(seconds=2.5)))
 """Of leaders. Half of what is usual, so that several of them fit into a run. Nodes have what is usual."""
@@ -106,7 +106,7 @@ class WorldStage(Stage):
             world.add_server(name)
         for name, zone in NODES.items():
             size = self.sizes[name] = {"cpu": CPUS[0], "memory": "8Gi"}
-            world.add_node(name, PretendSettings(capacity=size, labels={ZONE: zone}))
+            world.add_node(name, PretendSettings(capacity=size, labels={ZONE_LABEL: zone}))
             world.machines[name].behave = _behaviour_of
         for name in SCHEDULERS:
             older: Main = partial(self._schedule, name, settings=OLDER_SCHEDULER)

@@ -9,11 +9,11 @@ from collections import deque
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import REPLICASETS
 from mainstay.client.client import Client
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import REPLICASETS
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

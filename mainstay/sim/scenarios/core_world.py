@@ -10,12 +10,12 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
+from mainstay.api.kind_names import DISRUPTION_BUDGETS, REPLICASETS
 from mainstay.client.client import Client
-from mainstay.controllers.disruption_budget import DisruptionBudgets
-from mainstay.controllers.kinds import DISRUPTION_BUDGETS, REPLICASETS
-from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair_loop import LOOP as REPAIR
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.budget.controller import DisruptionBudgets
+from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
+from mainstay.controllers.repair.loop import LOOP as REPAIR
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.at_most_one import AtMostOne

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.scheduler.binding import PODS
@@ -27,7 +28,6 @@ from mainstay.sim.scenarios._stages import SILENCE
 from mainstay.sim.world import World
 
 SCHEDULER: Final = "scheduler"
-ZONE: Final = "topology.kubernetes.io/zone"
 ZONES: Final = ("a", "b")
 HELD_BACK: Final = timedelta(milliseconds=500)
 SETTINGS: Final = SchedulerSettings(
@@ -47,7 +47,7 @@ class CureMeanwhile(SchedulingStage):
     async def prepare(self, client: Client) -> None:
         for zone in ZONES:
             await add_node(client, f"node-{zone}", cpu="100")
-            await client.patch(NODES, f"node-{zone}", "", {"metadata": {"labels": {ZONE: zone}}})
+            await client.patch(NODES, f"node-{zone}", "", {"metadata": {"labels": {ZONE_LABEL: zone}}})
 
     async def turn(self, client: Client) -> None:
         """As many pods for the one zone as for the other, of which the scheduler hears together."""
@@ -76,7 +76,7 @@ class CureMeanwhile(SchedulingStage):
         waiting: dict[str, str] = {}
         for entry in (await self.world.store.range("core/pods/")).entries:
             pod = _decode(entry.value)
-            zone = pod["spec"]["nodeSelector"][ZONE]
+            zone = pod["spec"]["nodeSelector"][ZONE_LABEL]
             if pod["spec"].get("nodeName"):
                 counts[zone] += 1
             else:
@@ -91,13 +91,13 @@ def _spread(name: str, zone: str) -> Object:
     labels = {"app": "web"}
     constraint: dict[str, Any] = {
         "maxSkew": 1,
-        "topologyKey": ZONE,
+        "topologyKey": ZONE_LABEL,
         "whenUnsatisfiable": "DoNotSchedule",
         "nodeAffinityPolicy": "Ignore",
         "labelSelector": {"matchLabels": labels},
     }
     pod["metadata"]["labels"] = labels
-    pod["spec"] |= {"nodeSelector": {ZONE: zone}, "topologySpreadConstraints": [constraint]}
+    pod["spec"] |= {"nodeSelector": {ZONE_LABEL: zone}, "topologySpreadConstraints": [constraint]}
     return pod
 
 

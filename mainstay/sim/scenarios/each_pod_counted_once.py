@@ -9,12 +9,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object, Propagation
+from mainstay.api.kind_names import JOBS, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError
-from mainstay.controllers import pod_state
-from mainstay.controllers.job import Jobs
-from mainstay.controllers.kinds import JOBS, PODS
+from mainstay.controllers.job.controller import Jobs
 from mainstay.env import Env, tasks
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.job_counts import JobCounts

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DISRUPTION_BUDGETS, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError
-from mainstay.controllers import pod_state
-from mainstay.controllers.disruption_budget import DisruptionBudgets
-from mainstay.controllers.kinds import DISRUPTION_BUDGETS, PODS
+from mainstay.controllers.budget.controller import DisruptionBudgets
 from mainstay.env import Env, tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import REPLICASETS
 from mainstay.client.client import Client
-from mainstay.controllers import pod_state, slots
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.kinds import REPLICASETS
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.pods import slots
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings

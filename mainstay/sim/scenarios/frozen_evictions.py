@@ -9,9 +9,9 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.holds import What
 from mainstay.client.client import Client
-from mainstay.controllers import pod_state
 from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.held import EvictionsHeld

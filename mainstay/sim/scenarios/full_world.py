@@ -11,9 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mainstay.api.kind_name import KindName
-from mainstay.client.client import Client
-from mainstay.controllers.all import CONTROLLERS, OWN_LOOPS
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -24,6 +22,8 @@ from mainstay.controllers.kinds import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
+from mainstay.client.client import Client
+from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.at_most_one import AtMostOne

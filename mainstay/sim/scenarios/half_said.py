@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.api.pod_state import condition_of, is_ready
 from mainstay.client.client import Client
-from mainstay.controllers.pod_state import condition_of, is_ready
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.patient import Patient
 from mainstay.sim.scenario import Scenario

@@ -10,13 +10,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.holds import What
+from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
-from mainstay.controllers import pod_state
-from mainstay.controllers.deployment import Deployments
-from mainstay.controllers.kinds import DEPLOYMENTS
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.deployment.controller import Deployments
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.held import ControllersHeld

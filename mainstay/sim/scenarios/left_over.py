@@ -12,13 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, RESERVATIONS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, RESERVATIONS
-from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair_loop import LOOP as REPAIR
+from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
+from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.server.ledger.charge import Charge
 from mainstay.server.ledger.ledger import charged, ledger_in, ledger_key, write_of
 from mainstay.server.ledger.recount import find_drift

@@ -13,11 +13,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
-from mainstay.controllers import pod_state
-from mainstay.controllers.job import Jobs
+from mainstay.controllers.job.controller import Jobs
 from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
-from mainstay.controllers.kinds import CONFIG_MAPS, NAMESPACES
-from mainstay.controllers.namespace import NamespaceDeletion
+from mainstay.controllers.namespace.loop import NamespaceDeletion
 from mainstay.env import tasks
 from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

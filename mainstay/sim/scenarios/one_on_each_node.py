@@ -11,11 +11,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import NODES
 from mainstay.env import Env, tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS, STATEFUL_SETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.indexes import OWNER
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import PODS, STATEFUL_SETS
-from mainstay.controllers.revisions import hash_of
+from mainstay.controllers.deployment.revisions import hash_of
 from mainstay.env import tasks
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete

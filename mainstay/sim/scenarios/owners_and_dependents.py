@@ -11,10 +11,10 @@ from typing import Final
 
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NAMESPACES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, NotFound, Unavailable
-from mainstay.controllers.kinds import NAMESPACES
-from mainstay.controllers.owner_cleanup.cleaning import OwnerCleanup
+from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.env import tasks
 from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

@@ -18,17 +18,18 @@ from typing import Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEPLOYMENTS, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.controllers import pod_state
-from mainstay.controllers.all import CONTROLLERS
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS, RESERVATIONS, ZONE_QUOTAS
-from mainstay.controllers.node_loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair_loop import LOOP as REPAIR
+from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
+from mainstay.controllers.registry import CONTROLLERS
+from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import Env, tasks
 from mainstay.explain.debug.joining import debug
 from mainstay.explain.debug.view import DebugView, Finding
@@ -75,7 +76,7 @@ class PendingAfterRollback(UserStage):
         self._has_added = False
         self._released = False
         for name, zone in _risk.ZONES.items():
-            world.add_node(name, PretendSettings(labels={_risk.ZONE: zone}, capacity=_CAPACITY, lease=_LEASE))
+            world.add_node(name, PretendSettings(labels={ZONE_LABEL: zone}, capacity=_CAPACITY, lease=_LEASE))
         world.add_program(_risk.SCHEDULER, self._schedule)
         world.add_program("controllers-1", self._look_after)
         world.add_program(_risk.AUTOSCALER, self._scale)

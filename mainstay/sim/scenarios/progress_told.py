@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.api.progress import Verdict, progress_of
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
-from mainstay.controllers.deployment import Deployments
-from mainstay.controllers.kinds import DEPLOYMENTS
-from mainstay.controllers.progress import DeploymentProgress, ReplicaSetProgress
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.deployment.controller import Deployments
+from mainstay.controllers.progress.controller import DeploymentProgress, ReplicaSetProgress
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import Env
 from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.controller import Controller

@@ -10,9 +10,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.controllers.kinds import PODS
 from mainstay.env import tasks
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

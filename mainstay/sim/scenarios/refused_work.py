@@ -12,12 +12,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NAMESPACES, REPLICASETS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import NAMESPACES, REPLICASETS
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller_loop import LoopSettings

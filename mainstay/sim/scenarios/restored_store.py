@@ -8,12 +8,12 @@ leaders from the lost time are none any more, and each workload that the store k
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import REPLICASETS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
-from mainstay.controllers import pod_state
-from mainstay.controllers.kinds import REPLICASETS
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

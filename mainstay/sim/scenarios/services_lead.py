@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS, SERVICES
 from mainstay.api.stages import SERVING_CONDITION
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.controllers.endpoint_slice import EndpointSlices
-from mainstay.controllers.endpoints import Endpoints
-from mainstay.controllers.kinds import PODS, SERVICES
-from mainstay.controllers.serving import Serving
+from mainstay.controllers.endpoints.endpoints import Endpoints
+from mainstay.controllers.endpoints.serving import Serving
+from mainstay.controllers.endpoints.slices import EndpointSlices
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS, REPLICASETS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.controllers.kinds import PODS, REPLICASETS
-from mainstay.controllers.replicaset import ReplicaSets
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

@@ -11,9 +11,7 @@ from mainstay.agent.runners.containers import Behaviour
 from mainstay.api import times
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
-from mainstay.client.client import Client
-from mainstay.client.errors import ApiError
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -26,10 +24,13 @@ from mainstay.controllers.kinds import (
     SERVICES,
     ZONE_QUOTAS,
 )
+from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.client.client import Client
+from mainstay.client.errors import ApiError
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.text import text_of
-from mainstay.sim.cluster import ZONE, Cluster
+from mainstay.sim.cluster import Cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, a_pod, asked, rest
 from tests.faults.objects import an_acting_node, with_image
@@ -325,7 +326,7 @@ async def test_a_refused_change_is_the_news_at_first_then_stands_beside_and_goes
 
 async def test_what_waits_for_those_below_names_the_last_of_them(sim: Simulation):
     async with a_cluster(sim) as cluster:
-        wanted = a_deployment("web", 1, pod={"terminationGracePeriodSeconds": 30, "nodeSelector": {ZONE: "a"}})
+        wanted = a_deployment("web", 1, pod={"terminationGracePeriodSeconds": 30, "nodeSelector": {ZONE_LABEL: "a"}})
         await cluster.client.create(DEPLOYMENTS, wanted)
         await rest(8)
         [pod] = await pods_of(cluster, "web")

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     JOBS,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer, State, Verdict
 from mainstay.explain.why.asking import why

@@ -1,6 +1,6 @@
 """`why` about namespaces, quotas, Services and budgets."""
 
-from mainstay.controllers.kinds import (
+from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,

@@ -1,6 +1,6 @@
 """`why` about pods: the first broken link on their way, with the records that it is known from."""
 
-from mainstay.controllers.kinds import DEPLOYMENTS, NODES, PODS, SERVICES
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, SERVICES
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.scheduler.component import SchedulerSettings

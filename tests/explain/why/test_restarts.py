@@ -10,8 +10,8 @@ import pytest
 from mainstay.agent.runner import Wish
 from mainstay.agent.runners.containers import Behaviour
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.logs_of import logs
-from mainstay.controllers.kinds import DEPLOYMENTS, PODS
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.explain.why.ends import Ends

@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.api.kind_name import KindName
-from mainstay.controllers.kinds import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.explain.moment import NoSuchMoment
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier

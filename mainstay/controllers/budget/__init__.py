@@ -1,0 +1,1 @@
+"""PodDisruptionBudgets: keep their status, from which evictions are allowed or refused."""

@@ -1,0 +1,1 @@
+"""Endpoints and EndpointSlices of Services, and the Serving condition of pods."""

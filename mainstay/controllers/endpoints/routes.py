@@ -1,0 +1,145 @@
+"""Where a Service leads: for each of its pods the addresses, the ports, and whether traffic should go there.
+
+A pod without an address, or one that is over, is nowhere. One that is leaving still stands there and says so, so that
+connections which it has can be kept; new ones go to it only if nobody else is ready. The words are upstream's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from mainstay.api import pod_state
+from mainstay.api.kind import Object
+
+HEADLESS: Final = "service.kubernetes.io/headless"
+FAMILY_DEFAULT: Final = "IPv4"
+_SIDECAR: Final = "Always"
+
+
+class Port(NamedTuple):
+    """A port as a slice has it."""
+
+    name: str
+    protocol: str
+    port: int
+    application: str = ""
+
+    def as_object(self) -> Object:
+        made: Object = {"name": self.name, "protocol": self.protocol, "port": self.port}
+        if self.application:
+            made["appProtocol"] = self.application
+        return made
+
+
+class Group(NamedTuple):
+    """What the endpoints of one slice have in common."""
+
+    family: str
+    """`IPv4` or `IPv6`."""
+    ports: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    identity: str
+    """The uid of its pod: an endpoint that changes is still the same."""
+    body: Object
+    """As it stands in a slice."""
+
+
+def is_headless(service: Object) -> bool:
+    return bool((service.get("spec") or {}).get("clusterIP") == "None")
+
+
+def families_of(service: Object) -> list[str]:
+    return list((service.get("spec") or {}).get("ipFamilies") or (FAMILY_DEFAULT,))
+
+
+def is_routed(pod: Object, *, with_leaving: bool = True) -> bool:
+    """Whether it has a place at all among the endpoints of a Service."""
+    status = pod.get("status") or {}
+    if pod_state.is_over(pod) or not (status.get("podIP") or status.get("podIPs")):
+        return False
+    return with_leaving or not pod_state.is_leaving(pod)
+
+
+def addresses_of(pod: Object, family: str) -> list[str]:
+    status = pod.get("status") or {}
+    given = [str(each.get("ip") or "") for each in status.get("podIPs") or ()] or [str(status.get("podIP") or "")]
+    return [address for address in given if address and ("IPv6" if ":" in address else "IPv4") == family]
+
+
+def ports_of(service: Object, pod: Object) -> tuple[Port, ...]:
+    """The ports of a Service as this pod has them. One that is named, and that the pod has not, is left out."""
+    found = []
+    for port in (service.get("spec") or {}).get("ports") or ():
+        protocol = str(port.get("protocol") or "TCP")
+        number = target_of(port, protocol, pod)
+        if number is not None:
+            found.append(Port(str(port.get("name") or ""), protocol, number, str(port.get("appProtocol") or "")))
+    return tuple(found)
+
+
+def target_of(port: Mapping[str, Any], protocol: str, pod: Object) -> int | None:
+    target = port.get("targetPort")
+    if isinstance(target, int) and target:
+        return target
+    if not target:
+        return int(port["port"])
+    for container in _serving_containers(pod.get("spec") or {}):
+        for each in container.get("ports") or ():
+            if each.get("name") == target and (each.get("protocol") or "TCP") == protocol:
+                return int(each["containerPort"])
+    return None
+
+
+def _serving_containers(spec: Object) -> Iterable[Object]:
+    yield from spec.get("containers") or ()
+    yield from (each for each in spec.get("initContainers") or () if each.get("restartPolicy") == _SIDECAR)
+
+
+def endpoint_of(service: Object, pod: Object, addresses: Sequence[str], zone: str = "") -> Endpoint:
+    metadata = pod["metadata"]
+    serves, leaves = pod_state.is_ready(pod), pod_state.is_leaving(pod)
+    publishes_all = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
+    body: Object = {
+        "addresses": list(addresses),
+        "conditions": {
+            "ready": publishes_all or (serves and not leaves),
+            "serving": serves,
+            "terminating": leaves,
+        },
+        "targetRef": reference_to_pod(pod),
+    }
+    if name := hostname_of(service, pod):
+        body["hostname"] = name
+    if node := pod_state.node_of(pod):
+        body["nodeName"] = node
+    if zone:
+        body["zone"] = zone
+    return Endpoint(metadata["uid"], body)
+
+
+def reference_to_pod(pod: Object) -> Object:
+    metadata = pod["metadata"]
+    return {"kind": "Pod", "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
+
+
+def hostname_of(service: Object, pod: Object) -> str:
+    """Its own name below that of the Service, if it asks for one."""
+    spec = pod.get("spec") or {}
+    return str(spec.get("hostname") or "") if spec.get("subdomain") == service["metadata"]["name"] else ""
+
+
+def wanted(service: Object, pods: Iterable[Object], zones: Mapping[str, str]) -> dict[Group, list[Endpoint]]:
+    """All endpoints of a Service, by what goes into one slice. Sorted, but for the pods, which come as given."""
+    found: dict[Group, list[Endpoint]] = {}
+    routed = [pod for pod in pods if is_routed(pod)]
+    for family in families_of(service):
+        for pod in routed:
+            addresses = addresses_of(pod, family)
+            ports = ports_of(service, pod)
+            if addresses:
+                endpoint = endpoint_of(service, pod, addresses, zones.get(pod_state.node_of(pod), ""))
+                found.setdefault(Group(family, ports), []).append(endpoint)
+    return {group: found[group] for group in sorted(found)}

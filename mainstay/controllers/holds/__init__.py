@@ -1,0 +1,1 @@
+"""Holds: keep their status, and delete those that have expired."""

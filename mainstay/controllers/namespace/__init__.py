@@ -1,0 +1,1 @@
+"""Namespace deletion: delete everything in a terminating namespace, then release its finalizer."""

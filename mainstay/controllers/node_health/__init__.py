@@ -1,0 +1,1 @@
+"""Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods."""

@@ -1,0 +1,319 @@
+"""What to do about nodes that are not heard of: little at first, and more only when there is more to go by.
+
+    heard ──late──► SUSPECT ──silent for as long as its lease──► UNKNOWN ──a permit of its zone──► RELEASED
+      ▲             nothing new is placed there                  no traffic to its pods            pods are removed
+      └─────────────────────────── heard again ◄─────────────────┴─ which keep all they have ◄─────┴─ in their time
+
+What each sign may lead to stands in one table for all controllers (loop/evidence.py), which also says when silence
+is more likely ours: when every zone is silent, or our own connection fails. Then nothing is released, and what was
+released and has not happened yet is taken back. How many are released how fast is in zones.py. All of it is by what we
+have heard ourselves (heartbeats.py), so a new leader judges nobody before it has listened for as long as a lease lasts;
+but what the last one has begun it takes from the Nodes, and brings to an end: nothing here waits for a *change* of
+state.
+
+Pods of a released node are removed when their tolerations say so (taint_eviction.py). They stay in the store, and keep
+what they have, until their node says that they have ended; or until there is proof that they have: the Node is deleted
+(controllers/repair/decide.py), an operator says that the machine is off (the taint `out-of-service`), or, for
+at-most-one pods, the lease by which their agent runs them has passed to us (loop/fencing.py; acting is in actions.py).
+
+While somebody holds evictions (api/holds.py) no node is released and nobody is removed; what is done about traffic and
+new placements goes on. Afterwards all goes on from where it is.
+
+`decide` is a plain function of a `Sight` and what it remembers. loop.py looks and acts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mainstay.api.holds import Held, HoldReason, freezing
+from mainstay.api.taints import NO_EXECUTE, Taint
+from mainstay.controllers.node_health import zones
+from mainstay.controllers.node_health.evidence import (
+    NO_RECORD,
+    NOT_READY,
+    NOT_READY_RELEASED,
+    PRESSURES,
+    RELEASED,
+    SUSPECTED,
+    UNHEARD,
+    UNREACHABLE,
+    Hearing,
+    NodeFacts,
+    Record,
+    State,
+    evidence_of,
+    hearing_of,
+    said,
+)
+from mainstay.controllers.node_health.heartbeats import (
+    Heard,
+    Listening,
+    after_deafness,
+    is_heard,
+    listening,
+    silent_for,
+    with_deafness,
+)
+from mainstay.controllers.node_health.plan import HOLDER, Memory, Plan, Say, Sight, Step, Verdict, WriteNode
+from mainstay.controllers.node_health.pods import (
+    EVICTIONS_MAX,
+    RELEASES_MAX,
+    evictions,
+    marks,
+    removals,
+    replacements,
+    taints_since,
+)
+from mainstay.controllers.node_health.zones import Bucket
+from mainstay.loop.evidence import Evidence, Response, Scope, Signal, Strength, ZoneSilence, allowed
+
+NODE_WRITES_MAX: Final = 50
+"""In one look: an outage of a thousand nodes must not become a storm of writes."""
+
+OURS: Final = (
+    SUSPECTED,
+    UNREACHABLE,
+    RELEASED,
+    NOT_READY,
+    NOT_READY_RELEASED,
+    *(taint for _, taint in PRESSURES),
+)
+"""The taints that are set and removed here."""
+_WAITS: Final = "it waits for its turn: nodes of a zone are released one by one"
+_HOUR_NS: Final = 3_600_000_000_000
+
+
+def doubtful(nodes: Mapping[str, NodeFacts], heard: Mapping[str, Heard], memory: Memory, now_ns: int) -> list[str]:
+    """The nodes whose pods have to be looked at."""
+    since_ns = now_ns if memory.listening is None else memory.listening.since_ns
+    return [
+        name
+        for name, facts in nodes.items()
+        if not facts.is_ready
+        or any(taint.effect == NO_EXECUTE for taint in facts.taints)
+        or heard[name].holder == HOLDER
+        or hearing_of(heard[name], since_ns, now_ns) in (Hearing.LATE, Hearing.SILENT)
+    ]
+
+
+def decide(sight: Sight, memory: Memory) -> Plan:
+    now_ns = sight.now_ns
+    heard_so_far = listening(memory.listening, not sight.own, now_ns)
+    if sight.own:
+        why = _why_deaf(sight.own, ())
+        memory = replace(memory, listening=heard_so_far, deaf=why)
+        stopped = zones.looked_at(memory.buckets, _silences(sight, heard_so_far), now_ns, is_stopped=True)
+        return Plan((), replace(memory, buckets=stopped))
+    silences = _silences(sight, heard_so_far)
+    deaf = _why_deaf((), silences)
+    deafness = with_deafness(memory.deafness, now_ns) if deaf else None
+    if not deaf:
+        heard_so_far = after_deafness(heard_so_far, memory.deafness)
+    buckets = zones.looked_at(memory.buckets, silences, now_ns, is_stopped=bool(deaf))
+    verdicts = {
+        name: _verdict(facts, sight.heard[name], heard_so_far.since_ns, now_ns, silences)
+        for name, facts in sight.nodes.items()
+    }
+    verdicts, buckets = _released(sight, verdicts, buckets, bool(deaf), heard_so_far.since_ns)
+    tainted = taints_since(sight, memory)
+    memory = replace(
+        memory,
+        listening=heard_so_far,
+        buckets=buckets,
+        taints_since=tainted,
+        deaf=deaf,
+        deafness=deafness,
+        marked=memory.marked,
+        frozen="; ".join([_frozen_by(held) for held in sight.frozen]),
+    )
+    marked_now = marks(sight, verdicts, memory, bool(deaf))
+    marked = {uid: at for uid, at in memory.marked.items() if now_ns - at < _HOUR_NS}
+    marked.update({mark.uid: now_ns for mark in marked_now})
+    steps: list[Step] = [
+        *_node_writes(sight, verdicts)[:NODE_WRITES_MAX],
+        *marked_now,
+        *evictions(sight, verdicts, tainted)[:EVICTIONS_MAX],
+        *removals(sight)[:EVICTIONS_MAX],
+        *replacements(sight, verdicts)[:RELEASES_MAX],
+    ]
+    return Plan(tuple(steps), replace(memory, marked=marked))
+
+
+def saying(before: Memory, after: Memory) -> list[Say]:
+    """What people should be told after a decision."""
+    found = []
+    if after.deaf and not before.deaf:
+        found.append(Say("EvictionStopped", f"no pods are removed from silent nodes: {after.deaf}"))
+    elif before.deaf and not after.deaf:
+        text = "nodes are heard again; silent ones are released when they have been so for long"
+        found.append(Say("EvictionResumed", text))
+    if after.frozen and after.frozen != before.frozen:
+        found.append(Say(HoldReason.EVICTIONS_FROZEN, f"no pods are removed: {after.frozen}"))
+    elif before.frozen and not after.frozen:
+        found.append(Say(HoldReason.EVICTIONS_THAWED, "nobody holds evictions any more; pods are removed again"))
+    return found
+
+
+def _frozen_by(held: Held) -> str:
+    where = f" of {held.namespace}" if held.namespace else ""
+    return f"evictions{where} are frozen by Hold {held.name}: {held.words}"
+
+
+# Judging.
+
+
+def _silences(sight: Sight, heard_so_far: Listening) -> tuple[ZoneSilence, ...]:
+    """A node counts as silent when it is late: when our own ears fail, nodes become silent one after the other, and by
+    the time the first one has been so for long all others are at least late."""
+    nodes: dict[str, int] = {}
+    silent: dict[str, int] = {}
+    for name, facts in sight.nodes.items():
+        hearing = hearing_of(sight.heard[name], heard_so_far.since_ns, sight.now_ns)
+        is_silent = hearing in (Hearing.LATE, Hearing.SILENT) or (
+            hearing is Hearing.NOT_YET and facts.ready[:2] == ("Unknown", UNHEARD)
+        )
+        nodes[facts.zone] = nodes.get(facts.zone, 0) + 1
+        silent[facts.zone] = silent.get(facts.zone, 0) + is_silent
+    return tuple(ZoneSilence(zone, nodes[zone], silent[zone]) for zone in sorted(nodes))
+
+
+def _why_deaf(own: Sequence[Evidence], silences: Sequence[ZoneSilence]) -> str:
+    """Why nothing may be released; empty if nothing speaks against it."""
+    if not own and not any(each.silent for each in silences):
+        return ""  # As at most looks.
+    anything = Evidence(Signal.MISSED_HEARTBEATS, Strength.SUSTAINED, Scope.NODE)
+    refused = allowed([anything, *own], silences).refused
+    return next((each.why for each in refused if each.response is Response.EVICT_FROM_NODE), "")
+
+
+def _verdict(facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silences: Sequence[ZoneSilence]) -> Verdict:
+    hearing = hearing_of(heard, since_ns, now_ns)
+    if hearing is Hearing.HEARD:
+        return _WELL
+    evidence = evidence_of(facts.name, heard, since_ns, now_ns)
+    may = allowed(evidence, silences, facts.zone)
+    words = said(evidence, silent_for(heard, since_ns, now_ns))
+    before = State(facts.record.state) if facts.record.state in list(State) else State.HEALTHY
+    match hearing:
+        case Hearing.NOT_YET:
+            return Verdict(hearing, may, before, facts.record.held)
+        case Hearing.LATE:
+            # One that was given up by somebody who had listened for longer, and that we have not heard ourselves since,
+            # stays so: that it is late is no news.
+            is_worse = before in (State.UNKNOWN, State.RELEASED) and not is_heard(heard, since_ns)
+            if is_worse or Response.STOP_NEW_PLACEMENT not in may:
+                return Verdict(Hearing.NOT_YET, may, before, facts.record.held)
+            return Verdict(hearing, may, State.SUSPECT, "", words)
+        case Hearing.SILENT:
+            return Verdict(hearing, may, State.UNKNOWN, "", words)
+
+
+_WELL: Final = Verdict(Hearing.HEARD, allowed(()), State.HEALTHY)
+
+
+def _released(
+    sight: Sight, verdicts: Mapping[str, Verdict], buckets: dict[str, Bucket], is_deaf: bool, since_ns: int
+) -> tuple[dict[str, Verdict], dict[str, Bucket]]:
+    """Those that are released, longest silent first, as far as permits go."""
+    found = dict(verdicts)
+    frozen = freezing(sight.frozen, "")
+    silent = [name for name, verdict in verdicts.items() if verdict.hearing is Hearing.SILENT]
+    for name in sorted(silent, key=lambda name: (-silent_for(sight.heard[name], since_ns, sight.now_ns), name)):
+        verdict, facts = verdicts[name], sight.nodes[name]
+        if Response.EVICT_FROM_NODE not in verdict.allowed:
+            refusals = [each.why for each in verdict.allowed.refused if each.response is Response.EVICT_FROM_NODE]
+            found[name] = replace(verdict, held=refusals[0] if refusals else "")
+        elif frozen is not None:
+            state = State.RELEASED if RELEASED in facts.taints else verdict.state
+            found[name] = replace(verdict, state=state, held=_frozen_by(frozen))
+        elif RELEASED in facts.taints:
+            found[name] = replace(verdict, state=State.RELEASED)
+        elif (
+            not is_deaf
+            and facts.record.state in (State.UNKNOWN, State.RELEASED)
+            and zones.has_permit(buckets[facts.zone])
+        ):
+            # Only one that was said to be unknown before: its pods get no traffic by then.
+            buckets = {**buckets, facts.zone: zones.taken(buckets[facts.zone])}
+            found[name] = replace(verdict, state=State.RELEASED)
+        else:
+            found[name] = replace(verdict, held=_WAITS)
+    return found, buckets
+
+
+# Nodes.
+
+
+def _node_writes(sight: Sight, verdicts: Mapping[str, Verdict]) -> list[WriteNode]:
+    found = []
+    for name, facts in sight.nodes.items():
+        write = _node_write(facts, verdicts[name], sight.heard[name])
+        if write is not None:
+            found.append(write)
+    # What is good news for users comes first, and then what is most urgent.
+    return sorted(found, key=lambda write: (_ORDER[write.state], write.name))
+
+
+_ORDER: Final = {State.HEALTHY: 0, State.RELEASED: 1, State.UNKNOWN: 2, State.SUSPECT: 3}
+
+
+def _node_write(facts: NodeFacts, verdict: Verdict, heard: Heard) -> WriteNode | None:
+    """What has to be written on a Node; None if it says all of it."""
+    is_plain = not (facts.taints or facts.pressures or facts.is_suspect) and facts.record == NO_RECORD
+    if verdict is _WELL and is_plain and facts.is_ready:
+        return None  # As most of them are, at most times.
+    state = verdict.state
+    wanted = facts.pressures + _taints_of(facts, verdict)
+    add = tuple(taint for taint in wanted if taint not in facts.taints)
+    remove = tuple(taint for taint in facts.taints if taint in OURS and taint not in wanted)
+    record, ready = _said_of(facts, verdict)
+    is_suspect = state is State.SUSPECT
+    says_suspect = is_suspect if facts.is_suspect != is_suspect and (is_suspect or facts.has_suspect) else None
+    if not add and not remove and record is None and ready is None and says_suspect is None:
+        return None
+    lease = None
+    if RELEASED in add:
+        lease = heard.lease.revision if heard.has_lease and heard.lease is not None else 0
+    return WriteNode(facts.name, facts.uid, facts.version, state, add, remove, record, ready, says_suspect, lease)
+
+
+def _taints_of(facts: NodeFacts, verdict: Verdict) -> tuple[Taint, ...]:
+    """Of those that are ours, without what the node says about itself."""
+    if verdict.hearing is Hearing.NOT_YET:
+        known = tuple(taint for _, taint in PRESSURES)
+        return tuple(taint for taint in facts.taints if taint in OURS and taint not in known)
+    said_itself = facts.record.ready[0] if facts.ready[1] == UNHEARD else facts.ready[0]
+    match verdict.state:
+        case State.HEALTHY | State.SUSPECT:
+            suspected = (SUSPECTED,) if verdict.state is State.SUSPECT else ()
+            if said_itself in ("True", ""):
+                # One that says nothing was just made, and keeps what the server has given it.
+                is_new = said_itself == "" and NOT_READY in facts.taints
+                return (*suspected, NOT_READY) if is_new else suspected
+            return (*suspected, NOT_READY)
+        case State.UNKNOWN:
+            return (UNREACHABLE,)
+        case State.RELEASED:
+            return (UNREACHABLE, RELEASED)
+
+
+def _said_of(facts: NodeFacts, verdict: Verdict) -> tuple[Record | None, tuple[str, str, str] | None]:
+    """The record and the condition `Ready`, as far as they have to change."""
+    if verdict.hearing is Hearing.NOT_YET:
+        return None, None
+    before, state = facts.record, verdict.state
+    is_unheard = facts.ready[1] == UNHEARD
+    own_words = before.ready if is_unheard else facts.ready
+    ready = None
+    if state in (State.UNKNOWN, State.RELEASED):
+        ready = None if is_unheard else ("Unknown", UNHEARD, "nothing is heard of the node any more")
+    elif is_unheard and own_words[0]:
+        ready = own_words
+    if state is State.HEALTHY:
+        return (NO_RECORD if before != NO_RECORD else None), ready
+    if before.state == state and before.held == verdict.held:
+        return None, ready
+    # When that was, is for whoever writes it.
+    since, evidence = (before.since, before.evidence) if before.state == state else ("", verdict.evidence)
+    return Record(state, since, evidence, verdict.held, own_words), ready

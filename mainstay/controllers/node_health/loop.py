@@ -1,0 +1,356 @@
+"""Node health at work: listens to nodes all the time, looks at all of them every second, decides, and acts.
+
+What is decided goes by a `Sight` (decide.py), which is made without awaiting. Nothing is decided while the caches
+do not show what was last written here. What speaks for our being cut off ourselves is collected here, too: watches that
+have failed, servers that do not answer, our own writes that do not come back, and a second that took much longer.
+"""
+
+import logging
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Final
+
+from mainstay.api.holds import HOLDS, Held, freezing
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import LEASES, NODES, PODS
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.breaker import Condition
+from mainstay.client.call import WriteOptions
+from mainstay.client.entry import Change
+from mainstay.client.errors import ApiError, Fenced, Throttled, Unavailable
+from mainstay.client.indexes import NODE
+from mainstay.client.informer import Informer
+from mainstay.controllers.node_health.actions import LEASE_NAMESPACE, Actions, Writes, Wrote
+from mainstay.controllers.node_health.decide import doubtful
+from mainstay.controllers.node_health.evidence import NodeFacts, State, facts_of
+from mainstay.controllers.node_health.heartbeats import (
+    LEASE_DURATION,
+    Heard,
+    first_heard,
+    with_lease,
+    with_status,
+    without_node,
+)
+from mainstay.controllers.node_health.plan import (
+    Evict,
+    MarkPod,
+    Memory,
+    Remove,
+    Replace,
+    Say,
+    Sight,
+    Step,
+    WriteNode,
+)
+from mainstay.controllers.node_health.snapshot import NAME, frozen_by, known_of, said_of, steps_of
+from mainstay.env import tasks
+from mainstay.journal.record import WriteResult
+from mainstay.loop.component_state import COMPONENT_STATES
+from mainstay.loop.events import About
+from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
+from mainstay.loop.holds import gate_of, known
+from mainstay.loop.notices import tell
+from mainstay.loop.pass_record import Look, Steps, seen_by
+from mainstay.loop.periodic import Around, OwnLoop
+from mainstay.loop.term import Deposed
+
+LOOK_EVERY: Final = timedelta(seconds=1)
+STOOD_STILL: Final = timedelta(seconds=3)
+"""A second that took so much longer was one in which we were not there."""
+OWN_WRITES_WITHIN: Final = timedelta(seconds=5)
+ACT_WITHIN: Final = timedelta(seconds=4)
+"""What was decided longer ago is not carried out any more: by now the node may have been heard."""
+STREAM_SILENT_MIN: Final = timedelta(seconds=5)
+FAILURES_MAX: Final = 3
+"""Writes in a row without an answer, from which on the way to the server is in doubt."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Ears:
+    """What is heard of nodes. Fed by informers, so that it is noted in the moment in which it comes."""
+
+    def __init__(self, around: Around) -> None:
+        self.heard: dict[str, Heard] = {}
+        self.facts: dict[str, NodeFacts] = {}
+        self._clock = around.env.clock
+        self._leases = around.informers.get(LEASES, LEASE_NAMESPACE)
+        self._nodes = around.informers.get(NODES)
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        return (self._leases, self._nodes)
+
+    def open(self) -> None:
+        self._leases.subscribe(self._lease_changed)
+        self._nodes.subscribe(self._node_changed)
+
+    def close(self) -> None:
+        self._leases.unsubscribe(self._lease_changed)
+        self._nodes.unsubscribe(self._node_changed)
+
+    def of(self, name: str) -> Heard:
+        found = self.heard.get(name)
+        if found is None:
+            found = self.heard[name] = first_heard(self._clock.monotonic_ns())
+        return found
+
+    def _lease_changed(self, change: Change) -> None:
+        name = change.key.name
+        lease = None if change.new is None else change.new.object()
+        self.heard[name] = with_lease(self.of(name), name, lease, self._clock.monotonic_ns())
+
+    def _node_changed(self, change: Change) -> None:
+        name = change.key.name
+        if change.new is None:
+            self.facts.pop(name, None)
+            self.heard[name] = without_node(self.of(name), self._clock.monotonic_ns())
+            return
+        facts = self.facts[name] = facts_of(change.new.object())
+        heard = self.of(name)
+        if facts.status_marker:
+            heard = with_status(heard, facts.status_marker, self._clock.monotonic_ns())
+        self.heard[name] = heard
+
+
+class NodeHealth:
+    """`run` until cancelled."""
+
+    def __init__(self, around: Around) -> None:
+        self.memory = Memory()
+        self._around = around
+        self._client = around.client
+        self._clock = around.env.clock
+        self._term = around.term
+        self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
+        self._pods = around.informers.get(PODS, indexes=(NODE,))
+        self._holds = around.informers.get(HOLDS)
+        self._gate = gate_of(around.holding, NAME, around.term)
+        self._ears = Ears(around)
+        self._actions = Actions(around.client, around.env.clock)
+        self._steps = Steps(NAME, around)
+        self._informers: dict[KindName, Informer] = {
+            each.cache.kind: each for each in (*self._ears.informers, self._pods, self._holds)
+        }
+        self._wrote: dict[KindName, int] = {}
+        self._wrote_ns = 0
+        self._failures = 0
+        self._looks = 0
+
+    async def run(self) -> None:
+        for informer in self._informers.values():
+            await informer.synced()
+            if self._term is not None:
+                await informer.cache.wait_until(self._term.revision)
+        await known(self._around.holding, self._term)
+        self._ears.open()
+        try:
+            with self._gate:
+                await self._look_on()
+        finally:
+            self._ears.close()
+
+    async def _look_on(self) -> None:
+        while True:
+            before_ns = self._clock.monotonic_ns()
+            await tasks.sleep(LOOK_EVERY)
+            if self._clock.monotonic_ns() - before_ns > _ns(LOOK_EVERY + STOOD_STILL):
+                # What was said meanwhile may not have reached us yet.
+                self.memory = replace(self.memory, listening=None)
+            if self._gate.held is None:  # Else we go on listening, and do nothing.
+                await self.look()
+
+    async def look(self) -> None:
+        if self._term is not None:
+            self._term.require()
+        own = self._doubts()
+        if not own and not self._sees_own_writes():
+            return
+        now, before = self._clock.wall(), self.memory
+        sight = self._sight(own, now)
+        steps, self.memory = steps_of(sight, before)
+        self._looks += 1
+        if steps:
+            name = f"{NAME}-{self._chance.uid('look', self._looks)}"
+            await self._act(steps, Look(name, seen_by(self._informers.values()), now, known_of(sight, before)))
+
+    # Looking.
+
+    def _sight(self, own: tuple[Evidence, ...], now: datetime) -> Sight:
+        now_ns = self._clock.monotonic_ns()
+        nodes = {name: self._ears.facts[name] for name in sorted(self._ears.facts)}
+        heard = {name: self._ears.of(name) for name in nodes}
+        pods = {name: self._pods_on(name) for name in doubtful(nodes, heard, self.memory, now_ns)}
+        return Sight(now_ns, nodes, heard, pods, own, self._frozen(now))
+
+    def _frozen(self, now: datetime) -> tuple[Held, ...]:
+        return frozen_by([entry.object() for entry in self._holds.cache.entries()], now)
+
+    def _pods_on(self, node: str) -> tuple[Object, ...]:
+        cache = self._pods.cache
+        found = [cache.get(key) for key in cache.by(NODE.name, node)]
+        return tuple(pod for pod in found if pod is not None)
+
+    def _doubts(self) -> tuple[Evidence, ...]:
+        """What speaks for our not hearing."""
+        found = []
+        if any(informer.last_error for informer in self._ears.informers) or self._is_stream_silent():
+            found.append(Evidence(Signal.WATCH_DISCONNECTS, Strength.HINT, Scope.OURSELVES))
+        is_late = self._clock.monotonic_ns() - self._wrote_ns > _ns(OWN_WRITES_WITHIN)
+        if is_late and not self._sees_own_writes() and not found:
+            found.append(Evidence(Signal.WATCH_DISCONNECTS, Strength.REPEATED, Scope.OURSELVES))
+        servers = self._client.servers()
+        if self._failures >= FAILURES_MAX or all(server.condition is not Condition.CLOSED for server in servers):
+            found.append(Evidence(Signal.API_TIMEOUTS, Strength.REPEATED, Scope.OURSELVES))
+            self._failures = 0
+        return tuple(found)
+
+    def _is_stream_silent(self) -> bool:
+        """Whether no lease at all is heard of, not even that there is nothing new: a connection that was cut says
+        nothing either, and it takes long until that is found out."""
+        silent = self._ears.informers[0].silent_for
+        shortest = min(
+            (heard.duration for heard in self._ears.heard.values() if heard.has_lease), default=LEASE_DURATION
+        )
+        return silent is None or silent >= max(STREAM_SILENT_MIN, shortest / 2)
+
+    def _sees_own_writes(self) -> bool:
+        return all(self._informers[kind].cache.revision >= revision for kind, revision in self._wrote.items())
+
+    # Acting.
+
+    async def _act(self, steps: list[Step], look: Look) -> None:
+        until_ns = self._clock.monotonic_ns() + _ns(ACT_WITHIN)
+        for number, step in enumerate(steps):
+            if self._term is not None:
+                self._term.require()
+            left_ns = until_ns - self._clock.monotonic_ns()
+            if left_ns <= 0 or self._gate.held is not None:
+                return
+            if self._is_frozen(step):
+                continue
+            was = self._state_before(step)
+            try:
+                async with tasks.timeout(timedelta(microseconds=left_ns // 1000)):
+                    wrote = await self._carry_out(step, self._writes(look.step(number)))
+            except TimeoutError as error:
+                self._failures += 1
+                self._steps.record(look, number, said_of(step), Unavailable(f"no answer within {ACT_WITHIN}: {error}"))
+                return
+            except Fenced as error:
+                if self._term is not None:
+                    self._term.lost()
+                raise Deposed(str(error)) from error
+            except (Unavailable, Throttled) as error:
+                self._failures += 1
+                _logger.warning("%s: %s cannot be done now: %s", NAME, type(step).__name__, error)
+                self._steps.record(look, number, said_of(step), error)
+                return  # The next look begins with whether we can hear at all.
+            except ApiError as error:
+                _logger.warning("%s: %s was refused: %s", NAME, step, error)
+                self._steps.record(look, number, said_of(step), error)
+                continue
+            self._failures = 0
+            self._record(look, number, step, wrote)
+            self._tell(step, was, look.step(number))
+            for each in wrote:
+                self._wrote[each.kind] = max(self._wrote.get(each.kind, 0), each.revision)
+                self._wrote_ns = self._clock.monotonic_ns()
+
+    def _is_frozen(self, step: Step) -> bool:
+        """Whether somebody holds evictions since this was decided."""
+        match step:
+            case Evict(key=key) | Remove(key=key):
+                keys = [key]
+            case Replace(pods=pods):
+                keys = [pod.key for pod in pods]
+            case _:
+                return False
+        frozen = self._frozen(self._clock.wall())
+        return any(freezing(frozen, key.namespace) is not None for key in keys)
+
+    async def _carry_out(self, step: Step, write: Writes) -> list[Wrote]:
+        match step:
+            case WriteNode():
+                node = self._informers[NODES].cache.get(ObjectKey("", step.name))
+                if node is None or node["metadata"]["resourceVersion"] != step.version:
+                    return []
+                return await self._actions.write_node(step, node, write)
+            case MarkPod():
+                return await self._actions.mark_pod(step, write)
+            case Evict():
+                return await self._actions.evict(step, write)
+            case Remove():
+                await self._actions.remove(step, write)
+            case Replace():
+                await self._actions.replace(step, write)
+            case Say():
+                _logger.warning("%s: %s", NAME, step.message)
+                about = {"metadata": {"name": NAME}}
+                await tell(
+                    self._client,
+                    self._clock,
+                    COMPONENT_STATES,
+                    about,
+                    step.reason,
+                    step.message,
+                    who=NAME,
+                    write=write(),
+                )
+        return []
+
+    def _state_before(self, step: Step) -> str:
+        facts = self._ears.facts.get(step.name) if isinstance(step, WriteNode) else None
+        return "" if facts is None else facts.record.state
+
+    def _tell(self, step: Step, was: str, decision: str) -> None:
+        """Of what was done. The words are upstream's, where it has any."""
+        events = self._around.events
+        if events is None:
+            return
+        match step:
+            case WriteNode(name=node, uid=uid, state=state) if state != was:
+                reason, message = _NEWS[state]
+                about, is_bad = About(NODES, node, uid=uid), state is not State.HEALTHY
+                events.tell(about, reason, f"Node {node}: {message}", is_warning=is_bad, decision=decision)
+            case MarkPod(key=key, uid=uid):
+                about = About(PODS, key.name, key.namespace, uid)
+                events.tell(about, "NodeNotReady", "Node is not ready", is_warning=True, decision=decision)
+            case Evict(key=key, uid=uid):
+                message = f"Marking for deletion Pod {key}: it {step.message}"
+                about = About(PODS, key.name, key.namespace, uid)
+                events.tell(about, "TaintManagerEviction", message, decision=decision)
+            case _:
+                pass
+
+    def _writes(self, decision: str) -> Writes:
+        """What the writes of one step say."""
+        numbers = count(1)
+        term = self._term.text if self._term is not None else ""
+        return lambda: WriteOptions(
+            operation=f"{decision}.{next(numbers)}", decision=decision, term=term, field_manager=NAME
+        )
+
+    def _record(self, look: Look, number: int, step: Step, wrote: list[Wrote]) -> None:
+        said = said_of(step)
+        at = said.subject.namespace, said.subject.name
+        self._steps.record(
+            look, number, said, writes=[WriteResult(each.kind.text, *at, each.revision) for each in wrote]
+        )
+
+
+_NEWS: Final = {
+    State.HEALTHY: ("NodeReady", "it is heard again"),
+    State.SUSPECT: ("NodeSuspect", "its heartbeat is late; nothing new is placed there"),
+    State.UNKNOWN: ("NodeNotReady", "nothing is heard of it; its pods get no traffic, and keep what they have"),
+    State.RELEASED: ("NodeReleased", "it has been silent for so long that its pods may be replaced"),
+}
+
+
+def _ns(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000
+
+
+LOOP: Final = OwnLoop(NAME, NodeHealth)

@@ -1,0 +1,136 @@
+"""What becomes of the pods of nodes that are in doubt: no traffic, then an end in order, and removal only with proof.
+
+Each of these says what should be done now, whoever has begun it. While evictions are held nobody is removed; a Lease
+that was taken for that is given back. See decide.py for the whole of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from mainstay.api.holds import freezing
+from mainstay.api.kind import Object
+from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_annotations import is_at_most_one
+from mainstay.api.pod_state import is_leaving, is_over, is_ready
+from mainstay.api.taints import NO_EXECUTE, Taint
+from mainstay.controllers.node_health.evidence import NOT_READY_RELEASED, RELEASED, UNHEARD, Hearing, NodeFacts, State
+from mainstay.controllers.node_health.heartbeats import fence
+from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Memory, Remove, Replace, Sight, Verdict
+from mainstay.controllers.node_health.taint_eviction import stays_for
+from mainstay.loop.evidence import Response
+
+MARKS_MAX: Final = 100
+"""Of each of these in one look: an outage of a thousand nodes must not become a storm of writes."""
+EVICTIONS_MAX: Final = 20
+RELEASES_MAX: Final = 5
+
+_RELEASING: Final = (RELEASED, NOT_READY_RELEASED)
+
+
+def taints_since(sight: Sight, memory: Memory) -> dict[tuple[str, str], int]:
+    """Since when each `NoExecute` taint has been seen."""
+    found = {}
+    for facts in sight.nodes.values():
+        for taint in facts.taints:
+            if taint.effect == NO_EXECUTE:
+                key = (facts.uid, str(taint))
+                found[key] = memory.taints_since.get(key, sight.now_ns)
+    return found
+
+
+def marks(sight: Sight, verdicts: Mapping[str, Verdict], memory: Memory, is_deaf: bool) -> list[MarkPod]:
+    """Pods that are said to be ready, on nodes that are not. While every node is silent none of them is better than the
+    others, and to take all traffic away would help nobody."""
+    if is_deaf:
+        return []
+    found = []
+    for name, pods in sight.pods.items():
+        facts, verdict = sight.nodes[name], verdicts[name]
+        if verdict.hearing is Hearing.HEARD and facts.ready[0] == "False":
+            status, message = "False", "the node says that it is not ready"
+        elif (
+            verdict.hearing is Hearing.SILENT
+            and facts.ready[:2] == ("Unknown", UNHEARD)
+            and Response.STOP_TRAFFIC in verdict.allowed
+        ):
+            status, message = "Unknown", "nothing is heard of the node any more"
+        else:
+            continue
+        again_ns = sight.heard[name].duration // timedelta(microseconds=1) * 1000
+        for pod in pods:
+            uid = pod["metadata"]["uid"]
+            is_due = uid not in memory.marked or sight.now_ns - memory.marked[uid] >= again_ns
+            if is_ready(pod) and not is_over(pod) and is_due:
+                found.append(MarkPod(_key(pod), uid, status, message))
+    return found[:MARKS_MAX]
+
+
+def evictions(sight: Sight, verdicts: Mapping[str, Verdict], since: Mapping[tuple[str, str], int]) -> list[Evict]:
+    found = []
+    for name, pods in sight.pods.items():
+        facts, verdict = sight.nodes[name], verdicts[name]
+        counting = [
+            taint
+            for taint in facts.taints
+            if taint.effect == NO_EXECUTE
+            # What was tainted because it was silent loses pods only while it is silent, as far as we can hear.
+            and (taint not in _RELEASING or (verdict.state is State.RELEASED and verdict.hearing is Hearing.SILENT))
+        ]
+        for pod in pods:
+            if is_leaving(pod) or is_over(pod) or _is_frozen(pod, sight):
+                continue
+            if _is_due(pod, facts, counting, since, sight.now_ns):
+                shown = ", ".join(str(taint) for taint in counting)
+                found.append(
+                    Evict(_key(pod), pod["metadata"]["uid"], f"does not tolerate {shown} of {name} any longer")
+                )
+    return found
+
+
+def _is_due(
+    pod: Object, facts: NodeFacts, taints: Sequence[Taint], since: Mapping[tuple[str, str], int], now_ns: int
+) -> bool:
+    for taint in taints:
+        stays = stays_for(pod, [taint])
+        if stays is not None and now_ns - since[(facts.uid, str(taint))] >= stays // timedelta(microseconds=1) * 1000:
+            return True
+    return False
+
+
+def removals(sight: Sight) -> list[Remove]:
+    """What an operator says has ended with its machine."""
+    return [
+        Remove(_key(pod), pod["metadata"]["uid"])
+        for name, pods in sight.pods.items()
+        if sight.nodes[name].is_out_of_service and not sight.nodes[name].is_ready
+        for pod in pods
+        if is_leaving(pod) and not _is_frozen(pod, sight)
+    ]
+
+
+def replacements(sight: Sight, verdicts: Mapping[str, Verdict]) -> list[Replace]:
+    """At-most-one pods that should end, on nodes that must have ended them by now."""
+    found = []
+    for name, pods in sight.pods.items():
+        heard, verdict = sight.heard[name], verdicts[name]
+        leaving = tuple(
+            Remove(_key(pod), pod["metadata"]["uid"])
+            for pod in pods
+            if is_leaving(pod) and is_at_most_one(pod) and not _is_frozen(pod, sight)
+        )
+        is_ours = heard.has_lease and heard.holder == HOLDER
+        may_take = fence(heard, sight.now_ns) if Response.REPLACE_AT_MOST_ONE in verdict.allowed else None
+        if is_ours and heard.lease is not None:
+            found.append(Replace(name, heard.lease.revision, is_ours, leaving))
+        elif leaving and may_take is not None and verdict.hearing is Hearing.SILENT:
+            found.append(Replace(name, may_take.revision, is_ours, leaving))
+    return found
+
+
+def _is_frozen(pod: Object, sight: Sight) -> bool:
+    return bool(sight.frozen) and freezing(sight.frozen, pod["metadata"]["namespace"]) is not None
+
+
+def _key(pod: Object) -> ObjectKey:
+    return ObjectKey(pod["metadata"]["namespace"], pod["metadata"]["name"])

@@ -1,0 +1,371 @@
+"""Write down how far each workload has come, and what limits it: `status.progress` (api/progress.py).
+
+A ReplicaSet and a Job are judged by their pods, a Deployment by its ReplicaSets: it adds up what these say of
+themselves. Nothing acts on the record but who reads it; it is made of what everybody has committed, and depends on its
+own last words only where something is remembered (the last action, the last error). So when nothing else changes, it
+does not.
+
+The workload's own controller writes the same status. Each writes only its own fields: this one the field `progress`,
+by a patch of what differs in it, without looking at the rest. A record is made `EVERY` after the first change that it
+tells of, however many pods change until then: it is for people and slow loops, and most of what happens to a workload
+happens in bursts. The workload's own controller, which acts at once, has said its word by then, and is not put off by a
+status that has changed under its hands.
+
+Not judged here: what a deadline leads to (controllers/deployment/controller.py, controllers/job/controller.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from mainstay.api import pod_state, times
+from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
+from mainstay.api.object_key import ObjectKey
+from mainstay.api.progress import (
+    FIELD,
+    Action,
+    Deadline,
+    DeadlineState,
+    Error,
+    Limit,
+    Outcome,
+    PendingReason,
+    Progress,
+    Verdict,
+    progress_of,
+)
+from mainstay.api.stages import Stage
+from mainstay.client.indexes import OWNER
+from mainstay.controllers.deployment import status as rollout_status
+from mainstay.controllers.progress.holdups import MESSAGE_LENGTH_MAX, Holdup, limit_of, pending_reasons, replicas_of
+from mainstay.loop.controller import Controller, Reads, owner
+from mainstay.loop.decision import Decision, Patch, WakeAt
+from mainstay.loop.view import View
+
+EVERY: Final = timedelta(seconds=1)
+CREATE_SET: Final = "CreateReplicaSet"
+CREATE_POD: Final = "CreatePod"
+DRAIN_POD: Final = "DrainPod"
+_ACTIONS: Final = (CREATE_SET, CREATE_POD, DRAIN_POD)
+"""In the order in which they follow from each other. Times are whole seconds, in which all of them may happen."""
+
+_NO_DEADLINE: Final = Deadline(DeadlineState.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is remembered of a workload: when to look at it."""
+
+    at: datetime
+
+
+class _Recorder(Controller):
+    """What the three have in common."""
+
+    conditions_have_generation = False
+    says_stalled = False
+
+    def decide(self, view: View, key: ObjectKey, memory: Due | None) -> Decision:
+        workload = view.get(self.kind, key)
+        if workload is None or pod_state.is_leaving(workload):
+            return Decision()
+        if memory is None or memory.at > view.now + EVERY:  # Or the clock has gone back.
+            memory = Due(view.now + EVERY)
+        if view.now < memory.at:
+            return Decision(result=WakeAt(memory.at, "not more often"), memory=memory)
+        before = (workload.get("status") or {}).get(FIELD) or {}
+        wanted = self.judged(view, workload).as_object()
+        if before == wanted:
+            return Decision()
+        body = {"status": {FIELD: difference(before, wanted)}}
+        patch = Patch(self.kind, key, workload["metadata"]["uid"], body, "status")
+        return Decision((patch,), reasons=(wanted["verdict"],))
+
+    def judged(self, view: View, workload: Object) -> Progress:
+        raise NotImplementedError
+
+
+class ReplicaSetProgress(_Recorder):
+    name = "replicaset-progress"
+    kind = REPLICASETS
+    reads = (Reads(PODS, wakes=owner(REPLICASETS), indexes=(OWNER,)),)
+
+    def judged(self, view: View, workload: Object) -> Progress:
+        return of_set(workload, view.owned_by(PODS, workload["metadata"]["uid"]), view.now)
+
+
+class JobProgress(_Recorder):
+    name = "job-progress"
+    kind = JOBS
+    reads = (Reads(PODS, wakes=owner(JOBS), indexes=(OWNER,)),)
+
+    def judged(self, view: View, workload: Object) -> Progress:
+        return of_job(workload, view.owned_by(PODS, workload["metadata"]["uid"]), view.now)
+
+
+class DeploymentProgress(_Recorder):
+    name = "deployment-progress"
+    kind = DEPLOYMENTS
+    reads = (Reads(REPLICASETS, wakes=owner(DEPLOYMENTS), indexes=(OWNER,)),)
+
+    def judged(self, view: View, workload: Object) -> Progress:
+        return of_deployment(workload, view.owned_by(REPLICASETS, workload["metadata"]["uid"]), view.now)
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
+    """A merge patch that leads from one to the other."""
+    changed: Object = dict.fromkeys([name for name in before if name not in after])
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            if below := difference(old, value):
+                changed[name] = below
+        elif old != value:
+            changed[name] = value
+    return changed
+
+
+# Of pods.
+
+
+def of_set(replica_set: Object, pods: Sequence[Object], now: datetime) -> Progress:
+    desired = int(replica_set["spec"].get("replicas", 1))
+    replicas = replicas_of(pods)
+    missing = _not_admitted(replica_set, desired - replicas.admitted, "replicaset")
+    limit, verdict = _limit((*missing, *replicas.holdups))
+    if limit is None:
+        verdict = Verdict.COMPLETE if replicas.ready == replicas.admitted == desired else Verdict.PROGRESSING
+    before = progress_of(replica_set)
+    return Progress(
+        observed_generation=replica_set["metadata"].get("generation", 0),
+        desired=desired,
+        admitted=replicas.admitted,
+        pending=replicas.pending,
+        bound=replicas.bound,
+        starting=replicas.starting,
+        ready=replicas.ready,
+        serving=replicas.serving,
+        pending_reasons=pending_reasons(replicas.holdups),
+        last_action=_last_action(replica_set, pods, before),
+        last_error=_last_error(limit, verdict, before, now),
+        deadline=_NO_DEADLINE,
+        limited_by=limit,
+        verdict=verdict,
+    )
+
+
+def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
+    spec, status = job["spec"], job.get("status") or {}
+    parallel = int(spec.get("parallelism", 1))
+    desired, succeeded = int(spec.get("completions") or parallel), int(status.get("succeeded") or 0)
+    replicas = replicas_of(pods)
+    limit: Limit | None = None
+    error: Error | None = None
+    before = progress_of(job)
+    failed = _holds(job, "Failed") or _holds(job, "FailureTarget")
+    if _holds(job, "Complete") or _holds(job, "SuccessCriteriaMet"):
+        verdict = Verdict.COMPLETE
+    elif failed is not None:
+        verdict = Verdict.FAILED
+        error = _error_of(failed)
+    elif spec.get("suspend"):
+        limit, verdict = Limit(Stage.ADMITTED, "job", "Suspended", desired - succeeded), Verdict.WAITING
+    else:
+        tried = max(0, min(parallel, desired - succeeded) - replicas.admitted)
+        limit, verdict = _limit((*_not_admitted(job, tried, "job"), *replicas.holdups))
+    return Progress(
+        observed_generation=job["metadata"].get("generation", 0),
+        desired=desired,
+        admitted=replicas.admitted,
+        pending=replicas.pending,
+        bound=replicas.bound,
+        starting=replicas.starting,
+        ready=replicas.ready,
+        serving=replicas.serving,
+        succeeded=succeeded,
+        pending_reasons=pending_reasons(replicas.holdups),
+        last_action=_last_action(job, pods, before),
+        last_error=error or _last_error(limit, verdict, before, now),
+        deadline=_deadline_of_job(job, failed),
+        limited_by=limit,
+        verdict=verdict,
+    )
+
+
+def _limit(holdups: Sequence[Holdup]) -> tuple[Limit | None, Verdict]:
+    return limit_of(holdups) or (None, Verdict.PROGRESSING)
+
+
+def _not_admitted(workload: Object, count: int, component: str) -> list[Holdup]:
+    """One for each replica that is not there."""
+    if count <= 0:
+        return []
+    said = pod_state.condition_of(workload, rollout_status.REPLICA_FAILURE)
+    if said is None or said.get("status") != "True":
+        return [Holdup(Stage.ADMITTED, component, "Creating")] * count
+    # A quota is others' to give back. What is refused for another reason is refused again.
+    message = str(said.get("message") or "")
+    is_quota = "exceeded quota" in message
+    verdict = Verdict.WAITING if is_quota else Verdict.STUCK
+    reason = "QuotaExceeded" if is_quota else str(said.get("reason") or "FailedCreate")
+    return [Holdup(Stage.ADMITTED, "server", reason, message[:MESSAGE_LENGTH_MAX], verdict)] * count
+
+
+def _last_action(workload: Object, pods: Iterable[Object], before: Progress | None) -> Action | None:
+    """The last pod that was made or told to end, or could not be made. What was drained and is gone is remembered."""
+    pods = list(pods)
+    found = [Action(CREATE_POD, Outcome.COMPLETED, _name(pod), _created(pod)) for pod in pods]
+    for pod in pods:
+        if pod_state.is_leaving(pod):
+            # When it was told to is not kept: the time is when it must have ended, less the time it was given.
+            until = pod_state.time_of(pod["metadata"]["deletionTimestamp"])
+            grace = timedelta(seconds=int(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
+            at = times.format_time(until - grace) if until is not None else ""
+            found.append(Action(DRAIN_POD, Outcome.REQUESTED, _name(pod), at))
+    failure = pod_state.condition_of(workload, rollout_status.REPLICA_FAILURE)
+    if failure is not None and failure.get("status") == "True":
+        action = DRAIN_POD if failure.get("reason") == "FailedDelete" else CREATE_POD
+        found.append(Action(action, Outcome.REFUSED, at=str(failure.get("lastTransitionTime") or "")))
+    if before is not None and (last := before.last_action) is not None:
+        if last.action == DRAIN_POD and all(_name(pod) != last.object for pod in pods):
+            last = Action(last.action, Outcome.COMPLETED, last.object, last.at)
+        if all(each.object != last.object or each.action != last.action for each in found):
+            found.append(last)
+    return max(found, key=_order, default=None)
+
+
+def _order(action: Action) -> tuple[str, int, str]:
+    rank = _ACTIONS.index(action.action) if action.action in _ACTIONS else -1
+    return action.at, rank, action.object
+
+
+def _last_error(limit: Limit | None, verdict: Verdict, before: Progress | None, now: datetime) -> Error | None:
+    """What stands in the way; when nothing does, what last stood there."""
+    last = before.last_error if before is not None else None
+    if limit is None or verdict not in (Verdict.WAITING, Verdict.STUCK, Verdict.FAILED):
+        return last
+    if last is not None and (last.reason, last.message) == (limit.reason, limit.message):
+        return last
+    return Error(limit.reason, limit.message, times.format_time(now))
+
+
+def _error_of(condition: Mapping[str, Any]) -> Error:
+    message = str(condition.get("message") or "")[:MESSAGE_LENGTH_MAX]
+    return Error(str(condition.get("reason") or ""), message, str(condition.get("lastTransitionTime") or ""))
+
+
+def _deadline_of_job(job: Object, failed: Mapping[str, Any] | None) -> Deadline:
+    seconds, started = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
+    if failed is not None and failed.get("reason") == "DeadlineExceeded":
+        return Deadline(DeadlineState.PASSED)
+    since = pod_state.time_of(started)
+    if seconds is None or since is None or failed is not None or _holds(job, "Complete"):
+        return _NO_DEADLINE
+    return Deadline(DeadlineState.RUNNING, times.format_time(since + timedelta(seconds=seconds)))
+
+
+# Of sets.
+
+
+def of_deployment(deployment: Object, sets: Sequence[Object], now: datetime) -> Progress:
+    spec, status = deployment["spec"], deployment.get("status") or {}
+    desired = int(spec.get("replicas", 1))
+    parts = [part for each in sets if (part := progress_of(each)) is not None]
+    generation = deployment["metadata"].get("generation", 0)
+    is_seen = int(status.get("observedGeneration") or 0) >= generation
+    updated = int(status.get("updatedReplicas") or 0)
+    is_complete = (
+        is_seen
+        and updated == desired == int(status.get("replicas") or 0)
+        and int(status.get("availableReplicas") or 0) == desired
+        # What the sets say may be older. Complete is only what is so by both.
+        and (not parts or sum(part.admitted for part in parts) == sum(part.ready for part in parts) == desired)
+    )
+    limit, verdict = _limit_of_sets(deployment, parts, 0 if is_complete else max(0, desired - updated))
+    if limit is None:
+        verdict = Verdict.COMPLETE if is_complete else Verdict.PROGRESSING
+    condition = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
+    before = progress_of(deployment)
+    error = _last_error(limit, verdict, before, now)
+    if condition.get("status") == "False":
+        verdict = Verdict.FAILED
+        if limit is None or condition.get("reason") == rollout_status.CREATE_FAILED:
+            error = _error_of(condition)
+    return Progress(
+        observed_generation=generation,
+        desired=desired,
+        admitted=sum(each.admitted for each in parts),
+        pending=sum(each.pending for each in parts),
+        bound=sum(each.bound for each in parts),
+        starting=sum(each.starting for each in parts),
+        ready=sum(each.ready for each in parts),
+        serving=sum(each.serving for each in parts),
+        pending_reasons=_together(parts),
+        last_action=_last_of_sets(sets, parts, before),
+        last_error=error,
+        deadline=_deadline_of_rollout(deployment, condition, is_complete),
+        limited_by=limit,
+        verdict=verdict,
+    )
+
+
+def _limit_of_sets(deployment: Object, parts: Sequence[Progress], behind: int) -> tuple[Limit | None, Verdict]:
+    """What limits most of the replicas in one of the sets; else that the rollout itself has not asked for them yet."""
+    found = [part for part in parts if part.limited_by is not None]
+    if found:
+        worst = max(found, key=lambda each: each.limited_by.count if each.limited_by is not None else 0)
+        return worst.limited_by, worst.verdict
+    if not behind:
+        return None, Verdict.PROGRESSING
+    said = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
+    if said.get("reason") == rollout_status.HELD:
+        message = str(said.get("message") or "")[:MESSAGE_LENGTH_MAX]
+        return Limit(Stage.ADMITTED, "deployment", rollout_status.HELD, behind, message), Verdict.WAITING
+    if deployment["spec"].get("paused"):
+        return Limit(Stage.ADMITTED, "deployment", "Paused", behind), Verdict.WAITING
+    return Limit(Stage.ADMITTED, "deployment", "RollingOut", behind), Verdict.PROGRESSING
+
+
+def _together(parts: Iterable[Progress]) -> tuple[PendingReason, ...]:
+    found: dict[str, PendingReason] = {}
+    for part in parts:
+        for each in part.pending_reasons:
+            before = found.get(each.reason)
+            count, message = (before.count, before.message) if before is not None else (0, each.message)
+            found[each.reason] = PendingReason(each.reason, count + each.count, message)
+    return tuple(sorted(found.values(), key=lambda each: (-each.count, each.reason)))
+
+
+def _last_of_sets(sets: Iterable[Object], parts: Iterable[Progress], before: Progress | None) -> Action | None:
+    found = [Action(CREATE_SET, Outcome.COMPLETED, _name(each), _created(each)) for each in sets]
+    found += [part.last_action for part in parts if part.last_action is not None]
+    last = before.last_action if before is not None else None
+    if last is not None and all(each.object != last.object or each.action != last.action for each in found):
+        found.append(last)
+    return max(found, key=_order, default=None)
+
+
+def _deadline_of_rollout(deployment: Object, condition: Mapping[str, Any], is_complete: bool) -> Deadline:
+    if condition.get("reason") == rollout_status.TIMED_OUT:
+        return Deadline(DeadlineState.PASSED)
+    is_running = rollout_status.has_deadline(deployment) and not is_complete and not deployment["spec"].get("paused")
+    since = pod_state.time_of(condition.get("lastUpdateTime"))
+    if not is_running or since is None or condition.get("reason") in (rollout_status.COMPLETE, rollout_status.HELD):
+        return _NO_DEADLINE
+    at = since + timedelta(seconds=deployment["spec"]["progressDeadlineSeconds"])
+    return Deadline(DeadlineState.RUNNING, times.format_time(at))
+
+
+def _holds(obj: Object, name: str) -> Mapping[str, Any] | None:
+    condition = pod_state.condition_of(obj, name)
+    return condition if condition is not None and condition.get("status") == "True" else None
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _created(obj: Object) -> str:
+    return str(obj["metadata"].get("creationTimestamp") or "")

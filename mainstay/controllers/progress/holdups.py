@@ -1,0 +1,162 @@
+"""What holds up the replicas of a workload: before which boundary they stand, who would have to let them, and why.
+
+Read from the pods alone, as everybody has left them: nothing is asked and nothing is guessed. `limit_of` names the one
+boundary before which most of them stand; of several the first, since what is behind it cannot come either.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mainstay.api import pod_state
+from mainstay.api.kind import Object
+from mainstay.api.progress import Limit, PendingReason, Verdict
+from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
+
+MESSAGE_LENGTH_MAX: Final = 256
+
+HOPELESS: Final = frozenset(
+    {
+        "CommandRequired",
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+"""Why a container does not run: it will be tried again, and there is no reason why that should help."""
+
+_ORDER: Final = tuple(Stage)
+_PENDING: Final = (Stage.ADMITTED, Stage.QUEUED, Stage.SCHEDULED)
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Holdup:
+    """Why one pod is no further. `stage` is what it does not reach."""
+
+    stage: Stage
+    component: str
+    reason: str
+    message: str = ""
+    verdict: Verdict = Verdict.PROGRESSING
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The pods of a workload that are there to stay, by how far they are. See api/progress.py for the words."""
+
+    admitted: int = 0
+    pending: int = 0
+    bound: int = 0
+    starting: int = 0
+    ready: int = 0
+    serving: int = 0
+    holdups: tuple[Holdup, ...] = ()
+    """One for each pod that is held up."""
+
+
+def replicas_of(pods: Iterable[Object]) -> Replicas:
+    """Count pods. Those that are over, or leaving, do not count."""
+    found: dict[Stage, int] = dict.fromkeys(Stage, 0)
+    holdups = []
+    for pod in pods:
+        at = stage_of(pod)
+        if at is not None:
+            found[at[0]] += 1
+            if (holdup := holdup_of(pod, at[0])) is not None:
+                holdups.append(holdup)
+    pending = sum(found[stage] for stage in _PENDING)
+    starting, ready = found[Stage.BOUND] + found[Stage.STARTING], found[Stage.READY] + found[Stage.SERVING]
+    return Replicas(
+        admitted=pending + starting + ready,
+        pending=pending,
+        bound=starting + ready,
+        starting=starting,
+        ready=ready,
+        serving=found[Stage.SERVING],
+        holdups=tuple(holdups),
+    )
+
+
+def holdup_of(pod: Object, stage: Stage) -> Holdup | None:
+    """Why a pod that is in this stage is no further. None: nothing is missing."""
+    match stage:
+        case Stage.ADMITTED:
+            gates = ", ".join(str(each.get("name")) for each in pod["spec"]["schedulingGates"])
+            return Holdup(Stage.QUEUED, "gates", "SchedulingGated", f"it waits for {gates}", Verdict.WAITING)
+        case Stage.QUEUED:
+            return _queued(pod)
+        case Stage.SCHEDULED:
+            node = (pod.get("status") or _NOTHING).get("nominatedNodeName")
+            return Holdup(Stage.BOUND, "scheduler", "MakingRoom", f"room is being made on {node}")
+        case Stage.BOUND:
+            return Holdup(Stage.STARTING, "agent", "NotTakenOn", f"by {pod_state.node_of(pod)}")
+        case Stage.STARTING:
+            return _starting(pod)
+        case Stage.READY:
+            said = pod_state.condition_of(pod, SERVING_CONDITION) or _NOTHING
+            if said.get("status") != "False":
+                return None  # No Service leads to it, as far as is known, and none has to.
+            reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
+            return Holdup(Stage.SERVING, "endpoint-slice", reason, message, Verdict.WAITING)
+        case _:
+            return None
+
+
+def _queued(pod: Object) -> Holdup:
+    said = pod_state.condition_of(pod, "PodScheduled") or _NOTHING
+    if said.get("status") != "False":
+        return Holdup(Stage.SCHEDULED, "scheduler", "Queued")
+    reason, message = str(said.get("reason") or "Unschedulable"), str(said.get("message") or "")
+    return Holdup(Stage.SCHEDULED, "scheduler", reason, message[:MESSAGE_LENGTH_MAX], Verdict.WAITING)
+
+
+def _starting(pod: Object) -> Holdup:
+    status = pod.get("status") or _NOTHING
+    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    waiting = [(each.get("state") or _NOTHING).get("waiting") or _NOTHING for each in statuses]
+    for each in waiting:
+        if each.get("reason") in HOPELESS:
+            message = str(each.get("message") or "")[:MESSAGE_LENGTH_MAX]
+            return Holdup(Stage.READY, "agent", each["reason"], message, Verdict.STUCK)
+    reason = next((str(each["reason"]) for each in waiting if each.get("reason")), "")
+    said = pod_state.condition_of(pod, "Ready") or _NOTHING
+    return Holdup(Stage.READY, "agent", reason or str(said.get("reason") or "Starting"))
+
+
+def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:
+    """Why pods have no node, most frequent first. Of the messages for one reason the first is kept."""
+    counts: dict[str, int] = {}
+    messages: dict[str, str] = {}
+    for each in holdups:
+        if _ORDER.index(each.stage) <= _ORDER.index(Stage.BOUND):
+            counts[each.reason] = counts.get(each.reason, 0) + 1
+            messages.setdefault(each.reason, each.message)
+    order = sorted(counts, key=lambda reason: (-counts[reason], reason))
+    return tuple([PendingReason(reason, counts[reason], messages[reason]) for reason in order])
+
+
+def limit_of(holdups: Sequence[Holdup]) -> tuple[Limit, Verdict] | None:
+    """The boundary that most of them stand before, and what to make of it. None if nothing holds them up."""
+    counts: dict[Stage, int] = {}
+    for each in holdups:
+        counts[each.stage] = counts.get(each.stage, 0) + 1
+    if not counts:
+        return None
+    stage = max(counts, key=lambda each: (counts[each], -_ORDER.index(each)))
+    here = [each for each in holdups if each.stage == stage]
+    reasons: dict[str, int] = {}
+    for each in here:
+        reasons[each.reason] = reasons.get(each.reason, 0) + 1
+    # The gravest, and of those the one of most pods: a crash says more than a start that is under way.
+    worst = max(here, key=lambda each: (_GRAVITY.index(each.verdict), reasons[each.reason]))
+    return Limit(stage, worst.component, worst.reason, counts[stage], worst.message), worst.verdict
+
+
+_GRAVITY: Final = (Verdict.COMPLETE, Verdict.PROGRESSING, Verdict.WAITING, Verdict.STUCK, Verdict.FAILED)

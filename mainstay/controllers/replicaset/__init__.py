@@ -1,0 +1,1 @@
+"""ReplicaSets: keep the number of pods equal to spec.replicas."""

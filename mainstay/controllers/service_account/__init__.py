@@ -1,0 +1,1 @@
+"""The default service account and the root CA ConfigMap of each namespace."""
