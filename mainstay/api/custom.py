@@ -11,7 +11,7 @@ also happens to a status that is written through its own address, of which `prep
     defaults_for_crd, prepare_crd             for the definition's own way into the store
 
 What a definition may say at all is in crd_rules.py; who follows definitions while the server runs, in
-server/definitions.py.
+server/crd/definitions.py.
 """
 
 from collections.abc import Callable, Iterable, Sequence

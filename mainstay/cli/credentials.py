@@ -14,9 +14,9 @@ from mainstay.cli.cluster import SCHEDULER, Cluster
 from mainstay.client.config import BadConfig, from_kubeconfig
 from mainstay.env import Clock, SystemDisk
 from mainstay.env.disk import Disk
-from mainstay.server.access import MASTERS, NODES
-from mainstay.server.certificates import RENEWED_BEFORE, issue_client, write_whole
-from mainstay.server.kubeconfig import ByCertificate, kubeconfig_text
+from mainstay.server.auth.authorization import MASTERS, NODES
+from mainstay.server.auth.certificates import RENEWED_BEFORE, issue_client, write_whole
+from mainstay.server.auth.kubeconfig import ByCertificate, kubeconfig_text
 
 FILE: Final = "credentials.yaml"
 _SCHEDULER: Final = "system:kube-scheduler"
@@ -28,7 +28,7 @@ def ensure_all(cluster: Cluster, disk: Disk, clock: Clock) -> list[str]:
 
     `disk` is the cluster's data directory. Not while a server starts there for the first time.
     """
-    # Those who decide may everything until roles are evaluated (server/access.py).
+    # Those who decide may everything until roles are evaluated (server/auth/authorization.py).
     users = {name: (_SCHEDULER if name == SCHEDULER else _CONTROLLERS, [MASTERS]) for name in cluster.deciders()}
     users |= {node.name: (f"system:node:{node.name}", [NODES]) for node in cluster.nodes()}
     return [name for name, (user, groups) in users.items() if _ensure(cluster, name, disk, clock, user, groups)]

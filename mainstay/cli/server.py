@@ -12,9 +12,9 @@ from mainstay.cli.logs import set_up_logs
 from mainstay.cli.sizes import Bytes
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
 from mainstay.env.disk import read_text
-from mainstay.server.access import User
-from mainstay.server.identity import BadTokenFile, read_token_file
-from mainstay.server.journaling import JournalLimits
+from mainstay.server.auth.authentication import BadTokenFile, read_token_file
+from mainstay.server.auth.authorization import User
+from mainstay.server.decisions.journal import JournalLimits
 from mainstay.server.process import (
     CannotGoOn,
     CannotStart,

@@ -100,7 +100,7 @@ class _Foreground:
 
     async def _renew(self) -> list[str]:
         from mainstay.cli.credentials import ensure_all
-        from mainstay.server.certificates import BadCertificate
+        from mainstay.server.auth.certificates import BadCertificate
 
         try:
             return await self._worker.run(ensure_all, self._cluster, self._disk, self._clock)

@@ -25,7 +25,7 @@ again, and when it has been refused `REWIND_AFTER` times, the store really has g
 
 It may also have come further than what is held before it is asked again. Then nothing in the revisions tells. Our
 servers name each opening of their store, and one that is told a name which is not part of its past says so
-(`Fault.PUT_BACK`; server/openings.py): what is read next replaces what is held, of which nothing counts as known.
+(`Fault.PUT_BACK`; server/storage/epochs.py): what is read next replaces what is held, of which nothing counts as known.
 
 In a watch, what is not newer than what is held has been seen before, and is dropped. Unless that cannot be: a change at
 or before the revision held that is *not* known here means that something was missed on the way, and everything is read

@@ -1,4 +1,4 @@
-"""A journal behind a server, asked over the network (server/journal_pages.py).
+"""A journal behind a server, asked over the network (server/decisions/pages.py).
 
     journal = RemoteJournal(client)
     await journal.extent()            the server first catches up with its store

@@ -7,7 +7,7 @@ certificate is its own work, signed by itself (`ensure_self_signed`), and whoeve
 A key is made before its certificate and then kept; files are written whole and then given their name. So a crash
 halfway leaves nothing that the next start would not put right.
 
-What the authority of a cluster signs is in server/certificates.py.
+What the authority of a cluster signs is in server/auth/certificates.py.
 """
 
 import contextlib

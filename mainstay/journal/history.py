@@ -5,8 +5,8 @@ Kubernetes cluster may have one over watches. The exact shape of what comes in:
 
 - `Written(revision, key, value, decision, cause)`: what one revision did to one key of the store. `key` is the store's,
   `core/pods/default/web-1`; `value` the stored bytes, None for a delete. The server stores lineage beside a write, at
-  the same revision; the source joins the two (server/history_source.py). Keys that are no objects may be passed on;
-  they are left out here (keys.py).
+  the same revision; the source joins the two (server/decisions/history_source.py). Keys that are no objects may be
+  passed on; they are left out here (keys.py).
 - `Batch(revision, changes)`: in the order of revisions, never half a revision, and complete: with it, every change up
   to and including `revision` has been passed on. It may have no changes. It is encoded at once, on the loop, so it
   should have hundreds of them rather than thousands.

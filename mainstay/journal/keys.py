@@ -14,7 +14,7 @@ from mainstay.api.object_key import ObjectKey
 
 CORE: Final = "core"
 _CLAIMED_NAMES: Final = (
-    "apiextensions.k8s.io/acceptednames/"  # Which definition has which names: server/definitions.py.
+    "apiextensions.k8s.io/acceptednames/"  # Which definition has which names: server/crd/definitions.py.
 )
 _GROUPS_WITHOUT_DOT: Final = frozenset({CORE, "apps", "autoscaling", "batch", "extensions", "policy"})
 

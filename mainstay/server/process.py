@@ -34,12 +34,10 @@ from mainstay.http.messages import Handler
 from mainstay.http.outgoing import client_tls
 from mainstay.http.server import HttpServer
 from mainstay.journal.errors import JournalError
-from mainstay.server import kubeconfig
-from mainstay.server.access import MASTERS, User
-from mainstay.server.agents import Connector
-from mainstay.server.app import Api
-from mainstay.server.audit import Audit
-from mainstay.server.certificates import (
+from mainstay.server.auth import kubeconfig
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import MASTERS, User
+from mainstay.server.auth.certificates import (
     ADMIN,
     BadCertificate,
     Certificates,
@@ -50,16 +48,18 @@ from mainstay.server.certificates import (
     tls_context,
     write_whole,
 )
-from mainstay.server.compacting import compact_regularly
-from mainstay.server.identity import Authenticator
-from mainstay.server.journal_pages import JournalPages
-from mainstay.server.journaling import JournalLimits, ServerJournal, open_journal
-from mainstay.server.kubeconfig import ByCertificate, ByToken
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Observer
-from mainstay.server.otlp import NotInstalled, SpanSender
-from mainstay.server.signing import SigningKey
-from mainstay.server.tokens import KEY_FILE, AccountTokens
+from mainstay.server.auth.jwt import SigningKey
+from mainstay.server.auth.kubeconfig import ByCertificate, ByToken
+from mainstay.server.auth.tokens import KEY_FILE, AccountTokens
+from mainstay.server.decisions.journal import JournalLimits, ServerJournal, open_journal
+from mainstay.server.decisions.otlp import NotInstalled, SpanSender
+from mainstay.server.decisions.pages import JournalPages
+from mainstay.server.node_proxy.agents import Connector
+from mainstay.server.request.app import Api
+from mainstay.server.request.audit import Audit
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Observer
+from mainstay.server.storage.compaction import compact_regularly
 from mainstay.store import open_memory, open_sqlite
 from mainstay.store.errors import StoreError
 from mainstay.store.etcd.store import open_etcd

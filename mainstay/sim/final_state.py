@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.server.definitions import NAMES
-from mainstay.server.keyspace import ASIDE
+from mainstay.server.crd.definitions import NAMES
+from mainstay.server.storage.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.differences import Difference, differences, without
 from mainstay.sim.scenario import Scenario, Stage

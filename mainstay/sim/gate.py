@@ -31,10 +31,10 @@ from mainstay.http.messages import (
     TunnelResponse,
     UpgradeResponse,
 )
-from mainstay.server.keyspace import prefix_of
-from mainstay.server.registry import Registry
-from mainstay.server.requests import NoSuchPath, Options, Target, Verb, target_of
-from mainstay.server.watching import Outgoing
+from mainstay.server.request.served_kinds import Registry
+from mainstay.server.request.target import NoSuchPath, Options, Target, Verb, target_of
+from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.watch.session import Outgoing
 from mainstay.sim.history import Answered, Asked, Delivered, Ended, History, Opened
 from mainstay.sim.store_port import ASKING, CONTENT, Asking, Content
 from mainstay.sim.wanted import LetGo, Wanted
@@ -240,7 +240,7 @@ class _Pace:
 
 
 class Tap:
-    """What a watch is sent goes through here. Implements `Outgoing` (server/watching.py)."""
+    """What a watch is sent goes through here. Implements `Outgoing` (server/watch/session.py)."""
 
     def __init__(self, gate: Gate, asked: Asked, target: Target, stream: Outgoing) -> None:
         self.who = asked.who

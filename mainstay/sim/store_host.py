@@ -22,8 +22,8 @@ from mainstay.journal.keys import is_object
 from mainstay.journal.masking import masked
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import ChangeRecord, micros
-from mainstay.server.history_source import joined
-from mainstay.server.keyspace import ASIDE
+from mainstay.server.decisions.history_source import joined
+from mainstay.server.storage.keyspace import ASIDE
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.history import Committed, History, Reopened, Restored

@@ -32,14 +32,14 @@ from mainstay.env import Env, tasks
 from mainstay.http.server import HttpServer
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord
-from mainstay.server.access import MASTERS, User
-from mainstay.server.app import Api
-from mainstay.server.identity import Authenticator
-from mainstay.server.journal_pages import JournalPages
-from mainstay.server.journaling import ServerJournal, in_memory
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Observer
-from mainstay.server.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import MASTERS, User
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.server.decisions.journal import ServerJournal, in_memory
+from mainstay.server.decisions.pages import JournalPages
+from mainstay.server.request.app import Api
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Observer
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.faults.schedule import Faults

@@ -11,7 +11,7 @@ from mainstay.agent.serving import AgentServing
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.http.certificates import ServingCertificate, ensure_self_signed
 from mainstay.http.outgoing import Broken, Exchange, WrongCertificate, client_tls, connect
-from mainstay.server.certificates import Certificates, ensure_certificates, issue_client
+from mainstay.server.auth.certificates import Certificates, ensure_certificates, issue_client
 from tests.agent.fake_runner import FakeRunner
 
 pytestmark = pytest.mark.real_loop

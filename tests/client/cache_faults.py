@@ -22,8 +22,8 @@ from mainstay.client.errors import Expired, Unavailable
 from mainstay.client.indexes import NAMESPACE, label
 from mainstay.client.informer import Informer
 from mainstay.client.pump import Collection, Stream, WatchEvent
-from mainstay.server import feed
-from mainstay.server.stored import stored
+from mainstay.server.storage.stored import stored
+from mainstay.server.watch import feed
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Committed, Delete, Put, Store

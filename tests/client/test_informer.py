@@ -18,8 +18,8 @@ from mainstay.client.informer import Informer, Informers
 from mainstay.client.pump import Collection
 from mainstay.client.reflector import REWIND_AFTER
 from mainstay.env import tasks
-from mainstay.server import feed
-from mainstay.server.stored import stored
+from mainstay.server.storage.stored import stored
+from mainstay.server.watch import feed
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Put

@@ -16,11 +16,11 @@ from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import tasks
 from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.conditions import Condition, Truth
-from mainstay.server import quota_recount
-from mainstay.server.quota_tally import Tally, tally_in, tally_key
-from mainstay.server.quota_tally import write_of as tally_write
-from mainstay.server.zone_quota import ZoneUse, use_in, zone_key
-from mainstay.server.zone_quota import write_of as zone_write
+from mainstay.server.quota import recount
+from mainstay.server.quota.tally import Tally, tally_in, tally_key
+from mainstay.server.quota.tally import write_of as tally_write
+from mainstay.server.quota.zone_quota import ZoneUse, use_in, zone_key
+from mainstay.server.quota.zone_quota import write_of as zone_write
 from mainstay.sim.history import Asked
 from tests.controllers.nodes import START, WATCHER, Fleet, a_fleet
 from tests.twins import repair as twins
@@ -139,7 +139,7 @@ async def test_quotas_that_cannot_be_put_right_are_told_of_until_they_are(sim, m
         await fleet.add_pod("web-1", "node-a")
         await fleet.after(5)
         with monkeypatch.context() as patch:
-            patch.setattr(quota_recount, "_put_right", busy)
+            patch.setattr(recount, "_put_right", busy)
             await spoil(fleet)
             await fleet.after(150)
             (condition,) = (await fleet.client.get(COMPONENT_STATES, "repair"))["status"]["conditions"]

@@ -9,8 +9,8 @@ from mainstay.api.times import format_time
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair.loop import LOOP
 from mainstay.loop.component_state import COMPONENT_STATES
-from mainstay.server.ledger.charge import Charge
-from mainstay.server.ledger.ledger import charged, ledger_in, ledger_key, write_of
+from mainstay.server.placement.ledger.charge import Charge
+from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
 from mainstay.sim.history import Asked
 from tests.controllers.nodes import WATCHER, Fleet, Object, a_fleet
 

@@ -15,7 +15,7 @@ from mainstay.explain.plan import expanding as expand
 from mainstay.explain.plan.expanding import KINDS, Expansion
 from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, limit_of, uses
 from mainstay.scheduler.reasons import Reason
-from mainstay.server import quota_tally
+from mainstay.server.quota import tally as quota_tally
 from tests.scheduler.objects import a_node, a_pod, a_zone_quota
 
 Object = dict[str, Any]

@@ -17,7 +17,7 @@ from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import DecisionRecord, micros
 from mainstay.journal.segments import Limits
-from mainstay.server.history_source import StoreHistory
+from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory

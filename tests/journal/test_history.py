@@ -11,7 +11,7 @@ from mainstay.journal.errors import HistoryAhead, InUse
 from mainstay.journal.history import RETRY_AFTER, HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.journal.segments import Limits
-from mainstay.server.history_source import StoreHistory
+from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory

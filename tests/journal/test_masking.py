@@ -14,7 +14,7 @@ from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.masking import masked
 from mainstay.journal.reader import Reader
 from mainstay.journal.scan import Scan
-from mainstay.server.history_source import StoreHistory
+from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Put

@@ -20,14 +20,14 @@ from mainstay.env import Chance, Env
 from mainstay.http.server import HttpServer
 from mainstay.journal import wire
 from mainstay.journal.record import Record, encode, joined
-from mainstay.server.access import User
-from mainstay.server.app import Api
-from mainstay.server.audit import Audit
-from mainstay.server.identity import Authenticator
-from mainstay.server.journal_pages import JournalPages
-from mainstay.server.journaling import JournalLimits, ServerJournal, open_journal
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Observer
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import User
+from mainstay.server.decisions.journal import JournalLimits, ServerJournal, open_journal
+from mainstay.server.decisions.pages import JournalPages
+from mainstay.server.request.app import Api
+from mainstay.server.request.audit import Audit
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Observer
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 

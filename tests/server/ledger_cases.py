@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from mainstay.server.ledger.charge import CHARGES, Charge, charge_of, decode_charge
-from mainstay.server.ledger.ledger import LEDGERS, Ledger, charged, ledger_in
-from mainstay.server.ledger.nodes import facts_of
-from mainstay.server.ledger.room import shortages
+from mainstay.server.placement.ledger.charge import CHARGES, Charge, charge_of, decode_charge
+from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, charged, ledger_in
+from mainstay.server.placement.ledger.nodes import facts_of
+from mainstay.server.placement.ledger.room import shortages
 from mainstay.store.interface import Change, Entry, Store
 
 NODES = "/api/v1/nodes"

@@ -8,8 +8,8 @@ import msgspec
 
 from mainstay.api.quantity import parse
 from mainstay.env import Chance
-from mainstay.server.quota_tally import tally_in, tally_key
-from mainstay.server.quotas import count
+from mainstay.server.quota.resource_quota import count
+from mainstay.server.quota.tally import tally_in, tally_key
 from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore

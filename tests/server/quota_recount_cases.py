@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from mainstay.api.quantity import ZERO, parse
 from mainstay.env import Chance
-from mainstay.server.quota_tally import Limit, Tally, tally_in, tally_key
-from mainstay.server.quota_tally import write_of as tally_write
-from mainstay.server.quotas import count
-from mainstay.server.zone_quota import ZoneUse, count_charges, use_in, zone_key
-from mainstay.server.zone_quota import write_of as zone_write
+from mainstay.server.quota.resource_quota import count
+from mainstay.server.quota.tally import Limit, Tally, tally_in, tally_key
+from mainstay.server.quota.tally import write_of as tally_write
+from mainstay.server.quota.zone_quota import ZoneUse, count_charges, use_in, zone_key
+from mainstay.server.quota.zone_quota import write_of as zone_write
 from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore

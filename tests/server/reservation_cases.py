@@ -11,8 +11,8 @@ import msgspec
 from mainstay.api.reservations import is_active, ports_of, reservation_name, resources_of
 from mainstay.api.times import format_time
 from mainstay.env import Chance
-from mainstay.server.ledger.charge import CHARGES, decode_charge, port_text
-from mainstay.server.ledger.ledger import LEDGERS, ledger_in, ledger_key
+from mainstay.server.placement.ledger.charge import CHARGES, decode_charge, port_text
+from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in, ledger_key
 from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore

@@ -8,7 +8,7 @@ import pytest
 from mainstay.api.errors import ApiError
 from mainstay.api.kind import Object
 from mainstay.api.kinds import BUILTIN
-from mainstay.server.addresses import Addresses, Placed, Ranges, held, released
+from mainstay.server.services.addresses import Addresses, Placed, Ranges, held, released
 from mainstay.store import open_memory
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Put, Refused, Store
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstay.server.access import NODES, Action, User, may
+from mainstay.server.auth.authorization import NODES, Action, User, may
 from tests.server.test_token_requests import KEY
 from tests.server.world import PODS, Client, a_pod, a_server
 

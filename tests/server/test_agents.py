@@ -14,7 +14,7 @@ from mainstay.agent.serving import AgentServing
 from mainstay.api.errors import ApiError
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
-from mainstay.server.agents import AgentAddress, Connector, address_of
+from mainstay.server.node_proxy.agents import AgentAddress, Connector, address_of
 from tests.agent.fake_runner import FakeRunner
 from tests.server.world import PODS, Client, a_pod, a_server
 

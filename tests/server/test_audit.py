@@ -11,11 +11,11 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.env import Disk, tasks
 from mainstay.env.disk import DiskFull
 from mainstay.http.messages import Headers, Peer, Request
-from mainstay.server import audit as audits
-from mainstay.server.access import ANONYMOUS, User
-from mainstay.server.audit import Audit
-from mainstay.server.identity import Authenticator
-from mainstay.server.requests import Target, Verb
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import ANONYMOUS, User
+from mainstay.server.request import audit as audits
+from mainstay.server.request.audit import Audit
+from mainstay.server.request.target import Target, Verb
 from mainstay.sim.simulation import Simulation
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

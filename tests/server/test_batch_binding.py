@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mainstay.server.batch_binding import ITEMS_MAX
+from mainstay.server.placement.batch_binding import ITEMS_MAX
 from mainstay.store import open_memory
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.interface import Check, Committed, Refused, Store, Write

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.server.access import User
-from mainstay.server.ledger.ledger import Ledger, ledger_in, ledger_key
-from mainstay.server.pod_to_bind import PodToBind, put_on
-from mainstay.server.stored import stored
+from mainstay.server.auth.authorization import User
+from mainstay.server.placement.ledger.ledger import Ledger, ledger_in, ledger_key
+from mainstay.server.placement.pod_to_bind import PodToBind, put_on
+from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
 from mainstay.store.interface import Delete, Entry, Store
 from tests.server import world

@@ -13,10 +13,10 @@ import pytest
 
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.http.server import HttpServer
-from mainstay.server.app import Api
-from mainstay.server.identity import Authenticator
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Observer
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.request.app import Api
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Observer
 from mainstay.sim.choices import Choices
 from mainstay.store.etcd import open_etcd
 from mainstay.store.interface import Store

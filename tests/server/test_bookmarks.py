@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.server.feed import Only, Window
-from mainstay.server.heartbeats import is_heartbeat
-from mainstay.server.stored import stored
+from mainstay.server.storage.stored import stored
+from mainstay.server.watch.feed import Only, Window
+from mainstay.server.watch.heartbeats import is_heartbeat
 from mainstay.store.interface import Change, Entry
 from tests.server.world import CONFIGMAPS, PODS, Client, a_pod, a_server
 

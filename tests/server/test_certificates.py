@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mainstay.env import Disk, SystemDisk
-from mainstay.server.certificates import (
+from mainstay.server.auth.certificates import (
     BadCertificate,
     Certificates,
     ensure_certificates,
@@ -24,7 +24,7 @@ from mainstay.server.certificates import (
     tls_context,
     write_whole,
 )
-from mainstay.server.kubeconfig import ByCertificate, ByToken, kubeconfig_text, server_url, write_kubeconfig
+from mainstay.server.auth.kubeconfig import ByCertificate, ByToken, kubeconfig_text, server_url, write_kubeconfig
 from mainstay.sim.disk import PowerLost
 from mainstay.sim.simulation import Simulation
 

@@ -27,7 +27,7 @@ from mainstay.journal.record import (
 )
 from mainstay.journal.sampling import Sampler
 from mainstay.journal.tracing import trace_of
-from mainstay.server.journaling import JournalLimits
+from mainstay.server.decisions.journal import JournalLimits
 from mainstay.sim.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.world import World
@@ -408,7 +408,7 @@ async def test_the_same_refusal_again_is_counted_and_not_repeated(sim: Simulatio
 
 
 async def test_how_many_different_refusals_are_taken_is_bounded(sim: Simulation, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mainstay.server.refusals.OPEN_MAX", 3)
+    monkeypatch.setattr("mainstay.server.decisions.refusals.OPEN_MAX", 3)
     async with a_journaled_server(sim) as served:
         for number in range(5):
             await refuse(served.admin, f"web-{number}")

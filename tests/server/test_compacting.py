@@ -8,8 +8,8 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.env import tasks
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
-from mainstay.server.compacting import compact_regularly
-from mainstay.server.history_source import StoreHistory
+from mainstay.server.decisions.history_source import StoreHistory
+from mainstay.server.storage.compaction import compact_regularly
 from mainstay.store import open_memory
 from mainstay.store.errors import Compacted
 from mainstay.store.interface import Put

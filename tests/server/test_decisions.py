@@ -26,11 +26,12 @@ from mainstay.journal.record import (
     micros,
 )
 from mainstay.journal.tracing import trace_of
-from mainstay.server import decision_feed, decision_reads
-from mainstay.server.access import User
-from mainstay.server.decision_objects import object_of, rendered
-from mainstay.server.decision_reads import _field
-from mainstay.server.redaction import HIDDEN, redacted, rights_of
+from mainstay.server.auth.authorization import User
+from mainstay.server.decisions import feed as decision_feed
+from mainstay.server.decisions import reads
+from mainstay.server.decisions.objects import object_of, rendered
+from mainstay.server.decisions.reads import _field
+from mainstay.server.decisions.redaction import HIDDEN, redacted, rights_of
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
 from tests.server.journal_world import DECISIONS, SAMPLING, Served, a_journaled_server
@@ -160,8 +161,8 @@ async def test_what_no_kind_offers_cannot_be_selected_by(sim: Simulation):
 
 
 async def test_a_reader_who_is_shown_only_some_is_told_so(sim: Simulation, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(decision_reads, "LOOKED_AT_ONCE", 10)
-    monkeypatch.setattr(decision_reads, "LOOKED_AT_MAX", 60)
+    monkeypatch.setattr(reads, "LOOKED_AT_ONCE", 10)
+    monkeypatch.setattr(reads, "LOOKED_AT_MAX", 60)
     async with a_journaled_server(sim) as served:
         await served.tell([about("pods", f"p{number}", number) for number in range(100)])
         some = await served.admin.request("GET", DECISIONS.path("default"), query={"limit": "5"})
@@ -178,7 +179,7 @@ async def test_a_reader_who_is_shown_only_some_is_told_so(sim: Simulation, monke
 async def test_decisions_of_one_moment_are_all_found_though_they_do_not_fit_into_one_look(
     sim: Simulation, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(decision_reads, "LOOKED_AT_ONCE", 4)
+    monkeypatch.setattr(reads, "LOOKED_AT_ONCE", 4)
     async with a_journaled_server(sim) as served:
         await served.tell([about("pods", f"p{number}", number, at=AT + number // 3) for number in range(20)])
 
@@ -357,8 +358,8 @@ def test_rights_are_those_by_which_objects_are_read():
 
 async def test_a_reader_with_fewer_rights_lists_gets_and_watches_less(sim: Simulation, monkeypatch: pytest.MonkeyPatch):
     # Until roles are evaluated only administrators may list decisions. This is what comes then.
-    monkeypatch.setattr("mainstay.server.access.require", lambda user, target: None)
-    monkeypatch.setattr(decision_reads, "rights_of", lambda user: None if user.is_master else a_tenant)
+    monkeypatch.setattr("mainstay.server.auth.authorization.require", lambda user, target: None)
+    monkeypatch.setattr(reads, "rights_of", lambda user: None if user.is_master else a_tenant)
     hidden, shown = about("pods", "x", 1, "bank"), about("pods", "y", 2, "shop")
     async with a_journaled_server(sim) as served:
         await served.tell([hidden, shown])

@@ -8,11 +8,11 @@ from typing import Any
 from mainstay.api.custom import CLEANUP, acceptance, is_established
 from mainstay.api.kind import Kind, Object
 from mainstay.env import tasks
-from mainstay.server import definitions
-from mainstay.server.definitions import Definitions, Plan, Service, View, decide
-from mainstay.server.feed import Feed
-from mainstay.server.registry import Registry
-from mainstay.server.stored import stored
+from mainstay.server.crd import definitions
+from mainstay.server.crd.definitions import Definitions, Plan, Service, View, decide
+from mainstay.server.request.served_kinds import Registry
+from mainstay.server.storage.stored import stored
+from mainstay.server.watch.feed import Feed
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.errors import Unavailable

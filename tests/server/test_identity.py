@@ -6,9 +6,9 @@ import pytest
 
 from mainstay.api.errors import ApiError
 from mainstay.http.messages import Headers, Peer, Request
-from mainstay.server.access import ANONYMOUS, User
-from mainstay.server.identity import Authenticator, BadTokenFile, read_token_file
-from mainstay.server.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.server.auth.authentication import Authenticator, BadTokenFile, read_token_file
+from mainstay.server.auth.authorization import ANONYMOUS, User
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, Rejected
 
 ROOT = User("root", ("system:masters",))
 ANN = User("ann", ("devs",), "17")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainstay.server.ledger.charge import Charge, charge_key, charge_of, encode_charge
-from mainstay.server.ledger.ledger import (
+from mainstay.server.placement.ledger.charge import Charge, charge_key, charge_of, encode_charge
+from mainstay.server.placement.ledger.ledger import (
     EMPTY,
     Drift,
     Ledger,
@@ -24,11 +24,11 @@ from mainstay.server.ledger.ledger import (
     released,
     write_of,
 )
-from mainstay.server.ledger.nodes import NodeFacts, facts_of, has_other_facts, with_node, without_node
-from mainstay.server.ledger.recount import HOLDS_MAX, STEP, drift_of, find_drift, recount
-from mainstay.server.ledger.refusals import Refusal, RefusalCause, shown
-from mainstay.server.ledger.room import Asked, bears_cordon, refusal_of, shortages
-from mainstay.server.stored import stored
+from mainstay.server.placement.ledger.nodes import NodeFacts, facts_of, has_other_facts, with_node, without_node
+from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, drift_of, find_drift, recount
+from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, shown
+from mainstay.server.placement.ledger.room import Asked, bears_cordon, refusal_of, shortages
+from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
 from mainstay.store.interface import Delete, Entry, Put, Write
 from tests.server.ledger_cases import a_charge, a_ledger, a_node, a_sized_pod, require_sums

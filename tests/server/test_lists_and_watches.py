@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mainstay.env import Chance, tasks
-from mainstay.server import feed
-from mainstay.server.stored import stored
+from mainstay.server.storage.stored import stored
+from mainstay.server.watch import feed
 from mainstay.sim.etcd import FakeEtcd
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Put

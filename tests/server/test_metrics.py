@@ -11,14 +11,14 @@ from mainstay.api.errors import ApiError, Reason, not_found
 from mainstay.api.kinds import BUILTIN
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, Headers, Peer, Request, Response, StreamResponse
-from mainstay.server.access import User
-from mainstay.server.audit import Audit
-from mainstay.server.feed import Tally
-from mainstay.server.identity import Authenticator
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Handle, Observer
-from mainstay.server.requests import Target, Verb
-from mainstay.server.seen import Seen
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import User
+from mainstay.server.request.audit import Audit
+from mainstay.server.request.context import Seen
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Handle, Observer
+from mainstay.server.request.target import Target, Verb
+from mainstay.server.watch.feed import Tally
 from mainstay.sim.simulation import Simulation
 
 PODS = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Pod"))

@@ -4,10 +4,10 @@ import gc
 import warnings
 
 from mainstay.http.messages import Headers, Peer, Request, Response
-from mainstay.server.identity import Authenticator
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Observer
-from mainstay.server.seen import Seen
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.request.context import Seen
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Observer
 
 
 def a_request() -> Request:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mainstay.server.openings import ANNOTATION, KEPT, PUT_BACK, Openings
+from mainstay.server.storage.epochs import ANNOTATION, KEPT, PUT_BACK, Openings
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.store_host import KeptLog
 from mainstay.store import open_memory

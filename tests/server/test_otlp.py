@@ -11,8 +11,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from mainstay.journal.record import Ending
 from mainstay.journal.tracing import span_of, trace_of
-from mainstay.server import otlp
-from mainstay.server.otlp import SpanSender
+from mainstay.server.decisions import otlp
+from mainstay.server.decisions.otlp import SpanSender
 from tests.server.test_spans import a_decision, a_write
 
 

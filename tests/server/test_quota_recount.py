@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.env import Chance
-from mainstay.server.quota_recount import find_quota_drift, recount_quotas
-from mainstay.server.quota_tally import tally_in
-from mainstay.server.shared_writes import SharedWrites
-from mainstay.server.zone_quota import use_in
+from mainstay.server.quota.recount import find_quota_drift, recount_quotas
+from mainstay.server.quota.tally import tally_in
+from mainstay.server.quota.zone_quota import use_in
+from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.sim.etcd import FakeEtcd
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory

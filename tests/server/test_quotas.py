@@ -12,7 +12,7 @@ from mainstay.api.pod_resources import requests_of
 from mainstay.api.quantity import parse
 from mainstay.api.quota_usage import CLAIMS, SERVICES, is_about, terms_of, usage_of
 from mainstay.api.quota_usage import PODS as POD
-from mainstay.server.quota_tally import Tally, changed, limit_of, refusal_of
+from mainstay.server.quota.tally import Tally, changed, limit_of, refusal_of
 from mainstay.store import open_memory
 from tests.server import quota_cases
 from tests.server.quota_cases import DELAYS, LOSSES, QUOTAS, a_quota, require_exact

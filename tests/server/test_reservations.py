@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.reservations import reservation_name
-from mainstay.server.ledger.ledger import ledger_in, ledger_key
+from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.store import open_memory
 from mainstay.store.interface import Store
 from tests.server import reservation_cases

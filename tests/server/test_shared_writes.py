@@ -8,8 +8,8 @@ import pytest
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Chance, tasks
-from mainstay.server import shared_writes
-from mainstay.server.shared_writes import SharedWrite, SharedWrites
+from mainstay.server.storage import shared_writes
+from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.sim.etcd import FakeEtcd
 from mainstay.store import open_memory
 from mainstay.store.errors import OutcomeUnknown

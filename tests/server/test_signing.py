@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.server.certificates import BadCertificate
-from mainstay.server.signing import SigningKey
+from mainstay.server.auth.certificates import BadCertificate
+from mainstay.server.auth.jwt import SigningKey
 
 KEY = SigningKey(ec.generate_private_key(ec.SECP256R1()))
 TOKEN = KEY.sign({"sub": "web"})

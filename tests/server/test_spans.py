@@ -2,8 +2,8 @@
 
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, Seen, Subject, WriteRecord
 from mainstay.journal.tracing import span_of, trace_of
-from mainstay.server import spans
-from mainstay.server.spans import Place, Spans
+from mainstay.server.decisions import spans
+from mainstay.server.decisions.spans import Place, Spans
 
 AUDIT = "0b8f7d2c-1f6e-4c57-9a1e-0d6b5b1e2f3a"
 

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from mainstay.env import Chance
-from mainstay.server.signing import SigningKey
+from mainstay.server.auth.jwt import SigningKey
 from mainstay.sim.etcd import FakeEtcd
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore

@@ -13,11 +13,11 @@ from mainstay.api import times
 from mainstay.api.errors import ApiError
 from mainstay.env import Chance, Env, tasks
 from mainstay.http.messages import Headers, Peer, Request
-from mainstay.server.access import User
-from mainstay.server.identity import Authenticator
-from mainstay.server.signing import SigningKey
-from mainstay.server.stored import stored
-from mainstay.server.tokens import AUDIENCE, Accepted, AccountTokens, Rejected
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import User
+from mainstay.server.auth.jwt import SigningKey
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, Rejected
+from mainstay.server.storage.stored import stored
 from mainstay.sim.etcd import FakeEtcd
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory

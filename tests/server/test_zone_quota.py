@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.server.zone_quota import ZoneUse, hard_of, moved, refusal_of, use_in, zone_key
+from mainstay.server.quota.zone_quota import ZoneUse, hard_of, moved, refusal_of, use_in, zone_key
 from mainstay.store import open_memory
 from tests.server import zone_quota_cases
 from tests.server.reservation_cases import a_node, needing, to

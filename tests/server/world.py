@@ -12,13 +12,13 @@ import aiohttp
 
 from mainstay.env import Chance, Env
 from mainstay.http.server import HttpServer
-from mainstay.server.access import User
-from mainstay.server.app import Api
-from mainstay.server.identity import Authenticator
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Observer
-from mainstay.server.signing import SigningKey
-from mainstay.server.tokens import AccountTokens
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import User
+from mainstay.server.auth.jwt import SigningKey
+from mainstay.server.auth.tokens import AccountTokens
+from mainstay.server.request.app import Api
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Observer
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Store

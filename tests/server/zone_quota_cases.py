@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.env import Chance
-from mainstay.server.zone_quota import ZONES, count_charges, use_in, zone_key
+from mainstay.server.quota.zone_quota import ZONES, count_charges, use_in, zone_key
 from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore

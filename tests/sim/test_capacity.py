@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.server.ledger.charge import charge_key, charge_on, encode_charge
-from mainstay.server.ledger.ledger import EMPTY, charged, encode_ledger, ledger_key
+from mainstay.server.placement.ledger.charge import charge_key, charge_on, encode_charge
+from mainstay.server.placement.ledger.ledger import EMPTY, charged, encode_ledger, ledger_key
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.capacity import Capacity
 from mainstay.sim.checkers.reserved import Reserved

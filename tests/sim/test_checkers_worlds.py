@@ -9,7 +9,7 @@ import pytest
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, REPLICASETS
-from mainstay.server.ledger.ledger import Ledger, encode_ledger, ledger_key
+from mainstay.server.placement.ledger.ledger import Ledger, encode_ledger, ledger_key
 from mainstay.sim.checkers import Checker, Violated
 from mainstay.sim.checkers.bound_in_time import BoundInTime
 from mainstay.sim.checkers.bounded import Bounded

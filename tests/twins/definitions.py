@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mainstay.server import definitions
-from mainstay.server.definitions import Definitions, Plan, View
+from mainstay.server.crd import definitions
+from mainstay.server.crd.definitions import Definitions, Plan, View
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 

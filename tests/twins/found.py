@@ -23,8 +23,8 @@ from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Patch
 from mainstay.loop.record import Acted
 from mainstay.scheduler.reporting import Reason, Report, Reporter
-from mainstay.server.openings import Openings
-from mainstay.server.watching import _Session as Session
+from mainstay.server.storage.epochs import Openings
+from mainstay.server.watch.session import _Session as Session
 
 
 def goes_on_from_revisions_that_never_were(patch: pytest.MonkeyPatch) -> None:

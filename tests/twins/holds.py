@@ -18,8 +18,8 @@ from mainstay.loop.decision import DONE, Decision, WakeAt
 from mainstay.loop.holds import Gate, Holding
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.view import View
-from mainstay.server.commit_points import NOTHING, Beside, Intended
-from mainstay.server.holds import HoldPoint
+from mainstay.server.placement.holds import HoldPoint
+from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
 from mainstay.store.interface import Check, Entry
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -34,7 +34,7 @@ def freezes_by_what_it_remembers(patch: pytest.MonkeyPatch) -> None:
     def no_checks(found: dict[str, Entry | None]) -> list[Check]:
         return []
 
-    patch.setattr("mainstay.server.shared_writes._checks", no_checks)
+    patch.setattr("mainstay.server.storage.shared_writes._checks", no_checks)
 
 
 def notes_no_freeze(patch: pytest.MonkeyPatch) -> None:

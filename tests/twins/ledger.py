@@ -6,20 +6,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.server import charging, shared_writes
-from mainstay.server.charging import Charging
-from mainstay.server.commit_points import Beside
-from mainstay.server.ledger.charge import Charge
-from mainstay.server.ledger.ledger import Ledger
-from mainstay.server.ledger.room import Asked, refusal_of
-from mainstay.server.shared_writes import SharedWrites
+from mainstay.server.placement import charges
+from mainstay.server.placement.charges import Charging
+from mainstay.server.placement.ledger.charge import Charge
+from mainstay.server.placement.ledger.ledger import Ledger
+from mainstay.server.placement.ledger.room import Asked, refusal_of
+from mainstay.server.storage import shared_writes
+from mainstay.server.storage.commit_points import Beside
+from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.store.interface import Entry
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
 
 def forgets_to_check_the_room(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(charging, "refusal_of", lambda ledger, revision, charge, asked: None)
+    patch.setattr(charges, "refusal_of", lambda ledger, revision, charge, asked: None)
 
 
 def forgets_what_is_taken(patch: pytest.MonkeyPatch) -> None:
@@ -31,7 +32,7 @@ def forgets_what_is_taken(patch: pytest.MonkeyPatch) -> None:
             Ledger(ledger.node_uid, ledger.is_accepting, allocatable=ledger.allocatable), revision, charge, asked
         )
 
-    patch.setattr(charging, "refusal_of", forgetful)
+    patch.setattr(charges, "refusal_of", forgetful)
 
 
 def releases_twice(patch: pytest.MonkeyPatch) -> None:
@@ -63,7 +64,7 @@ def reads_what_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 def believes_that_a_pod_removed_by_force_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Forgets its ghost, but not that there was one."""
-    patch.setattr(charging, "haunted", lambda ledger, charge: ledger)
+    patch.setattr(charges, "haunted", lambda ledger, charge: ledger)
 
 
 def forgets_what_is_charged_beside(patch: pytest.MonkeyPatch) -> None:
@@ -93,4 +94,4 @@ def binds_to_nodes_that_are_closed(patch: pytest.MonkeyPatch) -> None:
     def careless(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Any:
         return honest(msgspec.structs.replace(ledger, is_accepting=True), revision, charge, asked)
 
-    patch.setattr(charging, "refusal_of", careless)
+    patch.setattr(charges, "refusal_of", careless)

@@ -8,18 +8,20 @@ from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.mainstay import RESERVATION
 from mainstay.api.quota_usage import Amounts, Resource
 from mainstay.api.reservations import Phase, is_active
-from mainstay.server import eviction, quota_recount, quota_tally, quotas, reservations, zone_quota
-from mainstay.server.commit_points import NOTHING, Beside, Intended
-from mainstay.server.escort import ALONE, Escort
-from mainstay.server.ledger.charge import Charge
-from mainstay.server.options import DeleteOptions
-from mainstay.server.quota_tally import Limit, Tally
-from mainstay.server.reservations import Expiry, ReservationPoint
-from mainstay.server.shared_writes import SharedWrites
-from mainstay.server.stored import read, stored
-from mainstay.server.writes import Writes
-from mainstay.server.written import Written
-from mainstay.server.zone_quota import ZoneTally
+from mainstay.server.placement import eviction, reservations
+from mainstay.server.placement.ledger.charge import Charge
+from mainstay.server.placement.reservations import Expiry, ReservationPoint
+from mainstay.server.quota import recount, resource_quota, zone_quota
+from mainstay.server.quota import tally as quota_tally
+from mainstay.server.quota.tally import Limit, Tally
+from mainstay.server.quota.zone_quota import ZoneTally
+from mainstay.server.request.options import DeleteOptions
+from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
+from mainstay.server.storage.shared_writes import SharedWrites
+from mainstay.server.storage.stored import read, stored
+from mainstay.server.storage.write_context import ALONE, Escort
+from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.written import Written
 from mainstay.store.interface import ABSENT, Check, Committed, Entry, Put, Store
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -27,23 +29,23 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 
 def does_not_check_that_there_is_no_quota(patch: pytest.MonkeyPatch) -> None:
     """A pod that was decided on before a quota came is never counted by it."""
-    honest = quotas.Quotas.beside
+    honest = resource_quota.Quotas.beside
 
-    async def beside(self: quotas.Quotas, intended: Intended) -> Beside:
+    async def beside(self: resource_quota.Quotas, intended: Intended) -> Beside:
         found = await honest(self, intended)
         return Beside(shared=found.shared, object=found.object, writes=found.writes)
 
-    patch.setattr(quotas.Quotas, "beside", beside)
+    patch.setattr(resource_quota.Quotas, "beside", beside)
 
 
 def counts_what_is_there_later(patch: pytest.MonkeyPatch) -> None:
     """Not as of the revision at which it began to count: what comes in between is counted twice."""
-    honest = quotas.count
+    honest = resource_quota.count
 
     async def count(store: Store, namespace: str, limit: Limit, at: int) -> Amounts:
         return await honest(store, namespace, limit, await store.revision())
 
-    patch.setattr(quotas, "count", count)
+    patch.setattr(resource_quota, "count", count)
 
 
 def judges_by_what_it_remembers(patch: pytest.MonkeyPatch) -> None:
@@ -52,7 +54,7 @@ def judges_by_what_it_remembers(patch: pytest.MonkeyPatch) -> None:
     def no_checks(found: dict[str, Entry | None]) -> list[Check]:
         return []
 
-    patch.setattr("mainstay.server.shared_writes._checks", no_checks)
+    patch.setattr("mainstay.server.storage.shared_writes._checks", no_checks)
 
 
 def forgets_what_is_removed(patch: pytest.MonkeyPatch) -> None:
@@ -61,7 +63,7 @@ def forgets_what_is_removed(patch: pytest.MonkeyPatch) -> None:
     def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | None) -> Tally:
         return honest(tally, resource, new, None) if new is not None else tally
 
-    patch.setattr(quotas, "changed", changed)
+    patch.setattr(resource_quota, "changed", changed)
 
 
 def takes_no_note_while_it_counts(patch: pytest.MonkeyPatch) -> None:
@@ -71,7 +73,7 @@ def takes_no_note_while_it_counts(patch: pytest.MonkeyPatch) -> None:
         after = honest(tally, resource, new, old)
         return Tally(after.quotas, tally.counting, after.begun)
 
-    patch.setattr(quotas, "changed", changed)
+    patch.setattr(resource_quota, "changed", changed)
 
 
 TWINS: Sequence[Twin] = [
@@ -225,7 +227,7 @@ def writes_what_it_counted_whatever_came_since(patch: pytest.MonkeyPatch) -> Non
     def unchanged(key: str, entry: Entry | None) -> Sequence[Check]:
         return []
 
-    patch.setattr(quota_recount, "_unchanged", unchanged)
+    patch.setattr(recount, "_unchanged", unchanged)
 
 
 def counts_in_one_look(patch: pytest.MonkeyPatch) -> None:
@@ -233,14 +235,14 @@ def counts_in_one_look(patch: pytest.MonkeyPatch) -> None:
 
     async def put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: Limit) -> bool:
         key = quota_tally.tally_key(namespace)
-        base = await quotas.count(store, namespace, limit, await store.revision())
+        base = await resource_quota.count(store, namespace, limit, await store.revision())
         tally = quota_tally.tally_in(await store.get(key))
         right = quota_tally.finished(tally, 0, name, quota_tally.plus(limit, base))
         await store.commit([], [quota_tally.write_of(key, right)])
         shared.forget(key)
         return True
 
-    patch.setattr(quota_recount, "_put_right", put_right)
+    patch.setattr(recount, "_put_right", put_right)
 
 
 def counts_if_the_tally_has_not_changed(patch: pytest.MonkeyPatch) -> None:
@@ -250,23 +252,23 @@ def counts_if_the_tally_has_not_changed(patch: pytest.MonkeyPatch) -> None:
         key = quota_tally.tally_key(namespace)
         at = await store.revision()
         entry = await store.get(key, at=at)
-        base = await quotas.count(store, namespace, limit, at)
+        base = await resource_quota.count(store, namespace, limit, at)
         right = quota_tally.finished(quota_tally.tally_in(entry), 0, name, quota_tally.plus(limit, base))
         check = Check(key, ABSENT if entry is None else entry.revision)
         answer = await store.commit([check], [quota_tally.write_of(key, right)])
         shared.forget(key)
         return isinstance(answer, Committed)
 
-    patch.setattr(quota_recount, "_put_right", put_right)
+    patch.setattr(recount, "_put_right", put_right)
 
 
 def forgets_its_notes(patch: pytest.MonkeyPatch) -> None:
-    honest = quotas.counted_by_now
+    honest = resource_quota.counted_by_now
 
     def counted_by_now(tally: Tally, number: int, base: Limit, limit: Limit) -> Limit | None:
         return None if honest(tally, number, base, limit) is None else base
 
-    patch.setattr(quota_recount, "counted_by_now", counted_by_now)
+    patch.setattr(recount, "counted_by_now", counted_by_now)
 
 
 RECOUNT_TWINS: Sequence[Twin] = [

@@ -26,10 +26,10 @@ from mainstay.loop.controller_loop import Loop
 from mainstay.loop.lease import LEASES, Leader
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.term import Term
-from mainstay.server import binding, charging
-from mainstay.server.feed import Window
-from mainstay.server.operations import Operation
-from mainstay.server.watching import _bookmark, _Session
+from mainstay.server.placement import binding, charges
+from mainstay.server.storage.operations import Operation
+from mainstay.server.watch.feed import Window
+from mainstay.server.watch.session import _bookmark, _Session
 from mainstay.sim.scenarios import _placing, duplicate_reservation
 from mainstay.sim.scenarios._placing import NODES, Placing, node_of
 from mainstay.store.interface import ABSENT, Check
@@ -219,7 +219,7 @@ def binds_a_pod_wherever_it_is(patch: pytest.MonkeyPatch) -> None:
     """The scheduler takes no answer for a no, and the server does not look whether the pod has a node already."""
     scheduling.takes_no_answer_for_a_no(patch)
     patch.setattr(binding, "_require_free", lambda pod, wish: None)
-    patch.setattr(charging, "Check", lambda key, revision: Check(_UNUSED, ABSENT))
+    patch.setattr(charges, "Check", lambda key, revision: Check(_UNUSED, ABSENT))
 
 
 def names_reservations_after_the_attempt(patch: pytest.MonkeyPatch) -> None:

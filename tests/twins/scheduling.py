@@ -19,7 +19,7 @@ from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Cure, Placed
 from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
 from mainstay.scheduler.vectors import Vectors
-from mainstay.server import pod_to_bind
+from mainstay.server.placement import pod_to_bind
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 

@@ -6,8 +6,8 @@ import pytest
 
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
-from mainstay.server import escort
-from mainstay.server.feed import Window
+from mainstay.server.storage import write_context
+from mainstay.server.watch.feed import Window
 from mainstay.sim.scenarios.cache_follows import CacheFollows
 from mainstay.store.interface import Change as StoreChange
 
@@ -36,11 +36,11 @@ def keeps_what_a_new_list_lacks(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_an_operation_each_time_it_is_asked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(escort, "operation_of", lambda request, user, clock: None)
+    patch.setattr(write_context, "operation_of", lambda request, user, clock: None)
 
 
 def does_not_look_at_terms(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(escort, "term_of", lambda header: None)
+    patch.setattr(write_context, "term_of", lambda header: None)
 
 
 def never_stops_writing(patch: pytest.MonkeyPatch) -> None:

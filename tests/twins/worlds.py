@@ -21,12 +21,13 @@ from mainstay.loop.decision import Decision, WakeAt
 from mainstay.loop.view import View
 from mainstay.scheduler.reasons import Cure
 from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
-from mainstay.server import eviction, quotas, reservations
-from mainstay.server.commit_points import NOTHING, Beside, Intended
-from mainstay.server.keyspace import key_of
-from mainstay.server.quota_tally import Tally
-from mainstay.server.writes import Writes
-from mainstay.server.written import Written
+from mainstay.server.placement import eviction, reservations
+from mainstay.server.quota import resource_quota
+from mainstay.server.quota.tally import Tally
+from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
+from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.written import Written
 from mainstay.store.interface import Store
 from tests.twins import scenarios, sim
 
@@ -55,7 +56,7 @@ def counts_and_never_refuses(patch: pytest.MonkeyPatch) -> None:
     def require_allowed(tally: Tally, intended: Intended) -> None:
         pass
 
-    patch.setattr(quotas, "_require_allowed", require_allowed)
+    patch.setattr(resource_quota, "_require_allowed", require_allowed)
 
 
 def takes_the_old_away_at_once(patch: pytest.MonkeyPatch) -> None:

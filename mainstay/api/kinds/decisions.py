@@ -1,7 +1,7 @@
 """Decisions as objects, `kubectl get decisions`: what was decided about what, how it ended, and what it wrote.
 
 They are not part of `BUILTIN`, because no store holds them: the server makes them from its journal when somebody asks
-(server/decision_reads.py). A decision is in the namespace of what it is about, or in `default` if that has none.
+(server/decisions/reads.py). A decision is in the namespace of what it is about, or in `default` if that has none.
 """
 
 from mainstay.api.kind import Kind

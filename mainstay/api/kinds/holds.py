@@ -9,7 +9,7 @@
 
 What is held stays the same for as long as the Hold is there, so that nobody's Hold becomes another one; who answers for
 it, why and until when may change. That it ends in time, by the server's clock, is seen to when it is committed
-(server/holds.py): nothing here knows what time it is.
+(server/placement/holds.py): nothing here knows what time it is.
 """
 
 from collections.abc import Mapping, Sequence

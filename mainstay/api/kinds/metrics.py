@@ -1,6 +1,6 @@
 """What nodes and pods use, as `kubectl top` and autoscalers read it: `metrics.k8s.io`.
 
-They are not part of `BUILTIN`, because no store holds them: the server asks the agents (server/usage.py).
+They are not part of `BUILTIN`, because no store holds them: the server asks the agents (server/node_proxy/usage.py).
 """
 
 from datetime import datetime

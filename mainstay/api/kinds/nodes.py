@@ -113,9 +113,9 @@ NODE = builtin(
     namespaced=False,
     short_names=("no",),
     subresources=(
-        # Pods that were removed by force and may still run: ours (server/ghosts.py).
+        # Pods that were removed by force and may still run: ours (server/placement/ghosts.py).
         Subresource("ghosts", ("get", "update"), "mainstay.dev", "v1", "NodeGhosts"),
-        # Counts its ledger anew: ours, too (server/recounting.py).
+        # Counts its ledger anew: ours, too (server/placement/recount.py).
         Subresource("recount", ("create",), "mainstay.dev", "v1", "NodeRecount"),
         Subresource("proxy", ("create", "delete", "get", "patch", "update"), kind="NodeProxyOptions"),
         STATUS,

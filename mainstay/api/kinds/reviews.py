@@ -11,7 +11,7 @@ _CREATE = ("create",)
 _authentication = partial(builtin, "authentication.k8s.io", "v1", verbs=_CREATE, has_generation=False)
 _authorization = partial(builtin, "authorization.k8s.io", "v1", verbs=_CREATE, has_generation=False)
 
-# Many of them at once (server/batch_binding.py).
+# Many of them at once (server/placement/batch_binding.py).
 BINDINGS = builtin("mainstay.dev", "v1", "Binding", "bindings", namespaced=False, verbs=_CREATE, has_generation=False)
 
 REVIEWS = (

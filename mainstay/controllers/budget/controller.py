@@ -2,8 +2,9 @@
 
     disruptionsAllowed = healthy pods − as many as must stay healthy        (never below 0)
 
-Whoever evicts a pod takes one of these, in the same transaction that removes the pod (server/eviction.py), and notes
-the pod under `disruptedPods`. Two things keep what was taken from being given back by somebody who has not heard of it:
+Whoever evicts a pod takes one of these, in the same transaction that removes the pod (server/placement/eviction.py),
+and notes the pod under `disruptedPods`. Two things keep what was taken from being given back by somebody who has not
+heard of it:
 
 - The status is written only over the very version that was counted for. If an eviction came in between, the write is
   refused, and all is counted anew. (Blind retries of this write are kubernetes #82149.)

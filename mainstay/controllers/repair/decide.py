@@ -2,8 +2,8 @@
 
     a reservation whose workload or pod is gone      is released
     a pod on a node that is not there any more       is removed; an at-most-one pod, when it must have ended (fencing)
-    a ledger that is not the sum of its pods         is counted anew, by the server (server/ledger/recount.py)
-    quotas that are not the sum of what is there     are counted anew, too (server/quota_recount.py)
+    a ledger that is not the sum of its pods         is counted anew, by the server (server/placement/ledger/recount.py)
+    quotas that are not the sum of what is there     are counted anew, too (server/quota/recount.py)
     an object that cannot go because of finalizers   is told of, and left alone: somebody has asked to be waited for
 
 What is found is only acted on after it has been so for a while, by our own clock, and after a fresh look at the store:

@@ -1,8 +1,8 @@
 """How much of a namespace's ResourceQuotas is used, counted on: who would still be let in, and who not.
 
-The server refuses what a quota does not allow when it commits (server/quotas.py). Here the same is added up in memory,
-from what each quota says is used (its status), by the same rules of what an object takes (api/quota_usage.py), and in
-the same words.
+The server refuses what a quota does not allow when it commits (server/quota/resource_quota.py). Here the same is added
+up in memory, from what each quota says is used (its status), by the same rules of what an object takes
+(api/quota_usage.py), and in the same words.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Which key of the store a request is about, from its path alone.
 
-The server looks kinds up to take a path apart (server/requests.py). A checker should not believe what the server
+The server looks kinds up to take a path apart (server/request/target.py). A checker should not believe what the server
 believes, so this goes by the form of the path: it is the same for all kinds that scenarios use.
 """
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from mainstay.server.keyspace import CORE
+from mainstay.server.storage.keyspace import CORE
 
 _PARTS_OF_A_NAMESPACE = 2  # `namespaces/NAME`: what follows is a kind in it, or `status` or `finalize` of itself.
 

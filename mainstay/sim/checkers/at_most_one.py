@@ -11,8 +11,8 @@ anything of it still runs there.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.server.keyspace import CORE
-from mainstay.server.ledger.ledger import LEDGERS, ledger_in
+from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in
+from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Asked, Committed, ContainerBegan, ContainerEnded, Event

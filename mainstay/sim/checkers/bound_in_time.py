@@ -14,8 +14,8 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_resources import requests_of
 from mainstay.api.pod_state import is_active, node_of
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, taints_of, tolerations_of
-from mainstay.server.ledger.ledger import LEDGERS, Ledger, ledger_in
-from mainstay.server.ledger.room import shortages
+from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, ledger_in
+from mainstay.server.placement.ledger.room import shortages
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event, Healed

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mainstay.api.pod_resources import allocatable_of, is_over, requests_of
-from mainstay.server.keyspace import CORE
-from mainstay.server.ledger.charge import CHARGES, Charge, decode_charge
-from mainstay.server.ledger.ledger import LEDGERS, Ledger, ledger_in, plus
-from mainstay.server.ledger.room import bears_cordon
+from mainstay.server.placement.ledger.charge import CHARGES, Charge, decode_charge
+from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, ledger_in, plus
+from mainstay.server.placement.ledger.room import bears_cordon
+from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event

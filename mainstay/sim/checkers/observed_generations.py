@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.server.keyspace import ASIDE
+from mainstay.server.storage.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event

@@ -1,8 +1,8 @@
 """Of all that hold, or held, or believe to hold one lease, only the one whose term it is gets anything done.
 
-Leaders name their term with each write (server/terms.py). Several may *believe* at once that they lead: nobody can
-prevent that, and nothing here asks what they believe. What must never be is that it shows: a write is committed only
-under the term that is in force at that revision; a term is used by one program; and a write that was fenced has no
+Leaders name their term with each write (server/storage/terms.py). Several may *believe* at once that they lead: nobody
+can prevent that, and nothing here asks what they believe. What must never be is that it shows: a write is committed
+only under the term that is in force at that revision; a term is used by one program; and a write that was fenced has no
 effect.
 
 A write that names no term is not fenced, and not looked at here.
@@ -11,7 +11,7 @@ A write that names no term is not fenced, and not looked at here.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from mainstay.server.keyspace import ASIDE
+from mainstay.server.storage.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.history import Answered, Asked, Committed, Event
 

@@ -11,7 +11,7 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.server.keyspace import ASIDE, CORE
+from mainstay.server.storage.keyspace import ASIDE, CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.addresses import address_of
 from mainstay.sim.history import Asked, Committed, Event, Healed

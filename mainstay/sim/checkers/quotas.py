@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.api.pod_resources import is_over, requests_of
 from mainstay.api.quantity import parse
-from mainstay.server.quota_recount import find_quota_drift
+from mainstay.server.quota.recount import find_quota_drift
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event

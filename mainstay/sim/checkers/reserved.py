@@ -7,7 +7,7 @@ is held and what is reserved are written together, so they agree at every revisi
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.reservations import is_active, resources_of
-from mainstay.server.ledger.ledger import LEDGERS, ledger_in, plus
+from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in, plus
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event

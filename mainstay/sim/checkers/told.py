@@ -7,7 +7,7 @@ say no (a message is told anew at longer and longer intervals), and none that ta
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.kind import Object
-from mainstay.server.keyspace import CORE
+from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.history import Committed, Event, Healed

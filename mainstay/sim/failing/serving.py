@@ -33,15 +33,15 @@ from mainstay.http.server import HttpServer
 from mainstay.journal.bundle import open_bundle, packed
 from mainstay.journal.gathering import gathered
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.server.access import MASTERS, User
-from mainstay.server.app import Api
-from mainstay.server.identity import Authenticator
-from mainstay.server.journal_pages import JournalPages
-from mainstay.server.journaling import in_memory
-from mainstay.server.kubeconfig import ByToken, kubeconfig_text, server_url
-from mainstay.server.metrics import Metrics
-from mainstay.server.observing import Handle, Observer
-from mainstay.server.seen import Seen
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import MASTERS, User
+from mainstay.server.auth.kubeconfig import ByToken, kubeconfig_text, server_url
+from mainstay.server.decisions.journal import in_memory
+from mainstay.server.decisions.pages import JournalPages
+from mainstay.server.request.app import Api
+from mainstay.server.request.context import Seen
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Handle, Observer
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.failing.remaking import remade
 from mainstay.sim.history import Committed, Event, Reopened, Restored

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.server.keyspace import ASIDE
-from mainstay.server.stored import stored
+from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.stored import stored
 from mainstay.sim.faults import one_of, some_duration, victim
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Check, Put

@@ -20,7 +20,7 @@ from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.loop.fencing import LeaseTimes
-from mainstay.server.ledger.ledger import ledger_in, ledger_key
+from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenarios._stages import NAMESPACE, UserStage
 from mainstay.sim.world import World

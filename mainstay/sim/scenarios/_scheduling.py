@@ -23,8 +23,8 @@ from mainstay.scheduler.binding import PODS
 from mainstay.scheduler.charge import reservation_of
 from mainstay.scheduler.component import NODES, Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import CycleSettings
-from mainstay.server.ledger.ledger import ledger_in, ledger_key
-from mainstay.server.ledger.room import shortages
+from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
+from mainstay.server.placement.ledger.room import shortages
 from mainstay.sim.checkers import Violated
 from mainstay.sim.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.sim.world import World

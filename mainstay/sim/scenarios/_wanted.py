@@ -13,8 +13,8 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.controllers.node_health.evidence import HEALTH
-from mainstay.server.ledger.ledger import ledger_in, ledger_key
-from mainstay.server.ledger.recount import find_drift
+from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
+from mainstay.server.placement.ledger.recount import find_drift
 from mainstay.sim.checkers import observed_generations, orphans, quotas
 from mainstay.sim.checkers.decoded import object_in
 

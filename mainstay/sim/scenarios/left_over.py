@@ -19,9 +19,9 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair.loop import LOOP as REPAIR
-from mainstay.server.ledger.charge import Charge
-from mainstay.server.ledger.ledger import charged, ledger_in, ledger_key, write_of
-from mainstay.server.ledger.recount import find_drift
+from mainstay.server.placement.ledger.charge import Charge
+from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
+from mainstay.server.placement.ledger.recount import find_drift
 from mainstay.sim.checkers import Violated, orphans
 from mainstay.sim.checkers.released import Released
 from mainstay.sim.scenario import Scenario

@@ -1,0 +1,1 @@
+"""Authentication, authorization, and the certificates and tokens they rest on."""

@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them."""

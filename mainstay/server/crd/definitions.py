@@ -1,0 +1,446 @@
+"""Follows CustomResourceDefinitions: serves the kinds they define, writes their status, and clears up behind them.
+
+Observe, decide, act. A view is one definition with all others; `decide` says what it must become and what is served of
+it; acting is a conditional write. Every server does this. They do not get in each other's way: whoever comes second
+finds the definition as it wants it, and writes nothing.
+
+Two servers might still give one name to two definitions, each before it hears of the other. So whoever gives names also
+writes the group's entry under `NAMES`, on condition that nobody has since it looked.
+
+    a new definition     names are accepted, kinds served here, status and finalizer written
+    a changed one        kinds are served anew, or no longer
+    one being deleted    no more objects can be made; those that are there are deleted; then the finalizer goes
+    one that is gone     its kinds are no longer served; objects that came too late are removed
+
+How a definition becomes kinds, and which status it gets, is in api/custom.py.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Final
+
+from mainstay.api import times
+from mainstay.api.crd_rules import is_usable
+from mainstay.api.custom import (
+    CLEANUP,
+    TERMINATING,
+    CustomVersion,
+    acceptance,
+    defaults_for_crd,
+    is_established,
+    is_terminating,
+    versions_of,
+    with_condition,
+)
+from mainstay.api.json_values import copied
+from mainstay.api.kind import Kind, Object
+from mainstay.api.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from mainstay.env import tasks
+from mainstay.env.clock import Clock
+from mainstay.server.request.served_kinds import Registry
+from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.storage.stored import read, stored
+from mainstay.server.watch.feed import Feed
+from mainstay.store.errors import Compacted, Invalid, OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.interface import ABSENT, Change, Check, Committed, Delete, Entry, Put, Refused, Store, Write
+
+NAMES: Final = "apiextensions.k8s.io/acceptednames/"
+ATTEMPTS_MAX: Final = 10  # To bring one definition to rest against others who write it, before it has to wait.
+BATCH: Final = 40  # Objects deleted in one transaction. Each is a check and a write.
+PAGE: Final = 500
+RETRY_AFTER: Final = timedelta(
+    seconds=1
+)  # After a failure, and to look again for objects with finalizers of their own.
+
+_PREFIX: Final = prefix_of(CUSTOM_RESOURCE_DEFINITION)
+
+
+class Service(Enum):
+    """What is served of a definition."""
+
+    NONE = "none"
+    ALL = "all"
+    WITHOUT_CREATE = "without create"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A definition and what its fate depends on."""
+
+    crd: Object
+    others: tuple[Object, ...]
+    builtin: tuple[Kind, ...]
+    has_objects: bool
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    service: Service
+    wanted: Object | None
+    """The definition as it must be stored; None if it must go."""
+    clears_objects: bool = False
+
+
+def decide(view: View) -> Plan:
+    """Say what a definition must become, and what is served of it."""
+    crd = view.crd
+    if not is_usable(crd):
+        return Plan(Service.NONE, _without_cleanup(crd) if is_terminating(crd) else crd)
+    if is_terminating(crd):
+        return _decide_end(view)
+    status = acceptance(crd, view.others, view.builtin, view.now)
+    finalizers = crd["metadata"].get("finalizers") or []
+    metadata = crd["metadata"] if CLEANUP in finalizers else {**crd["metadata"], "finalizers": [*finalizers, CLEANUP]}
+    wanted = {**crd, "metadata": metadata, "status": status}
+    is_served = is_established(wanted) and not overlaps(crd, view.builtin)
+    return Plan(Service.ALL if is_served else Service.NONE, wanted)
+
+
+def _decide_end(view: View) -> Plan:
+    crd = view.crd
+    if CLEANUP not in (crd["metadata"].get("finalizers") or []):
+        return Plan(Service.NONE, crd)  # It waits for others.
+    status = crd.get("status") or {}
+    if overlaps(crd, view.builtin):
+        reason, message = "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
+    elif not is_established(crd):
+        reason, message = "NeverEstablished", "resource was never established"
+    elif view.has_objects:
+        reason, message = "InstanceDeletionInProgress", "CustomResource deletion is in progress"
+        status = with_condition(status, TERMINATING, "True", reason, message, view.now)
+        return Plan(Service.WITHOUT_CREATE, {**crd, "status": status}, clears_objects=True)
+    else:
+        reason, message = "InstanceDeletionCompleted", "removed all instances"
+    status = with_condition(status, TERMINATING, "False", reason, message, view.now)
+    return Plan(Service.NONE, _without_cleanup({**crd, "status": status}))
+
+
+def overlaps(crd: Object, builtin: Iterable[Kind]) -> bool:
+    """Whether the objects of a definition would be where those of another kind are."""
+    place = (crd["spec"]["group"], crd["spec"]["names"]["plural"])
+    return any((kind.group, kind.plural) == place for kind in builtin)
+
+
+def _without_cleanup(crd: Object) -> Object | None:
+    """The definition without our finalizer: None if nothing else holds it."""
+    finalizers = [each for each in crd["metadata"].get("finalizers") or [] if each != CLEANUP]
+    if not finalizers:
+        return None
+    return {**crd, "metadata": {**crd["metadata"], "finalizers": finalizers}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A definition as it was last read."""
+
+    entry: Entry
+    crd: Object
+    is_usable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What was made of a definition, and from what."""
+
+    source: tuple[object, ...]
+    versions: tuple[CustomVersion, ...]
+
+
+class _Listener:
+    """Passes on which definitions have changed. Is told their keys, one on a line."""
+
+    def __init__(self, definitions: "Definitions") -> None:
+        self._definitions = definitions
+
+    def tell(self, data: bytes) -> None:
+        self._definitions.have_changed(data.decode().splitlines())
+
+    def lost(self) -> None:
+        self._definitions.read_anew()
+
+    def end(self, reason: bytes) -> None:
+        """Nobody is to end us: what we do with a change is to write down its key."""
+        raise RuntimeError(f"the feed has dropped the follower of definitions: {reason.decode(errors='replace')}")
+
+
+def _changed_key(change: Change) -> bytes:
+    return change.key.encode() + b"\n"
+
+
+class Definitions:
+    """Keeps the registry's custom kinds as the definitions in the store have them."""
+
+    def __init__(self, store: Store, feed: Feed, registry: Registry, clock: Clock) -> None:
+        self._store = store
+        self._feed = feed
+        self._registry = registry
+        self._clock = clock
+        self._builtin = tuple(kind for kind in registry if not kind.is_custom)
+        self._known: dict[str, _Known] = {}
+        self._served: dict[str, _Served] = {}
+        self._versions: dict[tuple[str, str, str], CustomVersion] = {}
+        self._stale: dict[str, None] = {}  # Keys that have changed since they were read.
+        self._waiting: dict[str, None] = {}  # Keys to be settled, in the order in which that was asked for.
+        self._later: dict[str, None] = {}  # Keys to be settled when it is `_later_ns`.
+        self._later_ns = 0
+        self._awake = asyncio.Event()
+        self._listener = _Listener(self)
+        self._following: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Serve what is defined already. What else there is to do for it is done in the background."""
+        self._feed.window(_PREFIX).join(self, _changed_key, self._listener)
+        for entry in await self._entries():
+            self._learn(entry)
+        for key, known in self._known.items():
+            if known.is_usable and is_established(known.crd) and not overlaps(known.crd, self._builtin):
+                self._serve(key, known.crd, Service.WITHOUT_CREATE if is_terminating(known.crd) else Service.ALL)
+        self._ask_for(self._known)
+        self._following = tasks.spawn(self._follow(), name="definitions")
+
+    async def stop(self) -> None:
+        self._feed.window(_PREFIX).leave(self, self._listener)
+        for task in (self._following, self._reading):
+            if task is not None:
+                await tasks.stop(task)
+
+    async def _entries(self) -> list[Entry]:
+        entries: list[Entry] = []
+        page = await self._store.range(_PREFIX, limit=PAGE)
+        while True:
+            entries += page.entries
+            if not page.remaining:
+                return entries
+            page = await self._store.range(_PREFIX, at=page.revision, limit=PAGE, after=entries[-1].key)
+
+    def read_anew(self) -> None:
+        """Changes may have been missed: everything that is, or was, defined has to be looked at again."""
+        self.have_changed(self._known)
+        self._reading = tasks.spawn(self._find_new(), name="definitions anew")
+
+    async def _find_new(self) -> None:
+        try:
+            self.have_changed(entry.key for entry in await self._entries())
+        except (Unavailable, Compacted):
+            await tasks.sleep(RETRY_AFTER)
+            self.read_anew()
+
+    def version_of(self, kind: Kind) -> CustomVersion | None:
+        """The schema and the scale paths behind a custom kind. None if nothing defines it any more."""
+        return self._versions.get((kind.group, kind.version, kind.plural))
+
+    def have_changed(self, keys: Iterable[str]) -> None:
+        """Definitions are not as we have read them."""
+        keys = list(keys)
+        self._stale.update(dict.fromkeys(keys))
+        self._ask_for(keys)
+
+    def _ask_for(self, keys: Iterable[str]) -> None:
+        self._waiting.update(dict.fromkeys(keys))
+        self._awake.set()
+
+    def _put_off(self, key: str) -> None:
+        if not self._later:
+            self._later_ns = self._clock.monotonic_ns() + RETRY_AFTER // timedelta(microseconds=1) * 1000
+        self._later[key] = None
+
+    async def _follow(self) -> None:
+        while True:
+            wait_ns = max(self._later_ns - self._clock.monotonic_ns(), 0)
+            try:
+                async with tasks.timeout(timedelta(microseconds=wait_ns / 1000) if self._later else None):
+                    await self._awake.wait()
+            except TimeoutError:
+                self._waiting.update(self._later)
+                self._later = {}
+            self._awake.clear()
+            while self._waiting:
+                key = next(iter(self._waiting))
+                del self._waiting[key]
+                try:
+                    await self._settle(key)
+                except (Unavailable, OutcomeUnknown, StorageFull):
+                    self._put_off(key)  # Then it is read anew: what is unknown now will be known.
+                except Invalid:
+                    pass  # With a status it is larger than the store takes. It is looked at again when it changes.
+
+    async def _settle(self, key: str) -> None:
+        """Bring one definition to rest, or put it off."""
+        for _ in range(ATTEMPTS_MAX):
+            names = await self._store.get(_names_key(key))
+            await self._feed.reach(names.revision if names else 0)  # So that we hear of all who have got names by then.
+            for each in list(self._stale):
+                await self._observe(each)
+            known = await self._observe(key)
+            if known is None:
+                await self._remove(key)
+                return
+            plan = decide(await self._view(key, known))
+            if plan.service is not Service.NONE:
+                self._serve(key, plan.wanted or known.crd, plan.service)  # First: who reads the status may rely on it.
+            if plan.wanted != known.crd and not await self._write(known, plan.wanted, names):
+                continue
+            if plan.wanted is None:
+                await self._remove(key)
+                return
+            if plan.service is Service.NONE:
+                self._stop_serving(key)
+            if not plan.clears_objects:
+                return
+            if await self._clear(_objects_prefix(known.crd)):
+                break
+        self._put_off(key)
+
+    async def _observe(self, key: str) -> _Known | None:
+        self._stale.pop(key, None)  # Before we read: what changes from here on is told again.
+        entry = await self._store.get(key)
+        if entry is None:
+            self._known.pop(key, None)
+            return None
+        return self._learn(entry)
+
+    def _learn(self, entry: Entry) -> _Known:
+        known = self._known.get(entry.key)
+        if known is None or known.entry.revision != entry.revision:
+            crd = _read(entry)
+            known = self._known[entry.key] = _Known(entry, crd, is_usable(crd))
+        return known
+
+    async def _view(self, key: str, known: _Known) -> View:
+        has_objects = False
+        if known.is_usable and is_terminating(known.crd):
+            has_objects = bool((await self._store.range(_objects_prefix(known.crd), limit=1)).entries)
+        others = tuple(each.crd for name, each in sorted(self._known.items()) if name != key and each.is_usable)
+        return View(known.crd, others, self._builtin, has_objects, times.format_time(self._clock.wall()))
+
+    async def _write(self, known: _Known, wanted: Object | None, names: Entry | None) -> bool:
+        """Store the definition as it must be. False if somebody was faster."""
+        key = known.entry.key
+        checks = [Check(key, known.entry.revision)]
+        writes: list[Write] = [Delete(key) if wanted is None else Put(key, stored(wanted))]
+        gets_names = wanted is not None and _accepted(wanted) != _accepted(known.crd)
+        if gets_names:
+            checks.append(Check(_names_key(key), names.revision if names else ABSENT))
+            writes.append(Put(_names_key(key), key.encode()))
+        if isinstance(await self._store.commit(checks, writes), Refused):
+            return False
+        await self._observe(key)
+        if gets_names:
+            self._ask_for_group(key)  # Others may have become free.
+        return True
+
+    async def _remove(self, key: str) -> None:
+        """A definition is gone. Objects that came while it went are of no kind: nobody could ever delete them."""
+        served = self._served.get(key)
+        self._stop_serving(key)
+        self._ask_for_group(key)
+        if served is not None and served.versions:
+            await self._clear(prefix_of(served.versions[0].kind), without=key)
+
+    def _ask_for_group(self, key: str) -> None:
+        self._ask_for([each for each in self._known if each != key and _names_key(each) == _names_key(key)])
+
+    def _serve(self, key: str, crd: Object, service: Service) -> None:
+        source = (crd["spec"], _accepted(crd), service)
+        served = self._served.get(key)
+        if served is not None and served.source == source:
+            return
+        versions = versions_of(crd)
+        if service is Service.WITHOUT_CREATE:
+            versions = [replace(each, kind=_without_create(each.kind)) for each in versions]
+        places = [_place(each.kind) for each in versions]
+        for each in served.versions if served is not None else ():
+            if _place(each.kind) not in places:
+                self._registry.remove(each.kind)
+                self._versions.pop(_place(each.kind), None)
+        for each in versions:
+            self._versions[_place(each.kind)] = each
+            self._registry.add(each.kind)
+        self._served[key] = _Served(source, tuple(versions))
+
+    def _stop_serving(self, key: str) -> None:
+        served = self._served.pop(key, None)
+        for each in served.versions if served is not None else ():
+            self._registry.remove(each.kind)
+            self._versions.pop(_place(each.kind), None)
+
+    async def _clear(self, prefix: str, *, without: str = "") -> bool:
+        """Delete all objects under a prefix. Whether some are left, for they wait for finalizers of their own.
+
+        With `without`, only as long as there is no such definition, and then nothing is waited for.
+        """
+        guards = [Check(without, ABSENT)] if without else []
+        now = times.format_time(self._clock.wall())
+        after: str | None = None
+        are_left = False
+        while True:
+            page = await self._store.range(prefix, limit=BATCH, after=after)
+            gone = []
+            for entry in page.entries:
+                obj = _read(entry)
+                if without or not obj["metadata"].get("finalizers"):
+                    gone.append(entry)
+                    continue
+                are_left = True
+                if "deletionTimestamp" not in obj["metadata"]:
+                    await self._store.commit([Check(entry.key, entry.revision)], [Put(entry.key, _deleting(obj, now))])
+            if not await self._delete(gone, guards):
+                are_left = True
+            if not page.remaining:
+                return are_left
+            after = page.entries[-1].key
+
+    async def _delete(self, entries: list[Entry], guards: list[Check]) -> bool:
+        """All together; one by one if some of them have changed. False if one is still there."""
+        checks = [Check(entry.key, entry.revision) for entry in entries]
+        writes = [Delete(entry.key) for entry in entries]
+        if not entries or isinstance(await self._store.commit([*guards, *checks], writes), Committed):
+            return True
+        answers = [
+            await self._store.commit([*guards, check], [write]) for check, write in zip(checks, writes, strict=True)
+        ]
+        return all(isinstance(answer, Committed) for answer in answers)
+
+
+def _read(entry: Entry) -> Object:
+    """An object without its resource version, which is the entry's."""
+    obj = read(CUSTOM_RESOURCE_DEFINITION, entry)
+    del obj["metadata"]["resourceVersion"]
+    if entry.key.startswith(_PREFIX):
+        defaults_for_crd(obj)
+    return obj
+
+
+def _deleting(obj: Object, now: str) -> bytes:
+    new = copied(obj)
+    new["metadata"]["deletionTimestamp"] = now
+    new["metadata"]["deletionGracePeriodSeconds"] = 0
+    if "generation" in new["metadata"]:
+        new["metadata"]["generation"] += 1
+    return stored(new)
+
+
+def _without_create(kind: Kind) -> Kind:
+    return replace(kind, verbs=tuple(verb for verb in kind.verbs if verb != "create"))
+
+
+def _place(kind: Kind) -> tuple[str, str, str]:
+    return kind.group, kind.version, kind.plural
+
+
+def _objects_prefix(crd: Object) -> str:
+    return f"{crd['spec']['group']}/{crd['spec']['names']['plural']}/"
+
+
+def _names_key(key: str) -> str:
+    """The entry of a definition's group, from the definition's key: it is called `plural.group`."""
+    return NAMES + key.removeprefix(_PREFIX).partition(".")[2]
+
+
+def _accepted(crd: Object) -> object:
+    return (crd.get("status") or {}).get("acceptedNames")

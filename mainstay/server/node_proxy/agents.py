@@ -1,0 +1,166 @@
+"""Asking the agent of a node: where it is, whether it is the right one, and what it answers.
+
+A Node says where its agent listens (`status.addresses`, `status.daemonEndpoints`) and which certificate it has (an
+annotation). Both are read anew for each question, so an agent that was started again is found as soon as its Node says
+so. Somebody who answers at that address and has another certificate is not spoken to, whoever vouches for them.
+
+The agent knows us by a certificate of the cluster's authority (server/auth/certificates.py). A server without TLS also
+talks to agents that have none.
+"""
+
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from mainstay.api.errors import ApiError, Reason
+from mainstay.api.kind import Object
+from mainstay.http.messages import Headers
+from mainstay.http.outgoing import AnswerHead, Broken, Exchange, WrongCertificate, connect
+
+CERTIFICATE: Final = "mainstay.dev/agent-certificate"
+"""The annotation of a Node that says which certificate its agent has: `sha256:` and the digest."""
+
+CONNECTED_WITHIN: Final = timedelta(seconds=5)
+ANSWERED_WITHIN: Final = timedelta(seconds=10)
+ERROR_BYTES_MAX: Final = 64 * 1024
+
+_ADDRESS_TYPES: Final = ("InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname")  # The best first.
+_ERRORS_FROM: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAddress:
+    node: str
+    host: str
+    port: int
+    digest: str
+    """Of its certificate. Empty: it has none."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.digest else 'http'}://{host}:{self.port}"
+
+
+def address_of(node: Object) -> AgentAddress:
+    """Where the agent of a node is. Raises `ApiError` (503) if its Node does not say."""
+    metadata, status = node["metadata"], node.get("status") or {}
+    name = metadata["name"]
+    by_type = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
+    host = next((by_type[each] for each in _ADDRESS_TYPES if by_type.get(each)), "")
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
+    if not host or not port:
+        raise _unavailable(f'node "{name}" does not say where its agent listens: it has never run, or only pretends')
+    return AgentAddress(name, host, port, (metadata.get("annotations") or {}).get(CERTIFICATE) or "")
+
+
+class Connector:
+    """Opens connections to agents. The default is for clusters without TLS."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None, *, is_plain_allowed: bool = True) -> None:
+        self.tls = tls
+        """What we show. Others take its place when certificates are renewed."""
+        self._is_plain_allowed = is_plain_allowed
+
+    async def ask(
+        self,
+        agent: AgentAddress,
+        path: Iterable[str],
+        query: Iterable[tuple[str, str]] = (),
+        *,
+        method: str = "GET",
+        headers: Iterable[tuple[str, str]] = (("Connection", "close"),),
+    ) -> tuple[Exchange, AnswerHead]:
+        """Ask something, and wait for the head of the answer. The caller closes the exchange.
+
+        An answer that is an error is raised as the `ApiError` that it is. If there is none, that is a 503.
+        """
+        exchange = await self._connect(agent)
+        try:
+            head = await exchange.ask(_request(method, agent, path, query, headers), ANSWERED_WITHIN)
+            if head.status < _ERRORS_FROM:
+                return exchange, head
+            error = _error_in(head, await exchange.read_all(ERROR_BYTES_MAX, ANSWERED_WITHIN), agent)
+        except Broken as broken:
+            exchange.close()
+            raise _unavailable(f'the agent of node "{agent.node}" at {agent} gives no answer: {broken}') from None
+        except BaseException:
+            exchange.close()
+            raise
+        exchange.close()
+        raise error
+
+    async def _connect(self, agent: AgentAddress) -> Exchange:
+        tls = self.tls if agent.digest else None
+        if agent.digest and tls is None:
+            raise _unavailable(f'the agent of node "{agent.node}" speaks TLS, and this server has nothing to show it')
+        if not agent.digest and not self._is_plain_allowed:
+            text = f'node "{agent.node}" does not say which certificate its agent has (annotation {CERTIFICATE})'
+            raise _unavailable(f"{text}, so it cannot be known, and is not asked")
+        try:
+            return await connect(Exchange, agent.host, agent.port, CONNECTED_WITHIN, tls=tls, digest=agent.digest)
+        except WrongCertificate as wrong:
+            raise _unavailable(
+                f'whoever answers at {agent} is not the agent of node "{agent.node}": the certificate shown is'
+                f" {wrong.shown}, and the Node says {agent.digest}. Nothing was sent. An agent that was just started"
+                " writes its certificate into its Node in a moment"
+            ) from None
+        except TimeoutError:
+            why = f"no connection within {CONNECTED_WITHIN.total_seconds():g} s"
+        except ssl.SSLError as error:
+            why = f"TLS failed: {error.reason or error}"
+        except OSError as error:
+            why = error.strerror or str(error)
+        raise _unavailable(f'the agent of node "{agent.node}" cannot be reached at {agent}: {why}')
+
+
+def _request(
+    method: str,
+    agent: AgentAddress,
+    path: Iterable[str],
+    query: Iterable[tuple[str, str]],
+    headers: Iterable[tuple[str, str]],
+) -> bytes:
+    asked = urlencode(list(query))
+    target = "".join(f"/{quote(part, safe='')}" for part in path) + (f"?{asked}" if asked else "")
+    host = f"[{agent.host}]" if ":" in agent.host else agent.host
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}:{agent.port}", "User-Agent: mainstay-server"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    # What a client sent in a header was read by a strict parser: there is no line break in it.
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def passed_on(headers: Headers) -> list[tuple[str, str]]:
+    """Of the headers of a request that asks for another protocol, those that the agent needs."""
+    names = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol")
+    return [(name, value) for name, value in headers if name in names]
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: dict[str, object] | None = None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+
+
+def _error_in(head: AnswerHead, body: bytes, agent: AgentAddress) -> ApiError:
+    try:
+        status = _decode_status(body)
+    except msgspec.MsgspecError:
+        status = _Status()
+    if not status.message or head.status in (401, 403):
+        # What an agent thinks of this server is no answer to the client, who may well ask.
+        text = status.message or f"it answers {head.status}"
+        return _unavailable(f'the agent of node "{agent.node}" at {agent} does not answer this server: {text}')
+    return ApiError(head.status, status.reason or Reason.INTERNAL_ERROR, status.message, status.details)
+
+
+def _unavailable(message: str) -> ApiError:
+    return ApiError(503, Reason.SERVICE_UNAVAILABLE, message)

@@ -1,0 +1,1 @@
+"""Where placement becomes true: binding, reservations, the ledger of each node, eviction."""

@@ -1,0 +1,174 @@
+"""Many bindings in one request: each its own transaction and revision, each accepted or refused on its own.
+
+    POST /apis/mainstay.dev/v1/bindings
+    { "kind": "BindingList", "apiVersion": "mainstay.dev/v1", "items": [
+        { "metadata": { "namespace": "shop", "name": "web-1", "uid": "…" }, "target": { "name": "node-c12" },
+          "observed": 918812, "strict": false, "reservation": "…", "operation": "…", "decision": "…", "cause": "…" } ] }
+
+    200 { "kind": "BindingResultList", "apiVersion": "mainstay.dev/v1", "items": [
+        { "status": "Bound", "revision": 918820 } |
+        { "status": "Refused", "code": 409, "reason": "CapacityChanged", "message": "…" } |
+        { "status": "Unknown", "code": 504, "reason": "Timeout", "message": "…" } ] }
+
+Results are in the order of the items. All are begun before any is waited for, so that the store makes them durable
+together. They are not a transaction: some may be bound and others not, also if the answer is lost. Whoever sends it
+has seen what it decides about, so a Node that is not there is refused.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.times import format_time
+from mainstay.env import Clock, tasks
+from mainstay.http.messages import Request
+from mainstay.journal.record import Subject
+from mainstay.server.auth.authorization import User
+from mainstay.server.placement.binding import RESERVATION, Binder, Wish
+from mainstay.server.storage.operations import operation_named
+from mainstay.server.storage.write_context import Escort
+from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
+
+ITEMS_MAX: Final = 500
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+
+class _Target(msgspec.Struct):
+    name: str
+    kind: str = "Node"
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+    target: _Target
+    observed: int = 0
+    strict: bool = False
+    reservation: str = ""
+    operation: str = ""
+    decision: str = ""
+    cause: str = ""
+
+
+class _List(msgspec.Struct):
+    items: list[_Item]
+
+
+class _Result(msgspec.Struct, omit_defaults=True):
+    status: str
+    revision: int = 0
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class _Results(msgspec.Struct):
+    items: Sequence[_Result]
+    kind: str = "BindingResultList"
+    apiVersion: str = "mainstay.dev/v1"  # noqa: N815 - as it is called on the wire
+
+
+_decode = msgspec.json.Decoder(_List).decode
+_encode = msgspec.json.Encoder().encode
+
+
+async def bind_all(
+    binder: Binder, request: Request, user: User, escort: Escort, clock: Clock, *, dry_run: bool
+) -> bytes:
+    """Carry out a request, and the body of its answer. Raises `ApiError` (400) for one that makes no sense."""
+    items = _items_in(request)
+    now = format_time(clock.wall())
+    if escort.operation is not None:
+        raise bad_request("a batch is not one write: name the operation in each of its items")
+    results: list[_Result] = [_Result("Unknown")] * len(items)
+
+    async def bind(number: int, item: _Item) -> None:
+        try:
+            written = await binder.bind(
+                _wish_of(item), now, _escort_of(item, escort, request, user, clock), dry_run=dry_run
+            )
+            results[number] = _Result("Bound", written.revision)
+        except ApiError as error:
+            results[number] = _refused(error)
+            if escort.asked is not None and not dry_run:
+                metadata = item.metadata
+                subject = Subject("pods", metadata.namespace, metadata.name, metadata.uid)
+                escort.asked.refused(error, subject, item.decision or escort.decision)
+        except StoreError as error:
+            results[number] = _failed(error)
+
+    await tasks.together((bind(number, item) for number, item in enumerate(items)), name="binding")
+    return _encode(_Results(results))
+
+
+def _items_in(request: Request) -> list[_Item]:
+    media = (request.headers.get("content-type") or "application/json").partition(";")[0].strip()
+    if media != "application/json":
+        raise ApiError(415, Reason.UNSUPPORTED_MEDIA_TYPE, f"a batch of bindings is JSON, not {media}", {})
+    try:
+        items = _decode(request.body).items
+    except msgspec.MsgspecError as error:
+        raise bad_request(f"this is no BindingList: {error}") from None
+    if len(items) > ITEMS_MAX:
+        raise bad_request(f"{len(items)} bindings: at most {ITEMS_MAX} are allowed at once")
+    return items
+
+
+def _wish_of(item: _Item) -> Wish:
+    metadata = item.metadata
+    if item.target.kind not in ("", "Node") or not item.target.name or not metadata.name:
+        raise bad_request("a binding needs the name of a pod, and a target of kind Node with a name")
+    return Wish(
+        metadata.namespace,
+        metadata.name,
+        item.target.name,
+        metadata.uid,
+        metadata.annotations,
+        metadata.labels,
+        item.observed,
+        item.strict,
+        item.reservation or metadata.annotations.get(RESERVATION, ""),
+    )
+
+
+def _escort_of(item: _Item, whole: Escort, request: Request, user: User, clock: Clock) -> Escort:
+    if not item.operation and not item.decision and not item.cause:
+        return whole
+    operation = None
+    if item.operation:
+        about = (request.method, request.target)
+        said: dict[str, Any] = msgspec.to_builtins(item)
+        operation = operation_named(item.operation, about, _encode(said), user, clock)
+    return Escort(
+        item.decision or whole.decision,
+        item.cause or whole.cause,
+        whole.term,
+        operation,
+        whole.agent_of,
+        whole.asked,
+    )
+
+
+def _refused(error: ApiError) -> _Result:
+    causes = (error.details or {}).get("causes") or ()
+    reason = causes[0]["reason"] if causes else str(error.reason)
+    message = causes[0]["message"] if causes else error.message
+    return _Result("Refused", code=error.code, reason=reason, message=message)
+
+
+def _failed(error: StoreError) -> _Result:
+    match error:
+        case OutcomeUnknown():
+            return _Result("Unknown", code=504, reason=str(Reason.TIMEOUT), message=str(error))
+        case StorageFull():
+            return _Result("Refused", code=507, reason=str(Reason.INTERNAL_ERROR), message=str(error))
+        case _:
+            return _Result("Refused", code=503, reason=str(Reason.SERVICE_UNAVAILABLE), message=str(error))

@@ -1,0 +1,193 @@
+"""Binding: a pod gets its node, for good, if the node has room at that very moment.
+
+This is where a scheduler's choice becomes true, whichever scheduler it is: pod, charge and ledger are written in one
+transaction, on condition that none of them has changed. A view that was out of date costs a refusal with a cause, and
+a fresh candidate; it never costs room that is not there.
+
+    POST …/pods/NAME/binding   { target: { name: node-c12 } }       any Kubernetes scheduler
+    Mainstay-Observed: 918812[;strict]                              what the scheduler had seen; strict: refuse if the
+                                                                    node has changed since, whatever room there is
+    POST /apis/mainstay.dev/v1/bindings                             many at once: batch_binding.py
+
+As in Kubernetes a plain binding to a Node that is not there is accepted. One that says what was observed is not.
+"""
+
+import re
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from mainstay.api.errors import bad_request, not_found
+from mainstay.api.kind import Kind, Object
+from mainstay.server.placement.charges import NO_ROOM_HELD, Charging, HeldRoom
+from mainstay.server.placement.ledger.charge import charge_key
+from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
+from mainstay.server.placement.ledger.recount import recount
+from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, refused
+from mainstay.server.placement.ledger.room import Asked
+from mainstay.server.placement.pod_to_bind import PodToBind
+from mainstay.server.storage.commit_points import NOTHING, Beside
+from mainstay.server.storage.keyspace import CORE, key_of
+from mainstay.server.storage.shared_writes import SharedWrites, too_contended
+from mainstay.server.storage.write_context import ALONE, Escort
+from mainstay.server.storage.written import Written
+from mainstay.store.interface import Check, Committed, Entry, Put, Store
+
+OBSERVED: Final = "mainstay-observed"  # A header.
+RESERVATION: Final = "mainstay.dev/reservation"  # An annotation of a pod, or of its binding.
+ATTEMPTS_MAX: Final = 20  # Of one binding against other writes of the same pod.
+
+_OBSERVED_FORM: Final = re.compile(r"(?P<revision>[0-9]{1,18})(?P<strict>;\s*strict)?")
+_NO_TEXTS: Final[dict[str, str]] = {}
+
+
+class Wish(Struct, frozen=True):
+    """A binding that somebody asks for."""
+
+    namespace: str
+    name: str
+    node: str
+    uid: str = ""
+    """Only if the pod has this uid; empty for any."""
+    annotations: dict[str, str] = _NO_TEXTS
+    labels: dict[str, str] = _NO_TEXTS
+    """To be copied to the pod, but for those of ours."""
+    observed: int | None = None
+    is_strict: bool = False
+    reservation: str = ""
+
+
+class Reservations(Protocol):
+    """Where room may have been reserved for a pod."""
+
+    async def claimed(self, name: str, pod: Object, node: str) -> HeldRoom:
+        """The room that a reservation of this name, in the pod's namespace, holds for this pod on this node.
+
+        Raises `ApiError` (409, see ledger/refusals.py) if it is for somebody else.
+        """
+
+
+class Binder:
+    def __init__(
+        self,
+        store: Store,
+        pods: Kind,
+        shared: SharedWrites,
+        charging: Charging,
+        reservations: Reservations | None = None,
+    ) -> None:
+        self._store = store
+        self._pods = pods
+        self._shared = shared
+        self._charging = charging
+        self._reservations = reservations
+
+    async def bind(self, wish: Wish, now: str, escort: Escort = ALONE, *, dry_run: bool = False) -> Written:
+        """Bind a pod. Raises `ApiError`: 404, or 409 with a cause (ledger/refusals.py)."""
+        before = await self._repeated(escort)
+        if before is not None:
+            return before
+        key = key_of(self._pods, wish.namespace, wish.name)
+        for _ in range(ATTEMPTS_MAX):
+            entry = await self._store.get(key)
+            if entry is None:
+                raise not_found(self._pods.plural, self._pods.group, wish.name)
+            pod = PodToBind(entry)
+            _require_free(pod, wish)
+            beside = await self._beside(pod, wish)
+            if beside is None:
+                continue
+            value = pod.bound(wish.node, now, wish.annotations, wish.labels)
+            outcome = Written(value, 0)
+            if dry_run:
+                await self._shared.rehearse(beside.shared)
+                return outcome
+            checks, writes = [Check(key, entry.revision), *beside.checks], [Put(key, value), *beside.writes]
+            if escort is not ALONE:
+                writes += escort.writes(key, outcome)
+                checks += escort.checks
+            answer = await self._shared.commit(checks, writes, beside.shared)
+            if isinstance(answer, Committed):
+                escort.committed(key, answer.revision, value)
+                return Written(value, answer.revision)
+            escort.require_term(answer.found)
+            before = await self._repeated(escort)
+            if before is not None:
+                return before
+        raise too_contended(key)
+
+    async def _beside(self, pod: PodToBind, wish: Wish) -> Beside | None:
+        """The charge. None if something had to be put right first: look again."""
+        if pod.is_over:
+            return NOTHING  # It will never run, and so takes nothing.
+        ledger = ledger_in(await self._shared.read(ledger_key(wish.node)))
+        if not ledger.node_uid and await self._is_uncounted(wish.node):
+            return None
+        reservation = wish.reservation or pod.annotation(RESERVATION)
+        held = NO_ROOM_HELD
+        if reservation and self._reservations is not None:
+            held = await self._reservations.claimed(reservation, pod.whole(), wish.node)
+        asked = Asked(wish.observed, wish.is_strict, wish.observed is not None, pod.bears_cordon)
+        charge = pod.charge_on(wish.namespace, wish.name, wish.node)
+        return await self._charging.bound(charge_key(wish.namespace, wish.name), charge, asked, held)
+
+    async def _is_uncounted(self, node: str) -> bool:
+        """Whether there is such a Node although no ledger says so: then it is from before there were ledgers."""
+        entry = await self._store.get(f"{CORE}/nodes/{node}")
+        if entry is None:
+            return False
+        await recount(self._store, node)
+        self._shared.forget(ledger_key(node))
+        return True
+
+    async def _repeated(self, escort: Escort) -> Written | None:
+        if escort.operation is None:
+            return None
+        entry: Entry | None = await self._store.get(escort.operation.key)
+        return None if entry is None else escort.operation.outcome_in(entry)
+
+
+def wish_of(namespace: str, name: str, binding: Object, observed: str | None) -> Wish:
+    """What a Binding asks for. Raises `ApiError` (400) for one that makes no sense."""
+    target: dict[str, Any] = binding.get("target") or {}
+    node = target.get("name")
+    if not node or target.get("kind") not in (None, "", "Node"):
+        raise bad_request("a binding needs a target of kind Node with a name")
+    given: dict[str, Any] = binding.get("metadata") or {}
+    annotations = given.get("annotations") or _NO_TEXTS
+    revision, is_strict = observed_in(observed)
+    return Wish(
+        namespace,
+        name,
+        node,
+        given.get("uid") or "",
+        annotations,
+        given.get("labels") or _NO_TEXTS,
+        revision,
+        is_strict,
+        annotations.get(RESERVATION, ""),
+    )
+
+
+def observed_in(header: str | None) -> tuple[int | None, bool]:
+    """What `Mainstay-Observed` says: a revision, and whether it is meant strictly. Raises `ApiError` (400)."""
+    if not header:
+        return None, False
+    found = _OBSERVED_FORM.fullmatch(header)
+    if found is None:
+        raise bad_request(f"Mainstay-Observed must be REVISION or REVISION;strict, and is {header!r}")
+    return int(found["revision"]), found["strict"] is not None
+
+
+def _require_free(pod: PodToBind, wish: Wish) -> None:
+    """Raise `ApiError` (409) unless the pod is the one that is meant, and waits for a node."""
+    name = wish.name
+    if wish.uid and wish.uid != pod.uid:
+        text = "the pod is not the one that was meant: it was made anew since"
+        raise refused(name, Refusal(RefusalCause.POD_DELETED, text))
+    if pod.node:
+        text = f'pod {name} is already assigned to node "{pod.node}"'
+        raise refused(name, Refusal(RefusalCause.ALREADY_BOUND, text))
+    if pod.is_being_deleted:
+        text = f"pod {name} is being deleted, cannot be assigned to a host"
+        raise refused(name, Refusal(RefusalCause.POD_DELETED, text))

@@ -1,0 +1,106 @@
+"""Holds at the commit: one ends in time by the server's clock, and while evictions are held none is committed.
+
+Whoever has been told that evictions are held can rely on it: all Holds of evictions are also noted under one key, in
+the transaction that makes, changes or removes them, and each eviction looks at that key in its own transaction. So
+there is no eviction that began before the Hold and is committed after it, on whichever server.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from mainstay.api.errors import ApiError, Cause, Reason, invalid, invalid_value
+from mainstay.api.holds import HOLDS, LONGEST, Held, HoldReason, What, freezing, held_of, longest_first
+from mainstay.api.kind import Object
+from mainstay.api.times import format_time
+from mainstay.env import Clock
+from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
+from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.shared_writes import SharedWrite
+from mainstay.store.interface import Delete, Entry, Put, Write
+
+FROZEN: Final = f"{ASIDE}frozen-evictions"
+_SLACK_S: Final = 60  # The clock of whoever asks for the longest time there is may be ahead of ours.
+
+
+class _Noted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All Holds of evictions, by name. Those whose time is over are there until they are removed."""
+
+    holds: dict[str, Held] = {}
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Noted).decode
+
+
+class HoldPoint:
+    """Refuses a Hold that would last too long, and notes those of evictions."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def concerns(self, intended: Intended) -> bool:
+        return intended.subresource != "status"
+
+    async def beside(self, intended: Intended) -> Beside:
+        new, old = intended.new, intended.old
+        if new is not None:
+            _require_in_time(new, old, self._clock.wall())
+        if not any(_is_of_evictions(each) for each in (new, old)):
+            return NOTHING
+        name, held = (new or old or {})["metadata"]["name"], None if new is None else held_of(new)
+
+        def change(found: Entry | None) -> Sequence[Write]:
+            before = {} if found is None else _decode(found.value).holds
+            after = {each: noted for each, noted in before.items() if each != name}
+            if held is not None and not held.is_leaving:
+                after[name] = held
+            if after == before:
+                return ()
+            return (Put(FROZEN, _encode(_Noted(dict(sorted(after.items()))))) if after else Delete(FROZEN),)
+
+        return Beside(shared=(SharedWrite(FROZEN, change),))
+
+
+def _is_of_evictions(hold: Object | None) -> bool:
+    return hold is not None and (hold.get("spec") or {}).get("what") == What.EVICTIONS
+
+
+def _require_in_time(new: Object, old: Object | None, now: datetime) -> None:
+    """Raises `ApiError` if it would end too late, or is over already. What was let pass before may stay."""
+    held, before = held_of(new), None if old is None else held_of(old)
+    if held is None or held.is_leaving or (before is not None and before.expires_at == held.expires_at):
+        return
+    problem = ""
+    if not held.is_in_force(now):
+        problem = f"must be in the future: it is {format_time(now)}"
+    elif (held.expires_at - now - LONGEST).total_seconds() > _SLACK_S:
+        most = format_time(now + LONGEST)
+        problem = f"a Hold lasts at most {LONGEST.days} days, until {most}; hold it again if that was not enough"
+    if problem:
+        cause: Cause = invalid_value("spec.expiresAt", held.until, problem)
+        raise invalid(HOLDS.kind, HOLDS.group, held.name, [cause])
+
+
+def unless_frozen(namespace: str, now: datetime) -> SharedWrite:
+    """For the transaction of an eviction: it is refused (429) while evictions of its namespace are held."""
+
+    def change(found: Entry | None) -> Sequence[Write]:
+        if found is not None:
+            holds = [held for held in _decode(found.value).holds.values() if held.is_in_force(now)]
+            frozen = freezing(longest_first(holds), namespace)
+            if frozen is not None:
+                raise frozen_error(frozen)
+        return ()
+
+    return SharedWrite(FROZEN, change)
+
+
+def frozen_error(held: Held) -> ApiError:
+    """As with a budget, when to try again is said in the body alone: clients would go by a header, and tell nobody."""
+    where = f" in namespace {held.namespace}" if held.namespace else ""
+    message = f"evictions{where} are frozen by Hold {held.name}: {held.words}"
+    details = {"causes": [{"reason": str(HoldReason.EVICTIONS_FROZEN), "message": message}]}
+    return ApiError(429, Reason.TOO_MANY_REQUESTS, f"Cannot evict pod: {message}", details)

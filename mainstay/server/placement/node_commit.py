@@ -1,0 +1,36 @@
+"""The commit point of Nodes: their ledger knows what they have to give, from the same revision on."""
+
+from collections.abc import Sequence
+
+from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key, write_of
+from mainstay.server.placement.ledger.nodes import facts_of, has_other_facts, with_node, without_node
+from mainstay.server.storage.commit_points import Beside, Intended
+from mainstay.server.storage.shared_writes import SharedWrite
+from mainstay.store.interface import Entry, Write
+
+
+class NodePoint:
+    """Implements `CommitPoint` (server/storage/commit_points.py)."""
+
+    def concerns(self, intended: Intended) -> bool:
+        new, old = intended.new, intended.old
+        return new is None or old is None or has_other_facts(new, old)
+
+    async def beside(self, intended: Intended) -> Beside:
+        node = intended.new or intended.old
+        if node is None:
+            raise AssertionError("a write has an object before it, or after it, or both")
+        key = ledger_key(node["metadata"]["name"])
+        facts = None if intended.new is None else facts_of(intended.new)
+        is_made = intended.old is None
+
+        def change(entry: Entry | None) -> Sequence[Write]:
+            if facts is None:
+                return (write_of(key, without_node(ledger_in(entry))),) if entry is not None else ()
+            if entry is None and not is_made:
+                return ()  # It was made before there were ledgers. Whoever needs it counts all of it (recount.py).
+            ledger = ledger_in(entry)
+            changed = with_node(ledger, facts)
+            return (write_of(key, changed),) if changed != ledger else ()
+
+        return Beside(shared=(SharedWrite(key, change),))

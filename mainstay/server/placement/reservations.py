@@ -1,0 +1,240 @@
+"""Reservations: room on a node that is held for one pod, from the moment the reservation is made until it is over.
+
+A commit point of Reservations. One that is made is held in the ledger of its node in the same transaction, or refused
+(409) if there is no room; one that is let go, expires or is removed gives the room back in the transaction that says
+so. A pod that names its reservation when it is bound takes the room over: the ledger, the pod and the reservation
+change together (`held_room`). Each of these is conditional on the reservation as it was read, so the room is given back
+once.
+
+There is at most one for each intent, because its name follows from the intent (api/reservations.py): whoever tries
+again after a lost answer meets the first attempt at its name, even if that is still on its way. Over means over: a
+reservation never becomes active again.
+
+That its time is over is a commit like any other (`Expiry`): whoever reads a reservation goes by its phase, and never by
+a clock. Finalizers are not needed, as removal and release are one; if others set some, the room is held until the end.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from mainstay.api.errors import ApiError, Reason, object_details
+from mainstay.api.kind import Object
+from mainstay.api.kinds.mainstay import RESERVATION
+from mainstay.api.reservations import Phase, is_active
+from mainstay.api.times import parse_time
+from mainstay.env import Clock, tasks
+from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
+from mainstay.server.placement.ledger.charge import charge_for
+from mainstay.server.placement.ledger.ledger import Drift, held, ledger_in, ledger_key, let_go, write_of
+from mainstay.server.placement.ledger.recount import recount
+from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause
+from mainstay.server.placement.ledger.room import Asked, refusal_of
+from mainstay.server.storage.commit_points import Beside, Intended
+from mainstay.server.storage.keyspace import CORE, key_of, prefix_of
+from mainstay.server.storage.newest import newest
+from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
+from mainstay.server.storage.stored import read, stored
+from mainstay.store.errors import StoreError
+from mainstay.store.interface import Check, Committed, Entry, Put, Store, Write
+
+RETRY_AFTER: Final = timedelta(seconds=1)
+LOOK_AGAIN_AFTER: Final = timedelta(minutes=1)  # Clocks are set, and then it may be later than it seemed.
+
+_logger = logging.getLogger(__name__)
+
+
+class ReservationPoint:
+    """Implements `CommitPoint`, for Reservation."""
+
+    def __init__(self, store: Store, shared: SharedWrites) -> None:
+        self._store = store
+        self._shared = shared
+
+    def concerns(self, intended: Intended) -> bool:
+        return intended.old is None or (is_active(intended.old) and not is_active(intended.new))
+
+    async def beside(self, intended: Intended) -> Beside:
+        if intended.old is None and intended.new is not None:
+            await self._require_ledger(intended.new["spec"]["nodeName"])
+            return Beside(shared=[holding(intended.new)])
+        if intended.old is None:
+            raise AssertionError("a write has an object before it, or after it, or both")
+        return Beside(shared=[letting_go(intended.old)])
+
+    async def _require_ledger(self, node: str) -> None:
+        """A Node from before there were ledgers has none yet."""
+        key = ledger_key(node)
+        if not ledger_in(await newest(self._store, key)).node_uid and await self._store.get(f"{CORE}/nodes/{node}"):
+            await recount(self._store, node)
+            self._shared.forget(key)
+
+
+def holding(reservation: Object) -> SharedWrite:
+    """Hold the room for a reservation. Raises `ApiError` (409) at the commit if there is none."""
+    key = ledger_key(reservation["spec"]["nodeName"])
+    charge = charge_for(reservation)
+
+    def change(entry: Entry | None) -> Sequence[Write]:
+        ledger = ledger_in(entry)
+        refusal = refusal_of(ledger, 0 if entry is None else entry.revision, charge, Asked(needs_node=True))
+        if refusal is not None:
+            raise _refused(reservation["metadata"]["name"], refusal)
+        return (write_of(key, held(ledger, charge.amounts, charge.ports)),)
+
+    return SharedWrite(key, change)
+
+
+def letting_go(reservation: Object) -> SharedWrite:
+    """Give back the room of a reservation that was active."""
+    key = ledger_key(reservation["spec"]["nodeName"])
+    charge = charge_for(reservation)
+
+    def change(entry: Entry | None) -> Sequence[Write]:
+        try:
+            return (write_of(key, let_go(ledger_in(entry), charge.amounts, charge.ports)),)
+        except Drift as problem:
+            # Somebody else has just given it back, and then the reservation is not what it was: the commit will see to
+            # that. Or it was never there: then a reservation that cannot end would only make things worse.
+            _logger.info("the room of %s is not held: %s", charge.pod, problem)
+            return ()
+
+    return SharedWrite(key, change)
+
+
+class Claims:
+    """Implements `Reservations` (binding.py)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def claimed(self, name: str, pod: Object, node: str) -> HeldRoom:
+        return await held_room(self._store, name, pod, node)
+
+
+async def held_room(store: Store, name: str, pod: Object, node: str) -> HeldRoom:
+    """What a pod takes over from its reservation when it is bound, and how that ends the reservation.
+
+    Nothing if the reservation is not there, or is over: then the pod is bound like any other. Raises `ApiError` (409)
+    if the reservation is active, but for another node or another pod: to bind it here would leave the room held there.
+    """
+    metadata = pod["metadata"]
+    entry = await newest(store, key_of(RESERVATION, metadata["namespace"], name)) if name else None
+    if entry is None:
+        return NO_ROOM_HELD
+    reservation = read(RESERVATION, entry)
+    if not is_active(reservation):
+        return NO_ROOM_HELD
+    spec = reservation["spec"]
+    if spec["nodeName"] != node:
+        raise _held_elsewhere(metadata["name"], name, f"holds room on node {spec['nodeName']}, not on {node}")
+    wanted = spec.get("pod") or {}
+    if (
+        wanted.get("name", metadata["name"]) != metadata["name"]
+        or wanted.get("uid", metadata["uid"]) != metadata["uid"]
+    ):
+        raise _held_elsewhere(metadata["name"], name, f"holds room for another pod, {wanted.get('name')}")
+    confirmed = ended(reservation, Phase.CONFIRMED, pod={"name": metadata["name"], "uid": metadata["uid"]})
+    beside = Beside([Check(entry.key, entry.revision)], [Put(entry.key, stored(confirmed))])
+    charge = charge_for(reservation)
+    return HeldRoom(charge.amounts, charge.ports, beside)
+
+
+def ended(reservation: Object, phase: Phase, **more: Object) -> Object:
+    """A reservation that is over."""
+    return {**reservation, "status": {**(reservation.get("status") or {}), "phase": str(phase), **more}}
+
+
+class Expiry:
+    """Ends reservations whose time is over. Several servers may do so at once: one of them commits it."""
+
+    def __init__(self, store: Store, shared: SharedWrites, clock: Clock) -> None:
+        self._store = store
+        self._shared = shared
+        self._clock = clock
+        self._due: dict[str, datetime] = {}
+        """When the time of each active reservation is over, by key."""
+        self._has_changed = asyncio.Event()
+        self._tasks = [
+            tasks.spawn(self._follow(), name="follow reservations"),
+            tasks.spawn(self._run(), name="expire reservations"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            await tasks.stop(task)
+
+    async def _follow(self) -> None:
+        """Know all that are active."""
+        prefix = prefix_of(RESERVATION)
+        while True:
+            try:
+                page = await self._store.range(prefix)
+                self._due.clear()
+                for entry in page.entries:
+                    self._take(entry.key, entry)
+                with self._store.watch(prefix, after=page.revision) as watch:
+                    async for batch in watch:
+                        for change in batch.changes:
+                            self._take(change.key, change.entry)
+            except StoreError as error:
+                _logger.warning("reservations are read anew in %s: %s", RETRY_AFTER, error)
+            await tasks.sleep(RETRY_AFTER)
+
+    def _take(self, key: str, entry: Entry | None) -> None:
+        reservation = None if entry is None else read(RESERVATION, entry)
+        if reservation is not None and is_active(reservation):
+            self._due[key] = parse_time(reservation["spec"]["expiresAt"])
+        else:
+            self._due.pop(key, None)
+        self._has_changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._has_changed.clear()
+            now = self._clock.wall()
+            over = [key for key in sorted(self._due) if self._due[key] <= now]
+            for key in over:
+                try:
+                    await self.expire(key)
+                except (StoreError, ApiError) as error:
+                    _logger.warning("reservation %s could not be ended, next try in %s: %s", key, RETRY_AFTER, error)
+            # What was ended is told by the watch; if it is not, it is tried again.
+            wait = RETRY_AFTER if over else min((*self._due.values(), now + LOOK_AGAIN_AFTER)) - now
+            with contextlib.suppress(TimeoutError):
+                async with tasks.timeout(wait if self._due else None):
+                    await self._has_changed.wait()
+
+    async def expire(self, key: str) -> bool:
+        """End one reservation, if it is active and its time is over."""
+        entry = await self._store.get(key)
+        if entry is None:
+            return False
+        reservation = read(RESERVATION, entry)
+        if not is_active(reservation) or parse_time(reservation["spec"]["expiresAt"]) > self._clock.wall():
+            return False
+        write = Put(key, stored(ended(reservation, Phase.EXPIRED)))
+        answer = await self._shared.commit([Check(key, entry.revision)], [write], [letting_go(reservation)])
+        return isinstance(answer, Committed)
+
+
+def _refused(name: str, refusal: Refusal) -> ApiError:
+    """Room that others have reserved is no more there than room that is used."""
+    cause = refusal.cause
+    if cause is RefusalCause.RESERVATION_HELD:
+        cause = RefusalCause.CAPACITY_CHANGED
+    return _conflict("reservations", "mainstay.dev", name, cause, refusal.message)
+
+
+def _held_elsewhere(pod: str, name: str, why: str) -> ApiError:
+    return _conflict("pods/binding", "", pod, RefusalCause.RESERVATION_HELD, f"its reservation {name} {why}")
+
+
+def _conflict(resource: str, group: str, name: str, cause: RefusalCause, message: str) -> ApiError:
+    what = f"{resource}.{group}" if group else resource
+    text = f'Operation cannot be fulfilled on {what} "{name}": {message}'
+    causes = [{"reason": str(cause), "message": message}]
+    return ApiError(409, Reason.CONFLICT, text, {**object_details(resource, group, name), "causes": causes})

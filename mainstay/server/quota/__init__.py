@@ -1,0 +1,1 @@
+"""ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them."""

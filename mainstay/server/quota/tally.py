@@ -1,0 +1,180 @@
+"""How much of each quota of a namespace is used: values and plain functions.
+
+A namespace with quotas has one key beside its objects. It says of each quota what it limits and how much of that is
+used, so whoever makes or removes an object reads and writes one key, however many quotas there are. It is the truth;
+what a ResourceQuota has in its status is a copy for people to read. A namespace without quotas has no such key, and
+writes in it only check that.
+
+A quota that comes later has to count what is there, while others go on making and removing. So it first says that it is
+counting: from that revision on, all that changes is noted for it. Then it counts what was there at that revision, and
+what it noted since belongs to that.
+
+    revision 70   counting {3: +0}             the pods at revision 70 are counted: 5
+    revision 71   counting {3: +1}             somebody makes one
+    revision 72   quotas {team: 6 of 10}       5 + 1
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mainstay.api.kind import Object
+from mainstay.api.quantity import ZERO, Quantity, parse
+from mainstay.api.quota_usage import PODS, Amounts, Resource, Term, is_about, terms_of, unsaid, usage_of
+from mainstay.server.storage.keyspace import ASIDE
+from mainstay.store.interface import Delete, Entry, Put, Write
+
+TALLIES: Final = f"{ASIDE}quota/"
+COUNTING_MAX: Final = 8  # At once. Those of a server that has gone away are forgotten when there are newer ones.
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """One quota."""
+
+    uid: str
+    hard: dict[str, str]
+    used: dict[str, str]
+    """Of each name in `hard`. While it is being counted: how much it has changed since."""
+    terms: tuple[Term, ...] = ()
+
+
+class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
+    """None of its dictionaries is ever changed."""
+
+    quotas: dict[str, Limit] = {}
+    """By name."""
+    counting: dict[int, Limit] = {}
+    """Quotas, or new versions of them, that do not limit anything yet. By number."""
+    begun: int = 0
+    """The number of the last one that began to count."""
+
+
+class Exceeded(msgspec.Struct, frozen=True):
+    """An expected no."""
+
+    message: str
+
+
+EMPTY: Final = Tally()
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Tally).decode
+
+
+def tally_key(namespace: str) -> str:
+    return TALLIES + namespace
+
+
+def tally_in(entry: Entry | None) -> Tally:
+    """What an entry says. What is not there says nothing."""
+    return EMPTY if entry is None else _decode(entry.value)
+
+
+def write_of(key: str, tally: Tally) -> Write:
+    """What keeps a tally, or removes one of a namespace without quotas."""
+    return Put(key, _encode(tally)) if tally.quotas or tally.counting else Delete(key)
+
+
+def limit_of(quota: Object) -> Limit:
+    """What a ResourceQuota limits. Nothing is used yet."""
+    hard = dict((quota.get("spec") or {}).get("hard") or {})
+    return Limit(quota["metadata"]["uid"], hard, dict.fromkeys(hard, "0"), terms_of(quota))
+
+
+def is_counted_like(one: Limit, other: Limit) -> bool:
+    """Whether the same objects count, by the same names: then what is used of one is used of the other."""
+    return one.hard.keys() == other.hard.keys() and one.terms == other.terms
+
+
+def beginning(tally: Tally, limit: Limit) -> Tally:
+    """One more that counts, with the number `begun`."""
+    number = tally.begun + 1
+    counting = {**tally.counting, number: limit}
+    for oldest in sorted(counting)[:-COUNTING_MAX]:
+        del counting[oldest]
+    return replace(tally, counting=counting, begun=number)
+
+
+def finished(tally: Tally, number: int, name: str, limit: Limit) -> Tally:
+    """One that has counted and begins to limit."""
+    counting = {each: other for each, other in tally.counting.items() if each != number}
+    return replace(tally, quotas={**tally.quotas, name: limit}, counting=counting)
+
+
+def given_up(tally: Tally, number: int) -> Tally:
+    """One that will not finish."""
+    return replace(tally, counting={each: other for each, other in tally.counting.items() if each != number})
+
+
+def without(tally: Tally, name: str) -> Tally:
+    """A quota that is gone."""
+    return replace(tally, quotas={each: limit for each, limit in tally.quotas.items() if each != name})
+
+
+def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | None) -> Tally:
+    """After an object was made, changed or removed, whether or not there is enough left for it."""
+    quotas = {name: _not_negative(_with(limit, resource, new, old)) for name, limit in tally.quotas.items()}
+    counting = {number: _with(limit, resource, new, old) for number, limit in tally.counting.items()}
+    return replace(tally, quotas=quotas, counting=counting)
+
+
+def refusal_of(tally: Tally, resource: Resource, new: Object, old: Object | None) -> Exceeded | None:
+    """Which quota does not allow an object to be made or changed, in Kubernetes' words. The first by name."""
+    for name in sorted(tally.quotas):
+        limit = tally.quotas[name]
+        if old is None and resource == PODS and is_about(limit.terms, resource, new):
+            missing = unsaid(limit.hard, new)
+            if missing:
+                return Exceeded(f"failed quota: {name}: {missing}")
+        more = {each: amount for each, amount in _difference(limit, resource, new, old).items() if amount > ZERO}
+        over = [each for each in sorted(more) if parse(limit.used[each]) + more[each] > parse(limit.hard[each])]
+        if over:
+            requested = _shown({each: str(more[each]) for each in over}, over)
+            used, hard = _shown(limit.used, over), _shown(limit.hard, over)
+            return Exceeded(f"exceeded quota: {name}, requested: {requested}, used: {used}, limited: {hard}")
+    return None
+
+
+def affected(tally: Tally, after: Tally) -> list[str]:
+    """The names of the quotas of which more or less is used now, sorted."""
+    return [name for name in sorted(after.quotas) if after.quotas[name] != tally.quotas.get(name)]
+
+
+def plus(limit: Limit, more: Mapping[str, Quantity]) -> Limit:
+    """With so much more of it used."""
+    used = {name: str(parse(amount) + more[name]) if name in more else amount for name, amount in limit.used.items()}
+    return replace(limit, used=used)
+
+
+def _with(limit: Limit, resource: Resource, new: Object | None, old: Object | None) -> Limit:
+    difference = _difference(limit, resource, new, old)
+    return plus(limit, difference) if difference else limit
+
+
+def _difference(limit: Limit, resource: Resource, new: Object | None, old: Object | None) -> Amounts:
+    """How much more, or less, of a quota is used after a change. Nothing that is 0."""
+    after, before = _part(limit, resource, new), _part(limit, resource, old)
+    found: Amounts = {}
+    for name in limit.hard:
+        amount = after.get(name, ZERO) - before.get(name, ZERO)
+        if amount:
+            found[name] = amount
+    return found
+
+
+def _not_negative(limit: Limit) -> Limit:
+    """What was counted by other rules, of an older build, must not become a gift to those who come later."""
+    if not any(amount.startswith("-") for amount in limit.used.values()):
+        return limit
+    return replace(limit, used={name: "0" if used.startswith("-") else used for name, used in limit.used.items()})
+
+
+def _part(limit: Limit, resource: Resource, obj: Object | None) -> Amounts:
+    if obj is None or not is_about(limit.terms, resource, obj):
+        return {}
+    return usage_of(resource, obj)
+
+
+def _shown(amounts: Mapping[str, str], names: Sequence[str]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in names)

@@ -1,0 +1,1 @@
+"""The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer."""

@@ -1,0 +1,604 @@
+"""The API: from a request to an answer.
+
+    who is it ─► what is it about ─► may they ─► read, write or watch ─► the form they want it in
+
+This module only leads the way; each step is a module of its own. Errors are raised where they are found and become
+answers in the HTTP layer.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from mainstay.api import schema, times
+from mainstay.api.conform import conform
+from mainstay.api.custom import ScalePaths
+from mainstay.api.decode import Decoded, decode_body
+from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, invalid, invalid_value, not_found
+from mainstay.api.json_values import copied
+from mainstay.api.kind import Kind, Object
+from mainstay.api.kinds import BUILTIN, REVIEWS
+from mainstay.api.kinds import metrics as usage_kinds
+from mainstay.api.kinds.decisions import DECISION
+from mainstay.api.kinds.reviews import BINDINGS
+from mainstay.env import Env
+from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.server.auth import authorization, reviews
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.node_restriction import require_own
+from mainstay.server.crd.definitions import Definitions
+from mainstay.server.decisions.journal import ServerJournal
+from mainstay.server.decisions.reads import DecisionReads, SeenDecisions, decision_selection
+from mainstay.server.decisions.sampling_rules import SamplingRules
+from mainstay.server.decisions.write_notes import Asked
+from mainstay.server.node_proxy.agents import Connector
+from mainstay.server.node_proxy.pod_streams import PodStreams
+from mainstay.server.node_proxy.usage import UsageReads
+from mainstay.server.placement.batch_binding import bind_all
+from mainstay.server.placement.binding import OBSERVED, wish_of
+from mainstay.server.placement.eviction import evict
+from mainstay.server.placement.placement import Placing
+from mainstay.server.placement.recount import quotas_recounted, recounted
+from mainstay.server.request import representation
+from mainstay.server.request.context import Seen
+from mainstay.server.request.discovery import VERSION, Discovery
+from mainstay.server.request.options import DeleteOptions, WriteOptions
+from mainstay.server.request.patch import Patch, application_of, is_apply, patch_of
+from mainstay.server.request.representation import Form, form_of
+from mainstay.server.request.served_kinds import Registry
+from mainstay.server.request.target import NoSuchPath, Options, Target, Verb, target_of
+from mainstay.server.storage import subresources
+from mainstay.server.storage.admission import Known, admission_of
+from mainstay.server.storage.epochs import HEADER as OPENING
+from mainstay.server.storage.epochs import Openings
+from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.operations import REPEATED, Sweeper
+from mainstay.server.storage.priority_classes import Priorities
+from mainstay.server.storage.reads import Reads
+from mainstay.server.storage.selection import Selection, selection_of
+from mainstay.server.storage.stored import read
+from mainstay.server.storage.write_context import Escort, escort_of
+from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.written import Written
+from mainstay.server.watch.feed import Feed
+from mainstay.server.watch.session import Watching
+from mainstay.server.watch.websocket import over_websocket
+from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
+from mainstay.store.interface import Entry, Store
+
+_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_OWNERS: Final = "managedFields"
+_SHOWN_HERE: Final = ("", "status", "scale", "ghosts", "resize", "ephemeralcontainers")
+_WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
+
+Look = Callable[[str], Entry | None]
+"""What a store that has everything in memory can do besides: say at once what is at a key."""
+
+_REVIEW_GROUPS: Final = frozenset(kind.group for kind in REVIEWS if kind.kind != "Binding")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Api:
+    """Make one with `await Api.start(store, env, authenticator)`. Agents are asked through the connector."""
+
+    def __init__(
+        self,
+        store: Store,
+        env: Env,
+        authenticator: Authenticator,
+        feed: Feed,
+        known: Known,
+        connector: Connector,
+        journal: ServerJournal | None,
+        openings: Openings,
+    ) -> None:
+        self.registry = Registry((*BUILTIN, *REVIEWS, *usage_kinds.KINDS, DECISION))
+        self.feed = feed
+        self._store = store
+        self._look: Look | None = getattr(store, "look", None)
+        self._clock = env.clock
+        self._authenticator = authenticator
+        self._discovery = Discovery(self.registry)
+        self._reads = Reads(store, feed)
+        self._usage = UsageReads(store, env.clock, connector)
+        self._streams = PodStreams(store, self._kind("", "v1", "nodes"), connector)
+        self._placing = placing = Placing(store, self._kind("", "v1", "pods"), env.clock)
+        self._writes = Writes(store, env, admission_of(known), placing.points, placing.shared)
+        self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), openings)
+        feed.on_aside(openings.heard)
+        self.registry.on_removal(self._watching.end_all)
+        self._priorities = Priorities(store, feed, known)
+        self._definitions = Definitions(store, feed, self.registry, env.clock)
+        self._decisions = DecisionReads(journal, env.clock, env.chance.stream("decision watch timeout"))
+        self._notes = None if journal is None else journal.notes
+        self._sampling = None if journal is None else SamplingRules(store, feed, journal.collector.sampler)
+        self._sweeper: Sweeper | None = None
+
+    @classmethod
+    async def start(
+        cls,
+        store: Store,
+        env: Env,
+        authenticator: Authenticator,
+        connector: Connector | None = None,
+        journal: ServerJournal | None = None,
+    ) -> "Api":
+        known = Known()
+        feed = await Feed.start(store)
+        # After the feed: what our own opening is written at must not be more than clients may resume from.
+        openings = await Openings.begin(store, env)
+        api = cls(store, env, authenticator, feed, known, connector or Connector(), journal, openings)
+        await api._priorities.start()
+        if api._sampling is not None:
+            await api._sampling.start()
+        await api._make_namespaces()
+        await api._definitions.start()
+        api._sweeper = Sweeper(store, env.clock)
+        api._placing.start()
+        return api
+
+    async def stop(self) -> None:
+        if self._sweeper is not None:
+            await self._sweeper.stop()
+        await self._placing.stop()
+        await self._definitions.stop()
+        if self._sampling is not None:
+            await self._sampling.stop()
+        await self._priorities.stop()
+        await self._decisions.stop()
+        await self._watching.stop()
+        await self.feed.stop()
+
+    async def _make_namespaces(self) -> None:
+        """Those that clients expect to be there from the beginning."""
+        kind = self._kind("", "v1", "namespaces")
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
+            new = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": {"name": name}}
+            try:
+                await self._writes.create(kind, "", new, WriteOptions(False, "Ignore", "mainstay"))
+            except ApiError as error:
+                if error.reason is not Reason.ALREADY_EXISTS:
+                    raise
+
+    def _kind(self, group: str, version: str, plural: str) -> Kind:
+        """A kind that is always there."""
+        kind = self.registry.find(group, version, plural)
+        if kind is None:
+            raise AssertionError(f"there is no kind for {plural}")
+        return kind
+
+    def handle(self, request: Request, seen: Seen) -> Answer | Awaitable[Answer]:
+        """Answer a request, and note what was found out about it. Raises `ApiError`."""
+        path = request.path
+        if path in _HEALTH:
+            return _text(200, "[+]ping ok\nhealthz check passed\n" if "verbose" in request.query else "ok")
+        if path.rstrip("/") == "/version":
+            return _json(200, VERSION)
+        user = seen.user = self._authenticator.user_of(request)
+        if path.startswith(("/api/", "/apis/")) and path.count("/") > (2 if path.startswith("/api/") else 3):
+            return self._resource(request, user, seen)
+        if authorization.AUTHENTICATED not in user.groups and not user.is_master:
+            text = f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
+            raise ApiError(403, Reason.FORBIDDEN, text, {})
+        return self._discovery.page(request) or _no_page()
+
+    def _resource(self, request: Request, user: authorization.User, seen: Seen) -> Answer | Awaitable[Answer]:
+        options = Options(request.query)
+        try:
+            target = seen.target = target_of(request.method, request.path, options, self.registry)
+        except NoSuchPath:
+            return _no_page()
+        authorization.require(user, target)
+        seen.is_allowed = True
+        is_plain = target.verb is Verb.GET and not target.subresource and "resourceVersion" not in options
+        if is_plain and self._look is not None and target.kind.is_kept:
+            return self._get_now(self._look, request, target, options)
+        return self._answered(request, seen, target, options)
+
+    def _get_now(self, look: Look, request: Request, target: Target, options: Options) -> Answer:
+        """One object, without a task: that would cost as much as all the rest."""
+        kind = target.kind
+        form = form_of(request.headers.get("accept"))
+        try:
+            entry = look(key_of(kind, target.namespace, target.name))
+        except StoreError as error:
+            raise ApiError(503, Reason.SERVICE_UNAVAILABLE, str(error), retry_after_s=1) from error
+        if entry is None:
+            raise not_found(kind.plural, kind.group, target.name)
+        include = options.get("includeObject", "Metadata")
+        body = representation.one(form, kind, entry.value, entry.revision, self._clock.wall(), include)
+        return self._answer(200, body, form, options)
+
+    async def _answered(self, request: Request, seen: Seen, target: Target, options: Options) -> Answer:
+        try:
+            return await self._carry_out(request, seen, target, options)
+        except OutcomeUnknown as error:
+            text = f"the outcome is unknown, it may or may not have happened: {error}"
+            raise ApiError(504, Reason.TIMEOUT, text) from error
+        except StorageFull as error:
+            raise ApiError(507, Reason.INTERNAL_ERROR, str(error)) from error
+        except StoreError as error:
+            raise ApiError(503, Reason.SERVICE_UNAVAILABLE, str(error), retry_after_s=1) from error
+
+    async def _carry_out(self, request: Request, seen: Seen, target: Target, options: Options) -> Answer:
+        form = form_of(request.headers.get("accept"))
+        # By identity: to compare two kinds is to compare all their fields.
+        if target.kind.group in _REVIEW_GROUPS and any(target.kind is each for each in REVIEWS):
+            review = self._decode(request, target.kind, "Ignore").object
+            now = times.format_time(self._clock.wall())
+            if target.kind.kind == "TokenReview":
+                await self._authenticator.learn((review.get("spec") or {}).get("token") or "")
+            return _json(201, reviews.answer(target.kind, review, seen.user, self._authenticator, now))
+        match target.verb:
+            case Verb.GET:
+                return await self._get(request, seen, target, options, form)
+            case Verb.LIST:
+                listed = await self._reads_of(target.kind, seen).list(_selection(target, options), options)
+                include = options.get("includeObject", "Metadata")
+                pieces = representation.many(
+                    form, target.kind, listed.entries, listed.metadata, self._clock.wall(), include
+                )
+                return self._answer_long(pieces, form, options, listed.warnings)
+            case Verb.WATCH:
+                selection = _selection(target, options)
+                if target.kind is DECISION:
+                    run = self._decisions.watch(seen.user, selection, form, options)
+                else:
+                    run = self._watching.open(selection, form, options, request.headers.get(OPENING) or "")
+                if (request.headers.get("upgrade") or "").lower() == "websocket":
+                    offered = (request.headers.get("sec-websocket-protocol") or "").split(",")[0].strip()
+                    return UpgradeResponse(over_websocket(run), offered or None)
+                return StreamResponse(200, run, headers=(_NO_CACHE,))
+            case _:
+                return await self._write(request, seen, target, options, form)
+
+    async def _write(self, request: Request, seen: Seen, target: Target, options: Options, form: Form) -> Answer:
+        user = seen.user
+        if node := authorization.agent_in(user):
+            await require_own(self._store, node, request, target)
+        asked = Asked(self._notes, request, seen, target, options.get("fieldManager"))
+        escort = escort_of(request, user, self._clock, asked)
+        if target.kind is BINDINGS:
+            is_dry = WriteOptions.of(options, "CreateOptions", "").dry_run
+            results = await bind_all(self._placing.binder, request, user, escort, self._clock, dry_run=is_dry)
+            return Response(200, results)
+        if target.subresource == "ghosts":
+            return _json(200, await self._placing.ghosts.reported(target.name, request.body))
+        if target.subresource == "recount":
+            of_kind = recounted if target.kind.kind == "Node" else quotas_recounted
+            return _json(200, await of_kind(self._store, self._placing.shared, target.name))
+        match target.verb:
+            case Verb.CREATE:
+                return await self._create(request, target, options, form, escort)
+            case Verb.UPDATE | Verb.PATCH:
+                return await self._change(request, target, options, form, escort)
+            case Verb.DELETE:
+                return await self._delete(request, target, options, form, escort)
+            case Verb.DELETE_COLLECTION:
+                return await self._delete_collection(request, target, options, form, escort)
+            case other:
+                raise AssertionError(f"{other} writes nothing")
+
+    def _reads_of(self, kind: Kind, seen: Seen) -> Reads | UsageReads | SeenDecisions:
+        if kind.is_kept:
+            return self._reads
+        return self._decisions.seen_by(seen.user) if kind is DECISION else self._usage
+
+    async def _get(self, request: Request, seen: Seen, target: Target, options: Options, form: Form) -> Answer:
+        if target.subresource not in _SHOWN_HERE:
+            return await self._streams.answer(request, target, options)
+        entry = await self._reads_of(target.kind, seen).get(target.kind, target.namespace, target.name, options)
+        if target.subresource == "scale":
+            return self._answer(
+                200,
+                _encode(subresources.scale_of(read(target.kind, entry), self._scale_paths(target.kind))),
+                form,
+                options,
+            )
+        if target.subresource == "ghosts":
+            return _json(200, await self._placing.ghosts.of(target.name))
+        include = options.get("includeObject", "Metadata")
+        body = representation.one(form, target.kind, entry.value, entry.revision, self._clock.wall(), include)
+        return self._answer(200, body, form, options)
+
+    async def _create(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
+        wanted = WriteOptions.of(options, "CreateOptions", request.headers.get("user-agent") or "")
+        if target.subresource or target.kind.kind == "Binding":
+            return await self._create_part(request, target, options, wanted, escort)
+        decoded = self._decode(request, target.kind, wanted.validation)
+        written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, escort)
+        return self._written(201, target, written, form, options, decoded.warnings, wanted)
+
+    async def _create_part(
+        self, request: Request, target: Target, options: Options, wanted: WriteOptions, escort: Escort
+    ) -> Answer:
+        if target.subresource not in ("", "binding", "eviction", "token"):
+            return await self._streams.answer(request, target, options)
+        body = self._decode_part(request, target)
+        if target.subresource == "token":
+            return _json(201, await self._authenticator.issue(target.namespace, target.name, body))
+        pods = self._kind("", "v1", "pods")
+        name = target.name or (body.get("metadata") or {}).get("name", "")
+        now = times.format_time(self._clock.wall())
+        match target.subresource or target.kind.plural:
+            case "binding" | "bindings":
+                wish = wish_of(target.namespace, name, body, request.headers.get(OBSERVED))
+                await self._placing.binder.bind(wish, now, escort, dry_run=wanted.dry_run)
+            case "eviction":
+                budgets = self._kind("policy", "v1", "poddisruptionbudgets")
+                how = DeleteOptions.of(options, body.get("deleteOptions") or {})
+                await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, escort)
+            case other:
+                raise AssertionError(f"{other} is served elsewhere")
+        return _json(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    async def _change(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
+        kind = target.kind
+        is_put = target.verb is Verb.UPDATE
+        agent = request.headers.get("user-agent") or ""
+        wanted = WriteOptions.of(options, "UpdateOptions" if is_put else "PatchOptions", agent)
+        if not is_put and is_apply(request.headers.get("content-type")):
+            return await self._apply(request, target, options, form, wanted, escort)
+        if options.flag("force") and not is_put:
+            text = "may not be specified for non-apply patch"
+            raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
+        warnings: list[str] = []
+        is_status_alone = False
+        if is_put:
+            mutate, warnings = self._replacement(request, target, wanted)
+        else:
+            mutate, is_status_alone = self._patched(request, target, wanted, warnings)
+        try:
+            written = await self._writes.update(
+                kind,
+                target.namespace,
+                target.name,
+                mutate,
+                wanted,
+                subresource=target.subresource,
+                is_put=is_put,
+                is_status_alone=is_status_alone,
+                escort=escort,
+            )
+        except ApiError as error:
+            if error.code != 404 or not is_put or not kind.put_creates or target.subresource:
+                raise
+            created = await self._writes.create(kind, target.namespace, mutate({}), wanted, escort)
+            return self._written(201, target, created, form, options, warnings, wanted)
+        return self._written(200, target, written, form, options, warnings, wanted)
+
+    async def _apply(
+        self, request: Request, target: Target, options: Options, form: Form, wanted: WriteOptions, escort: Escort
+    ) -> Answer:
+        """What a PATCH does that says what its manager wants."""
+        now = times.format_time(self._clock.wall())
+        replicas_at = self._scale_paths(target.kind).spec_replicas if target.subresource == "scale" else ()
+        application = application_of(request.body, target, options, now, replicas_at)
+        where = (target.kind, target.namespace)
+        try:
+            written = await self._writes.update(
+                *where,
+                target.name,
+                application.applied,
+                wanted,
+                subresource=target.subresource,
+                is_applied=True,
+                escort=escort,
+            )
+        except ApiError as error:
+            if error.code != 404 or target.subresource:
+                raise
+            new = application.applied(None)
+            created = await self._writes.create(*where, new, wanted, escort, is_applied=True)
+            return self._written(201, target, created, form, options, [], wanted)
+        return self._written(200, target, written, form, options, [], wanted)
+
+    def _replacement(self, request: Request, target: Target, wanted: WriteOptions) -> tuple[Any, list[str]]:
+        """What a PUT does."""
+        if target.subresource == "scale":
+            return subresources.scaled(self._decode_part(request, target), self._scale_paths(target.kind)), []
+        decoded = self._decode(request, target.kind, wanted.validation)
+        if target.subresource == "finalize":
+            return subresources.finalized(decoded.object), decoded.warnings
+        unused = [decoded.object]
+
+        def replaced(old: Object) -> Object:
+            # Another one for each further attempt: admission changes what it is given.
+            return unused.pop() if unused else self._decode(request, target.kind, wanted.validation).object
+
+        return replaced, decoded.warnings
+
+    def _patched(self, request: Request, target: Target, wanted: WriteOptions, warnings: list[str]) -> tuple[Any, bool]:
+        """What a PATCH does, and whether that has to do with nothing but the status."""
+        kind = target.kind
+        unused = [patch_of(request.headers.get("content-type"), request.body, kind)]
+
+        def take_patch() -> Patch:
+            # Read anew for each further attempt, instead of being held until the commit is durable.
+            return unused.pop() if unused else patch_of(request.headers.get("content-type"), request.body, kind)
+
+        if target.subresource == "scale":
+            paths = self._scale_paths(kind)
+            return (
+                lambda obj: subresources.scaled(take_patch().apply(subresources.scale_of(obj, paths)), paths)(obj)
+            ), False
+        # What cannot change is most of an object, and need not be copied, merged and looked at.
+        is_part = target.subresource == "status" and unused[0].is_within(_WITH_STATUS)
+
+        def mutate(obj: Object) -> Object:
+            patch = take_patch()
+            leaves_owners = patch.leaves_owners()
+            owners = obj["metadata"].get(_OWNERS) if leaves_owners else None
+            if is_part:
+                obj = {name: obj[name] for name in _WITH_STATUS if name in obj}
+            if owners is not None:
+                obj = {**obj, "metadata": {name: each for name, each in obj["metadata"].items() if name != _OWNERS}}
+            # What is filled in and put right later is not in a status: of that alone, parts may be shared.
+            new = patch.apply(copied(obj) if patch.shares and not is_part else obj)
+            if not isinstance(new.get("metadata"), dict):
+                raise bad_request("the patch does not leave an object with metadata")
+            unknown = conform(new, kind.message) if kind.message else self._pruned(kind, new)
+            problems = [f'unknown field "{path}"' for path in unknown]
+            if problems and wanted.validation == "Strict":
+                text = f"strict decoding error: {', '.join(problems)}"
+                raise invalid(kind.kind, kind.group, target.name, [invalid_value("patch", "", text)])
+            warnings[:] = problems if wanted.validation == "Warn" else []
+            if owners is not None:
+                new["metadata"][_OWNERS] = owners
+            return new
+
+        return mutate, is_part
+
+    async def _delete(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
+        kind = target.kind
+        how = DeleteOptions.of(options, self._delete_body(request))
+        written = await self._writes.delete(kind, target.namespace, target.name, how, escort)
+        if written.was_removed and not kind.delete_returns_object:
+            details: Object = {"name": target.name}
+            if kind.group:
+                details["group"] = kind.group
+            uid = msgspec.json.decode(written.value)["metadata"]["uid"]
+            details |= {"kind": kind.plural, "uid": uid}
+            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+            return _marked(_json(200, status), written)
+        body = representation.one(form, kind, written.value, written.revision, self._clock.wall())
+        return _marked(self._answer(200, body, form, options), written)
+
+    async def _delete_collection(
+        self, request: Request, target: Target, options: Options, form: Form, escort: Escort
+    ) -> Answer:
+        if escort.operation is not None:
+            raise bad_request("a collection is not deleted by one write, so this cannot be an operation with an id")
+        how = DeleteOptions.of(options, self._delete_body(request))
+        listed = await self._reads.list(selection_of(target, options), options)
+        for entry in listed.entries:
+            place, _, name = entry.key.rpartition("/")
+            namespace = place.rpartition("/")[2] if target.kind.namespaced else ""
+            try:
+                await self._writes.delete(target.kind, namespace, name, how, escort)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+        pieces = representation.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), "Metadata")
+        return self._answer_long(pieces, form, options)
+
+    def _decode(self, request: Request, kind: Kind, validation: str) -> Decoded:
+        decoded = decode_body(request.headers.get("content-type"), request.body, kind, validation=validation)
+        problems = [f'unknown field "{path}"' for path in self._pruned(kind, decoded.object)]
+        if problems and validation == "Strict":
+            text = (
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: '
+            )
+            raise bad_request(text + ", ".join(problems))
+        return Decoded(decoded.object, [*decoded.warnings, *(problems if validation == "Warn" else ())])
+
+    def _pruned(self, kind: Kind, obj: Object) -> list[str]:
+        """Take what its schema does not know out of an object of a custom kind. Returns what that was."""
+        custom = self._definitions.version_of(kind) if kind.is_custom else None
+        return [] if custom is None else custom.schema.prune(obj)
+
+    def _decode_part(self, request: Request, target: Target) -> Object:
+        """The body of a request to a subresource that is a kind of its own."""
+        sub = target.kind.subresource(target.subresource)
+        name = (sub.kind if sub is not None else "") or target.kind.kind
+        group = sub.group if sub is not None and sub.kind else target.kind.group
+        version = (sub.version if sub is not None and sub.version else "") or target.kind.version
+        part = Kind(
+            group=group,
+            version=version,
+            kind=name,
+            plural=target.subresource or target.kind.plural,
+            singular="",
+            namespaced=True,
+            message=schema.message_of(group, version, name),
+        )
+        decoded: Object = self._decode(request, part, "Ignore").object
+        return decoded
+
+    def _scale_paths(self, kind: Kind) -> ScalePaths:
+        """Where an object keeps its replicas. Custom kinds say so themselves."""
+        custom = self._definitions.version_of(kind) if kind.is_custom else None
+        return subresources.BUILTIN_SCALE if custom is None or custom.scale is None else custom.scale
+
+    def _delete_body(self, request: Request) -> Object:
+        if not request.body.strip():
+            return {}
+        body: Object = self._decode(request, _DELETE_OPTIONS, "Ignore").object
+        return body
+
+    def _written(
+        self,
+        status: int,
+        target: Target,
+        written: Written,
+        form: Form,
+        options: Options,
+        warnings: list[str],
+        wanted: WriteOptions,
+    ) -> Response:
+        if target.subresource == "scale":
+            obj = msgspec.json.decode(written.value)
+            obj["metadata"]["resourceVersion"] = str(written.revision)
+            body = _encode(subresources.scale_of(obj, self._scale_paths(target.kind)))
+        elif wanted.dry_run and written.revision == 0:
+            shown = msgspec.json.decode(written.value)
+            body = _encode({"kind": target.kind.kind, "apiVersion": target.kind.group_version, **shown})
+        else:
+            body = representation.one(form, target.kind, written.value, written.revision, self._clock.wall())
+        return _marked(self._answer(status, body, form, options, warnings), written)
+
+    def _answer_long(
+        self, pieces: Iterator[bytes], form: Form, options: Options, warnings: Sequence[str] = ()
+    ) -> Answer:
+        """Most lists are one piece, and answered like anything else."""
+        first = next(pieces)
+        second = next(pieces, None)
+        if second is None or form.is_yaml or options.flag("pretty") or warnings:
+            return self._answer(200, b"".join((first, second or b"", *pieces)), form, options, warnings)
+        return LongResponse(200, chain((first, second), pieces), headers=(_NO_CACHE,))
+
+    def _answer(self, status: int, body: bytes, form: Form, options: Options, warnings: Sequence[str] = ()) -> Response:
+        headers: tuple[tuple[str, str], ...] = (_NO_CACHE,)
+        for warning in warnings:
+            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+            headers = (*headers, ("Warning", f'299 - "{escaped}"'))
+        if form.is_yaml:
+            text = yaml.safe_dump(msgspec.json.decode(body), allow_unicode=True)
+            return Response(status, text.encode(), "application/yaml", headers)
+        if options.flag("pretty"):
+            body = msgspec.json.format(body, indent=2)
+        return Response(status, body, headers=headers)
+
+
+_DELETE_OPTIONS: Final = Kind(
+    group="", version="v1", kind="DeleteOptions", plural="", singular="", namespaced=False,
+    message="k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+)  # fmt: skip
+
+
+def _selection(target: Target, options: Options) -> Selection:
+    return decision_selection(target, options) if target.kind is DECISION else selection_of(target, options)
+
+
+def _marked(response: Response, written: Written) -> Response:
+    if written.is_repeated:
+        response.headers = (*response.headers, REPEATED)
+    return response
+
+
+def _json(status: int, body: object) -> Response:
+    return Response(status, _encode(body), headers=(_NO_CACHE,))
+
+
+def _text(status: int, text: str) -> Response:
+    headers = (_NO_CACHE, ("X-Content-Type-Options", "nosniff"))
+    return Response(status, text.encode(), "text/plain; charset=utf-8", headers)
+
+
+def _no_page() -> Response:
+    return _text(404, "404 page not found\n")

@@ -1,0 +1,1 @@
+"""Services: the allocation of their addresses and ports."""

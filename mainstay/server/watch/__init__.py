@@ -1,0 +1,1 @@
+"""Watches: one feed from the store, windows per kind, and a session per client."""

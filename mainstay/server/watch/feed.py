@@ -1,0 +1,281 @@
+"""The server's own watch on the store, and what each kind's watchers are told from it.
+
+One watch over everything keeps all kinds at one revision: when it has reached a revision, no watcher of any kind can
+still be owed something older. For each kind a window of its latest changes is kept, so that a watcher may begin a
+little in the past. A watcher that asks for more than the window has is told to list again (410), as is one whose
+connection takes its data too slowly: nobody is waited for.
+
+Watchers that want the same thing (same namespace, selectors and form) form a group: what is sent to them is made once
+and shared. Groups that want one value of a field, as agents want the pods of their node, are found by that value, so
+that a change costs the same with one agent and with a thousand.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from mainstay.api.kind import Kind
+from mainstay.env import tasks
+from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.watch.heartbeats import is_heartbeat
+from mainstay.store.errors import Compacted, Unavailable
+from mainstay.store.interface import Change, Entry, Store
+
+_logger = logging.getLogger(__name__)
+
+RETRY_AFTER: Final = timedelta(seconds=1)
+WINDOW_CHANGES_MAX: Final = 20_000  # Of each kind.
+
+
+class Listener(Protocol):
+    """One connection that is being told of changes."""
+
+    def tell(self, data: bytes) -> None: ...
+
+    def end(self, reason: bytes) -> None:
+        """No more: this is the last thing to say."""
+
+    def lost(self) -> None:
+        """Changes may have happened that nobody was told of. What is there now must be read anew."""
+
+
+Renderer = Callable[[Change], bytes]
+"""What a group is told of a change; nothing, if it does not concern them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What a group wants is never anything else than what has this value in this field."""
+
+    field: str
+    """With the version of the kind in which it is read."""
+    value: str
+    value_of: Callable[[Entry], str]
+    """The same for all with the same field."""
+
+
+class Tally:
+    """How many events went out to the watchers of a kind, in one of its versions."""
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events = 0
+
+
+class Group:
+    """Listeners that want the same."""
+
+    def __init__(self, render: Renderer, tally: Tally, only: Only | None = None) -> None:
+        self.render = render
+        self.tally = tally
+        self.only = only
+        self.listeners: dict[Listener, None] = {}
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        events = [self.render(change) for change in changes]
+        data = b"".join(events)
+        if data:
+            self.tally.events += (len(events) - events.count(b"")) * len(self.listeners)
+            for listener in list(self.listeners):
+                listener.tell(data)
+
+
+class _ByValue:
+    """Groups that want one value of one field each."""
+
+    def __init__(self, value_of: Callable[[Entry], str]) -> None:
+        self._value_of = value_of
+        self._groups: dict[str, dict[Group, None]] = {}
+
+    def add(self, value: str, group: Group) -> None:
+        self._groups.setdefault(value, {})[group] = None
+
+    def remove(self, value: str, group: Group) -> None:
+        groups = self._groups[value]
+        del groups[group]
+        if not groups:
+            del self._groups[value]
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        told: dict[Group, list[Change]] = {}
+        for change in changes:
+            # Where it was before it hears as well: there it is gone.
+            values = dict.fromkeys(self._value_of(each) for each in (change.previous, change.entry) if each is not None)
+            for value in values:
+                for group in self._groups.get(value, ()):
+                    told.setdefault(group, []).append(change)
+        for group, theirs in told.items():
+            group.tell(theirs)
+
+
+class Window:
+    """The latest changes of one kind, and who is told of new ones."""
+
+    def __init__(self, complete_after: int) -> None:
+        self.complete_after = complete_after
+        """The window has every change after this revision."""
+        self.changes: deque[Change] = deque()
+        self.groups: dict[object, Group] = {}
+        self._told_all: dict[Group, None] = {}
+        self._by_value: dict[str, _ByValue] = {}
+
+    def add(self, changes: Sequence[Change]) -> None:
+        self.changes.extend(changes)
+        while len(self.changes) > WINDOW_CHANGES_MAX:
+            self.complete_after = self.changes.popleft().revision
+        self.tell(changes)
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        for group in list(self._told_all):
+            group.tell(changes)
+        for groups in list(self._by_value.values()):
+            groups.tell(changes)
+
+    def lose(self, revision: int) -> None:
+        """Forget everything up to a revision, and tell everybody so."""
+        self.changes.clear()
+        self.complete_after = revision
+        for group in list(self.groups.values()):
+            for listener in list(group.listeners):
+                listener.lost()
+
+    def since(self, revision: int) -> list[Change] | None:
+        """Every change after a revision, or None if some are no longer there."""
+        if revision < self.complete_after:
+            return None
+        return [change for change in self.changes if change.revision > revision]
+
+    def join(
+        self, key: object, render: Renderer, listener: Listener, tally: Tally | None = None, only: Only | None = None
+    ) -> None:
+        """Tell a listener of everything from now on, together with those who want the same, and count that."""
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(render, tally or Tally(), only)
+            if only is None:
+                self._told_all[group] = None
+            else:
+                self._by_value.setdefault(only.field, _ByValue(only.value_of)).add(only.value, group)
+        group.listeners[listener] = None
+
+    def leave(self, key: object, listener: Listener) -> None:
+        group = self.groups.get(key)
+        if group is not None:
+            group.listeners.pop(listener, None)
+            if not group.listeners:
+                del self.groups[key]
+                if group.only is None:
+                    del self._told_all[group]
+                else:
+                    self._by_value[group.only.field].remove(group.only.value, group)
+
+
+class Feed:
+    """Follows the store. Make one with `await Feed.start(store)`."""
+
+    def __init__(self, store: Store, revision: int) -> None:
+        self._store = store
+        self.revision = revision
+        """Everything up to this revision has been passed on."""
+        self.news = revision
+        """The last revision that all who watch should soon hear of: what came after it are mere heartbeats."""
+        self._began = revision
+        self.tallies: dict[tuple[str, str, str], Tally] = {}
+        """What was sent, by group, version and plural name of the kind."""
+        self._windows: dict[str, Window] = {}
+        self._aside: list[Callable[[Change], None]] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._following: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, store: Store) -> "Feed":
+        feed = cls(store, await store.revision())
+        feed._following = tasks.spawn(feed._follow(), name="feed")
+        return feed
+
+    def window(self, prefix: str) -> Window:
+        """The window of the kind whose keys begin like this: `group/plural/`."""
+        window = self._windows.get(prefix)
+        if window is None:
+            window = self._windows[prefix] = Window(self._began)
+        return window
+
+    def tally(self, kind: Kind) -> Tally:
+        """Where to count what is sent to watchers of a kind."""
+        return self.tallies.setdefault((kind.group, kind.version, kind.plural), Tally())
+
+    def on_aside(self, hear: Callable[[Change], None]) -> None:
+        """Have this told of all that changes and is no object."""
+        self._aside.append(hear)
+
+    async def reach(self, revision: int) -> None:
+        """Wait until everything up to a revision has been passed on."""
+        if self.revision < revision:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((revision, waiter))
+            await waiter
+
+    def mentioned(self, revision: int) -> None:
+        """Somebody was told of this revision, and may wait until what they watch has come as far."""
+        self.news = max(self.news, revision)
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            await tasks.stop(self._following)
+
+    async def _follow(self) -> None:
+        """Follow the store for as long as there is one, whatever happens to the way there."""
+        while True:
+            try:
+                await self._follow_once()
+            except Compacted as error:
+                # Only when we could not reach the store for longer than it keeps its history.
+                _logger.warning("changes were missed, all watches begin anew: %s", error)
+                await self._begin_anew()
+            except Unavailable as error:
+                _logger.warning("the store cannot be watched, trying again: %s", error)
+                await tasks.sleep(RETRY_AFTER)
+
+    async def _begin_anew(self) -> None:
+        try:
+            revision = await self._store.revision()
+        except Unavailable:
+            return  # The next attempt to watch will find the same, and lead here again.
+        self._began = self.revision = self.news = revision
+        for window in self._windows.values():
+            window.lose(revision)
+        self._wake()
+
+    async def _follow_once(self) -> None:
+        with self._store.watch("", after=self.revision) as watch:
+            async for batch in watch:
+                by_kind: dict[str, list[Change]] = {}
+                for change in batch.changes:
+                    if change.key.startswith(ASIDE):
+                        for hear in self._aside:
+                            hear(change)
+                        continue
+                    group, plural, _ = change.key.split("/", 2)
+                    by_kind.setdefault(f"{group}/{plural}/", []).append(change)
+                    if not is_heartbeat(change):
+                        self.mentioned(change.revision)
+                for prefix, changes in by_kind.items():
+                    self.window(prefix).add(changes)
+                self.revision = batch.revision
+                self._wake()
+
+    def _wake(self) -> None:
+        if not self._waiting:
+            return
+        still = []
+        for revision, waiter in self._waiting:
+            if revision > self.revision:
+                still.append((revision, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self._waiting = still

@@ -1,0 +1,339 @@
+"""One watch of one client: what is there, then what happens, as lines of JSON.
+
+The stream begins with the state as of a revision, if that was asked for, and goes on with every later change from the
+feed's window. From the moment that both are at the same revision the client is one listener among others (feed.py),
+and nothing is computed for it alone.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
+from random import Random
+from typing import Final, Protocol
+
+import msgspec
+
+from mainstay.api.errors import ApiError, Reason
+from mainstay.api.kind import Kind
+from mainstay.env import Clock, tasks
+from mainstay.server.request import representation
+from mainstay.server.request.representation import Form, Shape
+from mainstay.server.request.target import Options
+from mainstay.server.storage.epochs import ANNOTATION, Openings, put_back
+from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.storage.reads import require_list_options
+from mainstay.server.storage.selection import Selection
+from mainstay.server.storage.stored import PIECE_BYTES
+from mainstay.server.watch.feed import Tally, Window
+from mainstay.server.watch.heartbeats import LEASES
+from mainstay.store.interface import Change, Entry, Page
+
+BOOKMARK_EVERY: Final = timedelta(seconds=1)
+HEARTBEAT_TICKS: Final = 10  # Without a bookmark. Then one is sent even if it says nothing new: we are still here.
+AT_ONCE_CHANGES: Final = 200  # What a watch has missed is sent without waiting if it is no more than this.
+TIMEOUT_MIN_S: Final = 1800
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Outgoing(Protocol):
+    """Where the lines of a watch go: an HTTP stream, or a WebSocket."""
+
+    def write(self, data: bytes) -> bool:
+        """Send some whole lines; never waits. False: the client is gone, or too slow."""
+
+    async def drain(self) -> None:
+        """Wait until the client takes more, or is gone."""
+
+    def end_soon(self) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
+class Stored(Protocol):
+    """What there is to begin with: the store, or what stands in for it."""
+
+    async def range(self, prefix: str) -> Page: ...
+
+    async def revision(self) -> int: ...
+
+
+class Followed(Protocol):
+    """What is told of afterwards: the feed, or what stands in for it (server/decisions/feed.py)."""
+
+    revision: int
+
+    @property
+    def news(self) -> int: ...
+
+    def window(self, prefix: str) -> Window: ...
+
+    def tally(self, kind: Kind) -> Tally: ...
+
+    async def reach(self, revision: int) -> None: ...
+
+
+class Watching:
+    """Serves watches. One for the whole server; it tells those who want to know how far the feed has got."""
+
+    def __init__(
+        self, store: Stored, feed: Followed, clock: Clock, jitter: Random, openings: Openings | None = None
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._clock = clock
+        self._jitter = jitter
+        self._openings = openings
+        self._bookmarked: dict[_Session, None] = {}
+        self._ticking = tasks.spawn(self._send_bookmarks(), name="bookmarks")
+
+    def open(
+        self, selection: Selection, form: Form, options: Options, opening: str = ""
+    ) -> Callable[[Outgoing], Awaitable[None]]:
+        """Look at what is asked for, and return what runs the stream. Raises `ApiError` for what makes no sense.
+
+        `opening` is what the client was told of the store when it was told the version (server/storage/epochs.py), if
+        it says it.
+        """
+        require_list_options(options, is_watch=True)
+        version = options.get("resourceVersion")
+        if version and (not version.isascii() or not version.isdigit() or len(version) > 18):
+            text = (
+                f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
+            )
+            raise ApiError(500, "", text)
+        start = int(version or "0")
+        wants_state = start == 0 or options.flag("sendInitialEvents")
+        limit = timedelta(seconds=options.number("timeoutSeconds") or TIMEOUT_MIN_S * (1 + self._jitter.random()))
+        session = _Session(self._store, self._feed, self._clock, selection, form, options, self._openings)
+
+        async def run(stream: Outgoing) -> None:
+            if options.flag("allowWatchBookmarks"):
+                self._bookmarked[session] = None
+            try:
+                await session.run(stream, start, wants_state, limit, opening)
+            finally:
+                self._bookmarked.pop(session, None)
+
+        return run
+
+    def end_all(self, kind: Kind) -> None:
+        """End the watches of a kind that is no longer served."""
+        for group in list(self._feed.window(prefix_of(kind)).groups.values()):
+            for listener in list(group.listeners):
+                listener.end(b"")
+
+    async def _send_bookmarks(self) -> None:
+        while True:
+            await tasks.sleep(BOOKMARK_EVERY)
+            for session in list(self._bookmarked):
+                session.bookmark()
+
+    async def stop(self) -> None:
+        await tasks.stop(self._ticking)
+
+
+class _Session:
+    """One watch. Implements `Listener` (feed.py)."""
+
+    def __init__(
+        self,
+        store: Stored,
+        feed: Followed,
+        clock: Clock,
+        selection: Selection,
+        form: Form,
+        options: Options,
+        openings: Openings | None,
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._clock = clock
+        self._selection = selection
+        self._form = form
+        self._openings = openings
+        self._include = options.get("includeObject", "Metadata")
+        self._wants_end_of_state = options.flag("sendInitialEvents") and options.flag("allowWatchBookmarks")
+        self._tally = feed.tally(selection.kind)
+        self._stream: Outgoing | None = None
+        self._columns_sent = False
+        self._told: int | None = None
+        """The revision of the last bookmark; None while the state is still being sent."""
+        self._told_opening = ""
+        self._silent_ticks = 0
+        self._bookmark_begins = _bookmark(selection.kind, 0).removesuffix(b'0"}}}\n')
+        # Those who watch leases listen for heartbeats: to them, that none is missing is news.
+        self._hears_heartbeats = prefix_of(selection.kind) == LEASES
+
+    async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta, opening: str) -> None:
+        self._stream = stream
+        with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
+            async with tasks.timeout(limit):
+                if wants_state:
+                    start = await self._send_state(stream)
+                elif opening and self._openings is not None and not await self._openings.covers(opening, start):
+                    self.end(_error(put_back(start)))
+                    return
+                await self._follow(stream, start)
+
+    async def _follow(self, stream: Outgoing, start: int) -> None:
+        window = self._feed.window(prefix_of(self._selection.kind))
+        if await self._is_unheard_of(start):
+            # To wait until the store gets there would be to say nothing for hours, and then to leave out what has
+            # happened until then.
+            self.end(_too_large(start))
+            return
+        # Whoever is far behind is told at the pace at which they listen. It ends: either they catch up, or what they
+        # have not heard leaves the window.
+        while start <= self._feed.revision and (missed := window.since(start)) and len(missed) > AT_ONCE_CHANGES:
+            await self._send(stream, (self._render(change) for change in missed))
+            start = missed[-1].revision
+        # No waiting from here to `join`: what the window has, and what comes after, must leave no gap.
+        rest = window.since(start) if start <= self._feed.revision else []
+        if rest is None:
+            self.end(_expired(start, window.complete_after))
+            return
+        shares = self._form.shape is not Shape.TABLE  # A table's first row also has the columns: each client its own.
+        key = (self._selection.key, self._form, self._include) if shares else self
+        render: Callable[[Change], bytes] = self._render
+        if start > self._feed.revision:
+            render = _later_than(start, self._render)
+            key = self
+        for change in rest:
+            self._tell_alone(self._render(change))
+        window.join(key, render, self, self._tally, self._selection.only)
+        # Not where the feed is. A client that is ahead of it must not be told to go back; and one that was behind, and
+        # has missed nothing of this kind, waits to hear how far it may go.
+        self._told = start
+        try:
+            await stream.wait_closed()
+        finally:
+            window.leave(key, self)
+
+    async def _is_unheard_of(self, revision: int) -> bool:
+        """Whether nobody was ever told of this revision by the store as it is: it was put back to a backup."""
+        return revision > self._feed.revision and revision > await self._store.revision()
+
+    async def _send_state(self, stream: Outgoing) -> int:
+        page = await self._store.range(self._selection.prefix)
+        # The feed must have passed this revision on, or the changes up to it would be sent a second time.
+        await self._feed.reach(page.revision)
+        covers = self._selection.covers
+        await self._send(
+            stream, (self._event("ADDED", entry, entry.revision) for entry in page.entries if covers(entry))
+        )
+        if self._wants_end_of_state:
+            self._tell_alone(_bookmark(self._selection.kind, page.revision, self._opening(), is_end_of_state=True))
+        return page.revision
+
+    async def _send(self, stream: Outgoing, events: Iterable[bytes]) -> None:
+        """Send many events, as fast as the client takes them."""
+        piece: list[bytes] = []
+        size = 0
+        for event in events:
+            piece.append(event)
+            size += len(event)
+            if size >= PIECE_BYTES:
+                self._tell_alone(b"".join(piece), events=len(piece))
+                piece, size = [], 0
+                await stream.drain()
+        self._tell_alone(b"".join(piece), events=len(piece))
+
+    def bookmark(self) -> None:
+        """Say that everything up to here has been sent, if that is news, or if nothing was said for long."""
+        if self._told is None:
+            return
+        self._silent_ticks += 1
+        news = self._feed.revision if self._hears_heartbeats else min(self._feed.news, self._feed.revision)
+        if news > self._told or self._silent_ticks >= HEARTBEAT_TICKS:
+            self._told = max(self._told, self._feed.revision)
+            self._silent_ticks = 0
+            if self._openings is not None and self._openings.newest != self._told_opening:
+                self._tell_alone(_bookmark(self._selection.kind, self._told, self._opening()))
+            else:
+                self._tell_alone(self._bookmark_begins + b'%d"}}}\n' % self._told)
+
+    def _opening(self) -> str:
+        """The newest opening. It is told once."""
+        if self._openings is not None:
+            self._told_opening = self._openings.newest
+        return self._told_opening
+
+    def _tell_alone(self, data: bytes, *, events: int = 1) -> None:
+        """Tell what nobody else is told at the same time. What a group is told, the group has counted."""
+        if data:
+            self._tally.events += events
+            self.tell(data)
+
+    def tell(self, data: bytes) -> None:
+        if data and self._stream is not None and not self._stream.write(data):
+            # Too slow, or gone. It is cut off, and finds out what it has missed when it comes back.
+            self._stream.end_soon()
+
+    def lost(self) -> None:
+        self.end(_expired(self._told or 0, self._feed.revision))
+
+    def end(self, reason: bytes) -> None:
+        self._tell_alone(reason)
+        if self._stream is not None:
+            self._stream.end_soon()
+            self._stream = None  # Until it is over there may still be a change.
+        self._told = None  # And no bookmark: it would be past changes that are not told any more.
+
+    def _render(self, change: Change) -> bytes:
+        """What is sent for a change: an object that begins or ceases to be selected is added or deleted."""
+        was, is_now = self._selection.covers(change.previous), self._selection.covers(change.entry)
+        if is_now and change.entry is not None:
+            return self._event("MODIFIED" if was else "ADDED", change.entry, change.revision)
+        if was and change.previous is not None:
+            return self._event("DELETED", change.previous, change.revision)
+        return b""
+
+    def _event(self, kind: str, entry: Entry, revision: int) -> bytes:
+        if self._selection.shown is not None:
+            shown = self._selection.shown(entry)
+            if shown is None:
+                return b""
+            entry = shown
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._object(entry, revision))
+
+    def _object(self, entry: Entry, revision: int) -> bytes:
+        kind = self._selection.kind
+        if self._form.shape is not Shape.TABLE:
+            return representation.one(self._form, kind, entry.value, revision, _NEVER)
+        first, self._columns_sent = not self._columns_sent, True
+        shown = Entry(entry.key, entry.value, entry.created, revision, entry.version)
+        metadata = {"resourceVersion": str(revision)}
+        rows = representation.table(kind, [shown], metadata, self._clock.wall(), self._include, with_columns=first)
+        return b"".join(rows)
+
+
+_NEVER: Final = datetime.min  # Only tables tell the age of things.
+
+
+def _later_than(revision: int, render: Callable[[Change], bytes]) -> Callable[[Change], bytes]:
+    """For a watch from a revision that has not come here yet: silent until it has."""
+    return lambda change: render(change) if change.revision > revision else b""
+
+
+def _bookmark(kind: Kind, revision: int, opening: str = "", *, is_end_of_state: bool = False) -> bytes:
+    metadata: dict[str, object] = {"resourceVersion": str(revision)}
+    annotations = {"k8s.io/initial-events-end": "true"} if is_end_of_state else {}
+    if opening:
+        annotations[ANNOTATION] = opening
+    if annotations:
+        metadata["annotations"] = annotations
+    shown = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata}
+    return _encode({"type": "BOOKMARK", "object": shown}) + b"\n"
+
+
+def _too_large(asked: int) -> bytes:
+    return _error(ApiError(410, Reason.EXPIRED, f"too large resource version: {asked}"))
+
+
+def _expired(asked: int, oldest: int) -> bytes:
+    return _error(ApiError(410, Reason.EXPIRED, f"too old resource version: {asked} ({oldest})"))
+
+
+def _error(error: ApiError) -> bytes:
+    return _encode({"type": "ERROR", "object": error.status()}) + b"\n"

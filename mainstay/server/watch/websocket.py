@@ -1,0 +1,87 @@
+"""A watch over a WebSocket: one text message for each event, for clients that live in a browser."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from mainstay.env import tasks
+from mainstay.http.websocket import WebSocket
+from mainstay.server.watch.session import Outgoing
+
+WAITING_BYTES_MAX: Final = 4_000_000  # More than this behind, and a client is cut off.
+
+
+def over_websocket(run: Callable[[Outgoing], Awaitable[None]]) -> Callable[[WebSocket], Awaitable[None]]:
+    """What runs a watch on a WebSocket instead of a stream."""
+
+    async def run_on(socket: WebSocket) -> None:
+        messages = _Messages()
+        sending = tasks.spawn(messages.send_to(socket), name="websocket watch")
+        listening = tasks.spawn(messages.listen_to(socket), name="websocket listening")
+        try:
+            await run(messages)
+            messages.finish()
+            await asyncio.wait([sending])
+            await socket.close()
+        finally:
+            await tasks.stop(sending)
+            await tasks.stop(listening)
+
+    return run_on
+
+
+class _Messages:
+    """Implements `Outgoing` (session.py)."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._news = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._finished = False
+
+    def write(self, data: bytes) -> bool:
+        if self._closed.is_set() or self._waiting_bytes > WAITING_BYTES_MAX:
+            return False
+        self._waiting.extend(data.splitlines())
+        self._waiting_bytes += len(data)
+        self._news.set()
+        return True
+
+    async def drain(self) -> None:
+        while self._waiting_bytes > WAITING_BYTES_MAX // 2 and not self._closed.is_set():
+            self._taken.clear()
+            await self._taken.wait()
+
+    def end_soon(self) -> None:
+        self._closed.set()
+        self._taken.set()
+
+    async def wait_closed(self) -> None:
+        await self._closed.wait()
+
+    def finish(self) -> None:
+        self._finished = True
+        self._news.set()
+
+    async def send_to(self, socket: WebSocket) -> None:
+        while True:
+            while self._waiting:
+                line = self._waiting.popleft()
+                self._waiting_bytes -= len(line) + 1
+                self._taken.set()
+                if not await socket.send_text(line.decode()):
+                    self.end_soon()
+                    return
+            if self._finished:
+                return
+            self._news.clear()
+            await self._news.wait()
+
+    async def listen_to(self, socket: WebSocket) -> None:
+        """Nothing that the client says matters, except that it goes."""
+        while await socket.receive() is not None:
+            pass
+        self.end_soon()
