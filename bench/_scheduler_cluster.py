@@ -28,7 +28,7 @@ from bench.measure import Figure, main
 from mainstay.client.client import Client
 from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
-from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import NODES
 
 _LOOK_EVERY_S: Final = 0.1

@@ -21,7 +21,7 @@ from bench._scheduler_cluster import SchedulerProcess, bench_client, each, pod
 from bench.measure import Figure, main, rounds
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import NODES
 
 WITHIN_S: Final = 300

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from bench import _scheduler_cluster
 from bench.measure import Figure, Stopwatch, main
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Placed
-from mainstay.scheduler.vectors import Vectors
 
 SEED: Final = "7"
 Pod = dict[str, Any]

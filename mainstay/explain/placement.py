@@ -2,7 +2,7 @@
 
 What it knew is its view, which the journal has, and its memory: which pods it took to be where, before any view showed
 that, and which ghosts it had been told of. No record holds that memory. It is the fold of the scheduler's own records
-before this one (scheduler/recording.py): a pod counts on its node after the decision that put it there, until a refusal
+before this one (scheduler/record.py): a pod counts on its node after the decision that put it there, until a refusal
 of it was heard, or the view shows what became of it. Each record says how far back that goes, and how many should come
 out; when they do not, something is missing, and `missing` says what.
 
@@ -28,17 +28,17 @@ from mainstay.explain.rebuild import CannotRebuild, Past, require_replayable
 from mainstay.journal.asking import Journal
 from mainstay.journal.coverage import Gap
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
-from mainstay.scheduler import filtering
-from mainstay.scheduler.binding import PODS, Cause
+from mainstay.scheduler.bind import PODS, Cause
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.component import NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.scheduler.decide import decide
+from mainstay.scheduler.filters import all as filtering
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal
-from mainstay.scheduler.recording import FORGOTTEN, Haunting, Remembered
-from mainstay.scheduler.score_parts import score_parts
+from mainstay.scheduler.record import FORGOTTEN, Haunting, Remembered
+from mainstay.scheduler.scores.parts import score_parts
 from mainstay.scheduler.second_choice import decide_without
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects, columns_of
 
 FOLDED_MAX: Final = 20_000

@@ -1,6 +1,6 @@
 """The best of all nodes: the largest score, and among equals the first from the pod's place around the ring."""
 
-from mainstay.scheduler.arrays import Numbers
+from mainstay.scheduler.cache.arrays import Numbers
 
 
 def choose(totals: Numbers, start: int) -> int | None:

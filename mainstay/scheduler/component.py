@@ -35,12 +35,12 @@ from mainstay.loop.events import Events
 from mainstay.loop.holds import Holding, gate_of, known
 from mainstay.loop.lease import Leader, LeaseSettings
 from mainstay.loop.term import Deposed, Term
-from mainstay.scheduler.binding import PODS, Binder
-from mainstay.scheduler.counting import Counts
+from mainstay.scheduler.bind import PODS, Binder
+from mainstay.scheduler.cache.feed import DEFAULT_NAME
+from mainstay.scheduler.counts import Counts
 from mainstay.scheduler.cycle import CurrentPolicy, Cycle, CycleSettings
-from mainstay.scheduler.feeding import DEFAULT_NAME
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
-from mainstay.scheduler.reporting import Reporter, ReportSettings
+from mainstay.scheduler.report import Reporter, ReportSettings
 from mainstay.scheduler.what_if import Objects
 
 NODES: Final = KindName("", "v1", "Node", "nodes", False)
@@ -94,7 +94,7 @@ class Scheduler:
         self.identity = f"{instance}_{env.chance.uid('identity', 0)}"
         self.informers = Informers(client, env)
         self._events = Events(client, env.clock, self.name, instance)
-        """About Holds. What is told about pods goes with their status (reporting.py)."""
+        """About Holds. What is told about pods goes with their status (report.py)."""
         self.holding = Holding(
             client, self.informers, env, recorder=recorder, build=self.settings.build, events=self._events
         )

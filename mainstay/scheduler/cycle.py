@@ -12,9 +12,11 @@ While somebody holds the scheduler (loop/holds.py) it decides for nobody, and po
 finds out what came of bindings that were sent before.
 
 A binding without an answer stays assumed, and is sent again as it was until there is one, or the cache shows it; see
-assumed.py. How often is a matter of time, and there is no bound to it but that: to give up would be to guess.
+scheduler/cache/assumed.py. How often is a matter of time, and there is no bound to it but that: to give up would be to
+guess.
 
-Not here: what makes up the knowledge (feeding.py), who leads (component.py), how reasons reach users (reporting.py).
+Not here: what makes up the knowledge (scheduler/cache/feed.py), who leads (component.py), how reasons reach users
+(report.py).
 """
 
 import asyncio
@@ -33,24 +35,24 @@ from mainstay.env import Env, tasks
 from mainstay.journal import record
 from mainstay.journal.record import DecisionRecord, Seen, micros
 from mainstay.loop.holds import OPEN, Gate
-from mainstay.scheduler import recording
-from mainstay.scheduler.assumed import Assumed
-from mainstay.scheduler.binding import BATCH_MAX, Answer, Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
-from mainstay.scheduler.charge import charge_of_ghost
-from mainstay.scheduler.columns import NodeColumns
-from mainstay.scheduler.counting import Counts, Result
+from mainstay.scheduler import record as recording
+from mainstay.scheduler.bind import BATCH_MAX, Answer, Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
+from mainstay.scheduler.cache.assumed import Assumed
+from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.feed import Feed
+from mainstay.scheduler.cache.ghosts import GhostSettings, GhostWatch
+from mainstay.scheduler.cache.vectors import Vectors
+from mainstay.scheduler.counts import Counts, Result
 from mainstay.scheduler.decide import decide
-from mainstay.scheduler.feeding import Feed
-from mainstay.scheduler.ghost_watch import GhostSettings, GhostWatch
 from mainstay.scheduler.messages import message_of
 from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.queue.scheduling_queue import QueuedPod, QueueSettings, SchedulingQueue
 from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
-from mainstay.scheduler.rechecking import decided_anew
-from mainstay.scheduler.recording import Deciding, Sent, Setting
-from mainstay.scheduler.reporting import Placement, Reason, Report, Reporter
-from mainstay.scheduler.scheduling_queue import QueuedPod, QueueSettings, SchedulingQueue
+from mainstay.scheduler.recheck import decided_anew
+from mainstay.scheduler.record import Deciding, Sent, Setting
+from mainstay.scheduler.report import Placement, Reason, Report, Reporter
 from mainstay.scheduler.second_choice import decide_without
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects
 
 _logger = logging.getLogger(__name__)
@@ -273,7 +275,7 @@ class Cycle:
         return _ALL_NODES_LEFT_OUT if found is None else found
 
     def _recheck(self, queued: QueuedPod, policy: Policy, decision: Decision) -> None:
-        """See rechecking.py."""
+        """See recheck.py."""
         objects = self._objects(self._settings.recheck_objects_max)
         if objects is None:
             return

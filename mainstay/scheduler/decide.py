@@ -13,12 +13,12 @@ It does not place anything: until the pod is assumed, deciding again says the sa
 
 from collections.abc import Iterable
 
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.choose import choose
-from mainstay.scheduler.filtering import refusals
+from mainstay.scheduler.filters.all import refusals
 from mainstay.scheduler.pod_class import PodClass, PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision, Placed, Unschedulable
-from mainstay.scheduler.vectors import Vectors
 
 
 def decide(vectors: Vectors, pod: PodToPlace, policy: Policy, seed: str) -> Decision:

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from mainstay.loop.metrics import ComponentMetrics
 from mainstay.scheduler.component import Scheduler
-from mainstay.scheduler.scheduling_queue import State
+from mainstay.scheduler.queue.scheduling_queue import State
 
 _SHOWN = (State.ACTIVE, State.BACKING_OFF, State.WAITING, State.GATED)
 

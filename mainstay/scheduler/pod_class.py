@@ -15,7 +15,7 @@ from mainstay.api.memo import Memo, encoded
 from mainstay.api.node_terms import NodeRequirements, Preference, preferences_of, requirements_of
 from mainstay.api.pod_resources import HostPort
 from mainstay.api.taints import Toleration, tolerations_of
-from mainstay.scheduler.charge import Charge, charge_of, reservation_of, spec_parts
+from mainstay.scheduler.cache.charge import Charge, charge_of, reservation_of, spec_parts
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 

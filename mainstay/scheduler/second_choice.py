@@ -6,11 +6,11 @@ it is left out for the next tries of this pod, and of no other.
 
 from collections.abc import Iterable
 
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.choose import choose
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Placed
-from mainstay.scheduler.vectors import Vectors
 
 
 def decide_without(

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
-from mainstay.scheduler.charge import charge_of_ghost
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide_batch
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision
-from mainstay.scheduler.vectors import Vectors
 
 
 @dataclass(frozen=True, slots=True)

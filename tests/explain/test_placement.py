@@ -15,11 +15,11 @@ from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.replay import SAME, CannotReplay, replayed
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot, whole
-from mainstay.scheduler import filtering
 from mainstay.scheduler.component import PLACEMENT_POLICIES, SchedulerSettings
+from mainstay.scheduler.filters import all as filtering
 from mainstay.scheduler.policy import DEFAULT, Allocation
 from mainstay.scheduler.reasons import Placed, Reason
-from mainstay.scheduler.recording import Remembered
+from mainstay.scheduler.record import Remembered
 from mainstay.scheduler.what_if import Objects
 from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.scenarios._workloads import a_workload

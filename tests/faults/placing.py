@@ -9,8 +9,8 @@ from mainstay.api.reservations import reservation_name
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.explain.why.causes import Cause
-from mainstay.scheduler.binding import BATCHES
-from mainstay.scheduler.reporting import RETRYING
+from mainstay.scheduler.bind import BATCHES
+from mainstay.scheduler.report import RETRYING
 from mainstay.sim.cluster import NodeWishes
 from mainstay.sim.gate import Fate, Lost
 from mainstay.sim.history import Asked

@@ -19,8 +19,8 @@ from mainstay.api.pod_resources import (
     requests_of,
     scored_requests_of,
 )
+from mainstay.scheduler.cache.ring import point_of_node, point_of_pod
 from mainstay.scheduler.policy import Allocation, Policy
-from mainstay.scheduler.ring import point_of_node, point_of_pod
 from mainstay.scheduler.what_if import Objects
 
 Object = dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord
-from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import NODES, Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle
 from mainstay.sim.simulation import Simulation

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.what_if import Objects
 
 Object = dict[str, Any]

@@ -1,7 +1,7 @@
 """Which pods are taken to be on their nodes before anybody has seen them there."""
 
-from mainstay.scheduler.assumed import Assumed
-from mainstay.scheduler.binding import Bind
+from mainstay.scheduler.bind import Bind
+from mainstay.scheduler.cache.assumed import Assumed
 
 
 def a_bind(uid: str = "u") -> Bind:

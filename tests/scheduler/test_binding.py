@@ -5,8 +5,8 @@ import pytest
 from mainstay.client.client import Client
 from mainstay.client.connection import Response
 from mainstay.client.errors import BadRequest, Conflict, Fenced, NotFound, Throttled, Unavailable
-from mainstay.scheduler import binding
-from mainstay.scheduler.binding import Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
+from mainstay.scheduler import bind as binding
+from mainstay.scheduler.bind import Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
 from tests.client.world import a_world
 from tests.scheduler.running import a_scheduler
 

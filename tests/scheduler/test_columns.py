@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from mainstay.scheduler.charge import charge_of_ghost
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide, scores
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Cure, Placed
-from mainstay.scheduler.vectors import Vectors
 from tests.scheduler.objects import a_node, a_pod, a_reservation, a_zone_quota, spread_over
 
 Object = dict[str, Any]
@@ -286,7 +286,7 @@ def test_labels_of_nodes_that_are_gone_are_dropped() -> None:
 
 
 def test_only_so_many_classes_are_kept(monkeypatch: Any) -> None:
-    monkeypatch.setattr("mainstay.scheduler.vectors.BYTES_MAX", 0)
+    monkeypatch.setattr("mainstay.scheduler.cache.vectors.BYTES_MAX", 0)
     columns = with_nodes(a_node("n1", zone="a"), a_node("n2", zone="b"))
     vectors = Vectors(columns)
     constraints = [spread_over(ZONE)]

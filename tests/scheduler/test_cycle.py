@@ -17,14 +17,14 @@ from mainstay.env import tasks
 from mainstay.journal.record import Ending
 from mainstay.loop.component import LEASE_NAMESPACE
 from mainstay.loop.lease import LEASES
-from mainstay.scheduler.binding import PODS, Answer, Bind, Binder, Unknown
+from mainstay.scheduler.bind import PODS, Answer, Bind, Binder, Unknown
+from mainstay.scheduler.cache.feed import Feed
 from mainstay.scheduler.component import LEASE, NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle, CycleSettings
-from mainstay.scheduler.feeding import Feed
 from mainstay.scheduler.messages import message_of
 from mainstay.scheduler.policy import DEFAULT, Policy
+from mainstay.scheduler.queue.scheduling_queue import QueuedPod, State
 from mainstay.scheduler.reasons import Decision, Placed, Unschedulable
-from mainstay.scheduler.scheduling_queue import QueuedPod, State
 from mainstay.scheduler.what_if import Objects, what_if
 from mainstay.sim.simulation import Simulation
 from tests.client.world import a_client, a_gate

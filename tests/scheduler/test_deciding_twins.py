@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import columns_of
 from tests.scheduler import naive
 from tests.scheduler.random_clusters import random_objects, random_pod, something_happens

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Cure, Decision, Placed, Reason, Refusal, Unschedulable
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects, columns_of
 from tests.scheduler.objects import a_node, a_pod, a_reservation
 

@@ -6,8 +6,8 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.loop.events import EVENTS
-from mainstay.scheduler.binding import PODS
-from mainstay.scheduler.reporting import (
+from mainstay.scheduler.bind import PODS
+from mainstay.scheduler.report import (
     Placement,
     Reason,
     Report,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainstay.scheduler.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide, decide_batch, scores
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Allocation, Policy
 from mainstay.scheduler.reasons import Decision, Placed
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects, columns_of, what_if
 from tests.scheduler import naive
 from tests.scheduler.random_clusters import random_objects, random_pod, something_happens, with_random_ghosts

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.scheduler.pod_class import pod_to_place
+from mainstay.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue, State
 from mainstay.scheduler.reasons import Cure
-from mainstay.scheduler.scheduling_queue import QueueSettings, SchedulingQueue, State
 from tests.scheduler.objects import a_pod
 
 SECOND = 1_000_000_000

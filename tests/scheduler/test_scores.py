@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import scores
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import Allocation, Policy
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects, columns_of
 from tests.scheduler.objects import a_node, a_pod, a_reservation, preferred_affinity, spread_over
 

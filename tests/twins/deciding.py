@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mainstay.scheduler.change_log import ChangeLog
-from mainstay.scheduler.charge import Charge
+from mainstay.scheduler.cache.change_log import ChangeLog
+from mainstay.scheduler.cache.charge import Charge
+from mainstay.scheduler.cache.class_vectors import ClassVectors
+from mainstay.scheduler.cache.domains import Domains
+from mainstay.scheduler.cache.match_counts import MatchCount
 from mainstay.scheduler.choose import choose
-from mainstay.scheduler.class_vectors import ClassVectors
-from mainstay.scheduler.domains import Domains
-from mainstay.scheduler.match_counts import MatchCount
 from mainstay.scheduler.scores import balance
 
 Twin = Callable[[pytest.MonkeyPatch], None]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from mainstay.explain.debug import joining as debug
 from mainstay.journal.record import Seen
 from mainstay.scheduler.cycle import CurrentPolicy, Cycle
-from mainstay.scheduler.recording import Setting
+from mainstay.scheduler.record import Setting
 
 
 def names_its_view_by_the_latest_cache(patch: pytest.MonkeyPatch) -> None:

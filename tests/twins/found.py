@@ -22,7 +22,7 @@ from mainstay.controllers.replicaset import controller as replicaset
 from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Patch
 from mainstay.loop.record import Acted
-from mainstay.scheduler.reporting import Reason, Report, Reporter
+from mainstay.scheduler.report import Reason, Report, Reporter
 from mainstay.server.storage.epochs import Openings
 from mainstay.server.watch.session import _Session as Session
 

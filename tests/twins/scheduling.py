@@ -7,18 +7,18 @@ import pytest
 
 from mainstay.api.kind import Object
 from mainstay.client.entry import Change
-from mainstay.scheduler import cycle, reporting
-from mainstay.scheduler.binding import Answer, Bind, Binder, NotDone, Unknown
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler import cycle, report
+from mainstay.scheduler.bind import Answer, Bind, Binder, NotDone, Unknown
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.feed import Feed
+from mainstay.scheduler.cache.ghosts import GhostWatch
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.decide import decide
-from mainstay.scheduler.feeding import Feed
-from mainstay.scheduler.ghost_watch import GhostWatch
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, State
 from mainstay.scheduler.reasons import Cure, Placed
-from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
-from mainstay.scheduler.vectors import Vectors
 from mainstay.server.placement import pod_to_bind
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -112,7 +112,7 @@ def says_for_ever_that_it_tries_again(patch: pytest.MonkeyPatch) -> None:
 
 def tells_without_looking(patch: pytest.MonkeyPatch) -> None:
     """Says that a binding is retried of a pod that may be bound by now."""
-    honest = reporting.retrying_patch
+    honest = report.retrying_patch
 
     def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
         found = honest({**pod, "spec": {}}, message, now)
@@ -120,4 +120,4 @@ def tells_without_looking(patch: pytest.MonkeyPatch) -> None:
             del found["metadata"]["resourceVersion"]
         return found
 
-    patch.setattr(reporting, "retrying_patch", retrying_patch)
+    patch.setattr(report, "retrying_patch", retrying_patch)

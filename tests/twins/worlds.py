@@ -19,8 +19,8 @@ from mainstay.controllers.replicaset import controller
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.decision import Decision, WakeAt
 from mainstay.loop.view import View
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, State
 from mainstay.scheduler.reasons import Cure
-from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
 from mainstay.server.placement import eviction, reservations
 from mainstay.server.quota import resource_quota
 from mainstay.server.quota.tally import Tally

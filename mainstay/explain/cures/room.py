@@ -32,7 +32,7 @@ from mainstay.explain.cures.blockers import Blocked
 from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
 from mainstay.explain.cures.steps import Change, Step, release
 from mainstay.explain.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
-from mainstay.scheduler.charge import charge_of, charge_of_reservation
+from mainstay.scheduler.cache.charge import charge_of, charge_of_reservation
 from mainstay.scheduler.messages import amount
 from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.what_if import Objects

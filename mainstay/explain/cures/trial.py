@@ -2,7 +2,7 @@
 
 `what_if` makes columns for each question, which takes longer than to answer it. Here they are made once; each question
 changes a few rows, decides, and changes them back. What columns say does not depend on the way they came about
-(scheduler/columns.py), so the answers are those of `what_if`; tests compare the two.
+(scheduler/cache/columns.py), so the answers are those of `what_if`; tests compare the two.
 
 A pod is not alone. Others that wait for a node, and are served before it, are given what they can get first: room that
 one of them would take is no cure.
@@ -18,13 +18,13 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.cures.owner import workload_of
-from mainstay.scheduler.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.choose import choose
 from mainstay.scheduler.decide import decide, scores
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects, columns_of
 
 AHEAD_MAX: Final = 50

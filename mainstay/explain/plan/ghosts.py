@@ -1,6 +1,6 @@
 """Which pods that were removed by force may still run, as the schedulers last said: no object tells of them.
 
-A scheduler writes down what the server has told it of a node's ghosts, each time that changes (scheduler/recording.py).
+A scheduler writes down what the server has told it of a node's ghosts, each time that changes (scheduler/record.py).
 What holds is the last record about a node.
 """
 
@@ -12,7 +12,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
 from mainstay.explain.moment import Moment
 from mainstay.journal.record import moment as time_of
-from mainstay.scheduler.recording import Haunting
+from mainstay.scheduler.record import Haunting
 
 GHOSTS_SEEN: Final = "GhostsSeen"
 RECORDS_MAX: Final = 2000

@@ -1,9 +1,9 @@
 """Which node each pod would get that waits for one: the scheduler's order and its `decide`, on columns kept up to date.
 
 A round goes through all that wait, the highest priority first, namespaces in turn, within one first come, first served
-(scheduler/scheduling_queue.py); each is decided as if those before it were bound. Who is refused is looked at again in
-the next round, when something has changed. Pods of one class are refused together, unless they are spread: there the
-next one may fit where the last one did not.
+(scheduler/queue/scheduling_queue.py); each is decided as if those before it were bound. Who is refused is looked at
+again in the next round, when something has changed. Pods of one class are refused together, unless they are spread:
+there the next one may fit where the last one did not.
 """
 
 from collections import deque
@@ -14,13 +14,13 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
-from mainstay.scheduler.charge import charge_of_ghost
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Placed, Unschedulable
-from mainstay.scheduler.vectors import Vectors
 
 OWN_SCHEDULERS = ("", "default-scheduler", "mainstay-scheduler")
 

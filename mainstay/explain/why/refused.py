@@ -32,7 +32,7 @@ from mainstay.explain.why.staleness import SOON, Turned, objects_now, staleness,
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import DecisionRecord, moment
 from mainstay.scheduler.reasons import Unschedulable
-from mainstay.scheduler.reporting import Reason as Reported
+from mainstay.scheduler.report import Reason as Reported
 
 CURES_SHOWN: Final = 3
 

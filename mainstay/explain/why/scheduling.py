@@ -41,10 +41,10 @@ from mainstay.explain.why.refused import Refused
 from mainstay.explain.why.staleness import SOON
 from mainstay.explain.writers import SERVER, UNKNOWN_WHO
 from mainstay.journal.record import DecisionRecord, Ending, moment
-from mainstay.scheduler.binding import Cause as BindingCause
+from mainstay.scheduler.bind import Cause as BindingCause
 from mainstay.scheduler.component import SchedulerSettings
-from mainstay.scheduler.reporting import POD_SCHEDULED, RETRYING
-from mainstay.scheduler.reporting import Reason as Reported
+from mainstay.scheduler.report import POD_SCHEDULED, RETRYING
+from mainstay.scheduler.report import Reason as Reported
 
 _REFUSED_BINDINGS: Final = {
     BindingCause.QUOTA_EXCEEDED: Cause.ZONE_QUOTA_EXCEEDED,

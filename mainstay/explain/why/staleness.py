@@ -19,7 +19,7 @@ from mainstay.explain.why.answer import Staleness
 from mainstay.explain.why.case import Case
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord, moment
-from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import NODES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.scheduler.reasons import Placed
 from mainstay.scheduler.what_if import Objects, what_if

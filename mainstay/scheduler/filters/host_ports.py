@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 
 from mainstay.api.pod_resources import HostPort
-from mainstay.scheduler.arrays import Rows, Truths
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.arrays import Rows, Truths
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
-from mainstay.scheduler.ring import Ring
 
 PLUGIN: Final = "NodePorts"
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
-from mainstay.scheduler.arrays import Rows, Truths
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.arrays import Rows, Truths
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
-from mainstay.scheduler.ring import Ring
 
 PLUGIN: Final = "NodeName"
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from mainstay.scheduler.arrays import Numbers, Truths
+from mainstay.scheduler.cache.arrays import Numbers, Truths
+from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
-from mainstay.scheduler.ring import Ring
 
 
 def refused(

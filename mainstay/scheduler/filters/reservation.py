@@ -7,12 +7,12 @@ used or not, its pod is free to go anywhere again.
 from collections.abc import Iterator
 from typing import Final
 
-from mainstay.scheduler.arrays import Rows, Truths
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.arrays import Rows, Truths
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
-from mainstay.scheduler.ring import Ring
 
 PLUGIN: Final = "Reservations"
 

@@ -8,14 +8,14 @@ number of any domain; that number is taken to be 0 as long as there are fewer do
 from collections.abc import Iterator
 from typing import Final
 
-from mainstay.scheduler import domains
-from mainstay.scheduler.arrays import Rows, Truths
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache import domains
+from mainstay.scheduler.cache.arrays import Rows, Truths
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.label_column import ABSENT
+from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
-from mainstay.scheduler.label_column import ABSENT
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.reasons import Cure, Reason, Refusal
-from mainstay.scheduler.ring import Ring
 
 PLUGIN: Final = "PodTopologySpread"
 

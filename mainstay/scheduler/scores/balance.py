@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mainstay.scheduler.arrays import Numbers
+from mainstay.scheduler.cache.arrays import Numbers
 from mainstay.scheduler.scores import SCORE_MAX
 from mainstay.scheduler.scores.room import Measured
 

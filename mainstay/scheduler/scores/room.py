@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY
-from mainstay.scheduler.columns import SCORED_CPU, SCORED_MEMORY, NodeColumns
+from mainstay.scheduler.cache.columns import SCORED_CPU, SCORED_MEMORY, NodeColumns
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.policy import Policy
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mainstay.api.taints import PREFER_NO_SCHEDULE, untolerated
-from mainstay.scheduler.arrays import Numbers, Rows
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.arrays import Numbers, Rows
+from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.scores import SCORE_MAX
 

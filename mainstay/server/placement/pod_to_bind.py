@@ -28,7 +28,7 @@ OWN: Final = "mainstay.dev/"  # How annotations and labels begin that are not co
 
 # Within the metadata nothing else is called so and has a number: labels and annotations are texts.
 _GENERATION: Final = re.compile(rb'"generation":([0-9]+)')
-_RETRYING: Final = "SchedulingRetrying"  # See scheduler/reporting.py.
+_RETRYING: Final = "SchedulingRetrying"  # See scheduler/report.py.
 _NODE_NAME: Final = b'"nodeName"'
 _NO_TEXTS: Final[dict[str, str]] = {}
 

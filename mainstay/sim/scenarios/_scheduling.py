@@ -19,8 +19,8 @@ from mainstay.api.reservations import is_active
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
-from mainstay.scheduler.binding import PODS
-from mainstay.scheduler.charge import reservation_of
+from mainstay.scheduler.bind import PODS
+from mainstay.scheduler.cache.charge import reservation_of
 from mainstay.scheduler.component import NODES, Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import CycleSettings
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key

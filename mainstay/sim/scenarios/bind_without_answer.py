@@ -17,9 +17,9 @@ from mainstay.api.kind import Object
 from mainstay.api.reservations import reservation_name
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scheduler.binding import BATCHES, PODS
+from mainstay.scheduler.bind import BATCHES, PODS
 from mainstay.scheduler.component import RESERVATIONS, SchedulerSettings
-from mainstay.scheduler.reporting import RETRYING, ReportSettings
+from mainstay.scheduler.report import RETRYING, ReportSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

@@ -15,10 +15,10 @@ from mainstay.api.kind import Object
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import NODES, SchedulerSettings
 from mainstay.scheduler.cycle import CycleSettings
-from mainstay.scheduler.scheduling_queue import QueueSettings
+from mainstay.scheduler.queue.scheduling_queue import QueueSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

@@ -9,7 +9,7 @@ from typing import Final
 
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import NODES
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

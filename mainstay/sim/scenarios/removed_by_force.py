@@ -10,7 +10,7 @@ from typing import Final
 
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.scheduler.binding import PODS, Cause
+from mainstay.scheduler.bind import PODS, Cause
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.client.client import Client
-from mainstay.scheduler.binding import PODS
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import PLACEMENT_POLICIES, SchedulerSettings
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

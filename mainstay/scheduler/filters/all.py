@@ -1,7 +1,7 @@
 """All filters, in the order in which their refusals are told.
 
 Those `OF_NODES` look only at the node itself. Resources and ports depend on what is placed there; topology spread and
-zone quota judge whole domains of nodes, and are asked at every decision. See class_vectors.py.
+zone quota judge whole domains of nodes, and are asked at every decision. See scheduler/cache/class_vectors.py.
 """
 
 from types import ModuleType
@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from mainstay.scheduler.arrays import Rows, Truths
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.arrays import Rows, Truths
+from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.filters import (
     host_ports,
     node_affinity,

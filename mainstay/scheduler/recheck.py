@@ -10,13 +10,13 @@ To make columns takes about 20 microseconds for each object, in one step. Where 
 
 from collections.abc import Container, Iterable
 
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision
 from mainstay.scheduler.second_choice import decide_without
-from mainstay.scheduler.vectors import Vectors
 from mainstay.scheduler.what_if import Objects, columns_of
 
 

@@ -7,13 +7,13 @@ up to date from the rows that changed.
 
 import numpy as np
 
-from mainstay.scheduler.arrays import Numbers, Rows, Truths
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.label_column import ABSENT
+from mainstay.scheduler.cache.match_counts import MatchCount
+from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters import node_affinity, taints
-from mainstay.scheduler.label_column import ABSENT
-from mainstay.scheduler.match_counts import MatchCount
 from mainstay.scheduler.pod_class import PodClass, SpreadConstraint
-from mainstay.scheduler.ring import Ring
 
 
 class Domains:

@@ -34,7 +34,7 @@ from mainstay.journal.record import (
     WhyNot,
 )
 from mainstay.journal.record import WriteResult as Write
-from mainstay.scheduler.binding import Answer, Bind, Bound, NotDone, Refused, Unknown
+from mainstay.scheduler.bind import Answer, Bind, Bound, NotDone, Refused, Unknown
 from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.reasons import Unschedulable
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from mainstay.api.labels import LabelSelector
-from mainstay.scheduler.arrays import Numbers
-from mainstay.scheduler.charge import Charge
+from mainstay.scheduler.cache.arrays import Numbers
+from mainstay.scheduler.cache.charge import Charge
 
 _GROUPS_MAX = 50_000  # Different sets of labels remembered; then all are matched anew.
 

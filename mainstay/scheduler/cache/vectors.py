@@ -8,12 +8,12 @@ DaemonSet's pods.
 from collections import OrderedDict
 from typing import Final
 
-from mainstay.scheduler.class_vectors import ClassVectors
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.class_vectors import ClassVectors
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.ring import Ring, stop_of
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Unschedulable
-from mainstay.scheduler.ring import Ring, stop_of
 
 BYTES_MAX: Final = 64_000_000
 _BYTES_OF_A_NODE: Final = 40  # In the vectors of one class.

@@ -8,7 +8,7 @@ value and then looked up for all nodes at a time.
 import numpy as np
 
 from mainstay.api.labels import Requirement
-from mainstay.scheduler.arrays import Rows, Truths
+from mainstay.scheduler.cache.arrays import Rows, Truths
 
 ABSENT = 0
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import amounts_of
-from mainstay.scheduler.charge import Charge
+from mainstay.scheduler.cache.charge import Charge
 
 _REQUESTS = "requests."
 _LIMITS = "limits."

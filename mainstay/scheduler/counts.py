@@ -38,7 +38,7 @@ class Counts:
     """Bindings that got no answer."""
     bugs: int = 0
     rechecked: int = 0
-    """Decisions that were made a second time (rechecking.py)."""
+    """Decisions that were made a second time (recheck.py)."""
     disagreements: int = 0
     """Those that came out differently: bugs, too."""
 

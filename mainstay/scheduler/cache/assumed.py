@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
-from mainstay.scheduler.binding import Bind
+from mainstay.scheduler.bind import Bind
 
 _REPEATS_AT_ONCE_MAX: Final = 500
 

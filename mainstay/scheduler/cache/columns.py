@@ -2,14 +2,15 @@
 
 A row belongs to a node's name, and stays for as long as there is the node, or a pod on a node of that name. Pods count
 on their node from when they are bound, or assumed to be, until they are over or gone. A reservation that is active
-holds its room as a pod would, and so does a ghost that the server has told of (ghost_watch.py).
+holds its room as a pod would, and so does a ghost that the server has told of (ghosts.py).
 
 Each change takes plain objects as caches give them, changes only the rows it is about, and says which cures it may be
 (reasons.Cure). It notes the row in one of two logs, from which class_vectors.py catches up: `charged`, if only room was
 taken or given back; `rebuilt`, if the node itself is another.
 
 Whoever feeds it must not await between reading a cache and telling it here. Nothing in it depends on the order in which
-objects arrive: columns made from a view alone (what_if.py) lead to the same decisions. Row numbers mean nothing.
+objects arrive: columns made from a view alone (scheduler/what_if.py) lead to the same decisions. Row numbers mean
+nothing.
 """
 
 from bisect import bisect_left
@@ -24,17 +25,17 @@ from mainstay.api.labels import LabelSelector
 from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_over
 from mainstay.api.taints import Taint
 from mainstay.api.well_known_labels import ZONE_LABEL
-from mainstay.scheduler.arrays import Numbers, Rows, Truths
-from mainstay.scheduler.change_log import ChangeLog
-from mainstay.scheduler.charge import Charge, changes, charge_of, charge_of_reservation
-from mainstay.scheduler.label_column import LabelColumn
-from mainstay.scheduler.match_counts import MatchCount, MatchCounts
-from mainstay.scheduler.node_facts import NodeFacts, cures_of_change, facts_of
+from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
+from mainstay.scheduler.cache.change_log import ChangeLog
+from mainstay.scheduler.cache.charge import Charge, changes, charge_of, charge_of_reservation
+from mainstay.scheduler.cache.label_column import LabelColumn
+from mainstay.scheduler.cache.match_counts import MatchCount, MatchCounts
+from mainstay.scheduler.cache.node_facts import NodeFacts, cures_of_change, facts_of
+from mainstay.scheduler.cache.ports_in_use import PortsInUse
+from mainstay.scheduler.cache.ring import Ring, Stop, stop_of
+from mainstay.scheduler.cache.zone_quotas import ZoneQuotas
 from mainstay.scheduler.pod_class import PodToPlace
-from mainstay.scheduler.ports_in_use import PortsInUse
 from mainstay.scheduler.reasons import Cure, merged
-from mainstay.scheduler.ring import Ring, Stop, stop_of
-from mainstay.scheduler.zone_quotas import ZoneQuotas
 
 _CAPACITY_LEAST: Final = 64
 _VALUES_SPARE: Final = 1000

@@ -4,7 +4,7 @@ A condition is written when it says something else than the pod's own status doe
 is free there, changes all the time in a busy cluster: a message alone is written again only after `repeat_after`, and
 then at longer and longer intervals; a reason at once. Of several schedulers that have different words for the same
 reason, the first one's stand. So ten thousand pods that cannot be placed do not become a stream of writes; and because
-a write into the status is no reason to try a pod again (scheduling_queue.py), there is no loop.
+a write into the status is no reason to try a pod again (scheduler/queue/scheduling_queue.py), there is no loop.
 
 Events (loop/events.py) are told apart by pod and reason: the same again counts up, as `kubectl describe` shows it.
 What cannot be written now is dropped: the pod is tried again, and then it is said again. At most `waiting_max` pods

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import allocatable_of
 from mainstay.api.taints import Taint, taints_of
-from mainstay.scheduler.charge import AMOUNT_MAX
+from mainstay.scheduler.cache.charge import AMOUNT_MAX
 from mainstay.scheduler.reasons import Cure
 
 

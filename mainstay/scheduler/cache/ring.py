@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mainstay.scheduler.arrays import Rows
+from mainstay.scheduler.cache.arrays import Rows
 
 
 def point_of_node(name: str) -> int:

@@ -1,4 +1,4 @@
-"""Which pods wait for a node, and who is next. A plain structure: no clock, no tasks; cycle.py drives it.
+"""Which pods wait for a node, and who is next. A plain structure: no clock, no tasks; scheduler/cycle.py drives it.
 
     active ──take──► in hand ──bound──► gone from here
       ▲                 │ refused by all nodes: waits for one of the cures that its refusals name

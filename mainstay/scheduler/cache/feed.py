@@ -17,11 +17,11 @@ from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.env import Clock
-from mainstay.scheduler.assumed import Assumed
-from mainstay.scheduler.columns import NodeColumns
+from mainstay.scheduler.cache.assumed import Assumed
+from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.pod_class import pod_to_place
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, State
 from mainstay.scheduler.reasons import Cure
-from mainstay.scheduler.scheduling_queue import SchedulingQueue, State
 
 DEFAULT_NAME: Final = "default-scheduler"
 

@@ -3,15 +3,15 @@
 For explanations. The parts of a node add up to its total, to the last point; a test holds both to it.
 """
 
-from mainstay.scheduler.arrays import Numbers
-from mainstay.scheduler.columns import NodeColumns
-from mainstay.scheduler.domains import Domains
+from mainstay.scheduler.cache.arrays import Numbers
+from mainstay.scheduler.cache.columns import NodeColumns
+from mainstay.scheduler.cache.domains import Domains
+from mainstay.scheduler.cache.ring import Ring
+from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.policy import Policy
-from mainstay.scheduler.ring import Ring
 from mainstay.scheduler.scores import SCORE_MAX, allocation, balance, node_affinity, taints, topology_spread
 from mainstay.scheduler.scores.room import measured_for_allocation, measured_for_balance
-from mainstay.scheduler.vectors import Vectors
 
 
 def score_parts(vectors: Vectors, pod: PodClass, policy: Policy) -> dict[str, dict[str, int]]:

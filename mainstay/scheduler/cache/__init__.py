@@ -1,0 +1,1 @@
+"""What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods."""
