@@ -3,19 +3,20 @@
     async with Client(config, env) as client:
         await Agent(client, env, ProcessRunner(…), AgentSettings(name="node-1")).run()
 
-The node's own life is in node.py, that of its pods in pods.py and pod_worker.py, and what to do about a pod is decided
-in lifecycle.py. Containers are the runner's (runner.py): they live on when the agent ends, however it ends, and the
-next incarnation finds them. Many agents may share a process, a client and one watch on pods: fleet.py.
+The node's own life is in agent/node/node.py, that of its pods in agent/node/pods.py and agent/pod/worker.py, and what
+to do about a pod is decided in agent/pod/lifecycle.py. Containers are the runner's (runner.py): they live on when the
+agent ends, however it ends, and the next incarnation finds them. Many agents may share a process, a client and one
+watch on pods: fleet.py.
 """
 
 import asyncio
 
-from mainstay.agent.node import Node
-from mainstay.agent.pods import Pods
-from mainstay.agent.recording import Recorder
+from mainstay.agent.node.node import Node
+from mainstay.agent.node.pods import Pods
+from mainstay.agent.pod.record import Recorder
+from mainstay.agent.pod.status_report import PODS, Turns
 from mainstay.agent.runner import Runner
 from mainstay.agent.settings import AgentSettings
-from mainstay.agent.status_report import PODS, Turns
 from mainstay.api.kind import Object
 from mainstay.client.cache import Cache
 from mainstay.client.client import Client
@@ -27,7 +28,7 @@ from mainstay.env.machine import Machine, SystemMachine
 
 
 class Agent:
-    """One node. Implements `Lookup` (serving.py)."""
+    """One node. Implements `Lookup` (agent/serve/server.py)."""
 
     def __init__(
         self,

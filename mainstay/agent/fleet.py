@@ -12,10 +12,10 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.recording import Recorder
+from mainstay.agent.pod.record import Recorder
+from mainstay.agent.pod.status_report import PODS, Turns
 from mainstay.agent.runners.pretend import Delays, PretendRunner
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
-from mainstay.agent.status_report import PODS, Turns
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
 from mainstay.client.indexes import NODE

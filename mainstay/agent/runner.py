@@ -1,8 +1,8 @@
 """What the agent asks of whatever runs containers on its machine.
 
 A runner is the seam between the agent and the machine: `runners/process` starts real processes, `runners/pretend.py`
-only says so, and the simulator has one whose containers outlive the agent. The agent decides (lifecycle.py), the runner
-does, and keeps what it did where a crash of the agent cannot reach it:
+only says so, and the simulator has one whose containers outlive the agent. The agent decides (agent/pod/lifecycle.py),
+the runner does, and keeps what it did where a crash of the agent cannot reach it:
 
 - A container is begun at most once for each `ContainerId`, whatever crashes when. `run` with an id that was begun
   before does nothing.

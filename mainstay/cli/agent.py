@@ -1,8 +1,8 @@
 """`mainstay agent`: what runs the pods of one node.
 
 Puts together what is elsewhere: the agent (agent/agent.py), the runner that starts containers (agent/runners), and what
-is answered to API servers (agent/serving.py). With `--runner pretend` nothing is really run, and one process can be
-thousands of nodes.
+is answered to API servers (agent/serve/server.py). With `--runner pretend` nothing is really run, and one process can
+be thousands of nodes.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from typing import Any
 import click
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.recording import Recorder
+from mainstay.agent.pod.record import Recorder
 from mainstay.agent.runner import CannotRun
-from mainstay.agent.serving import AgentServing
+from mainstay.agent.serve.server import AgentServing
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
 from mainstay.cli.address import Address
 from mainstay.cli.durations import Duration

@@ -18,7 +18,7 @@ from mainstay.env.disk import directories_in
 from mainstay.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from mainstay.agent.runners.process.stopping import Stopped
+    from mainstay.agent.runners.process.shutdown import Stopped
 
 LEFT_OVER: Final = "all is stopped, but for some workloads: see above"
 WORKLOAD_GRACE: Final = timedelta(seconds=10)
@@ -75,7 +75,7 @@ async def end_workloads_of(cluster: Cluster, node: str, hurried: asyncio.Event) 
 
 async def _end_all(directory: Path, hurried: asyncio.Event) -> tuple["Stopped", "Stopped"]:
     """What was found at first, and what is left in the end."""
-    from mainstay.agent.runners.process.stopping import stop_everything
+    from mainstay.agent.runners.process.shutdown import stop_everything
 
     first, grace = None, WORKLOAD_GRACE
     # Never cancelled, because that could leave the directory locked: it is looked at in between whether it is urgent.

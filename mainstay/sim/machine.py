@@ -1,9 +1,9 @@
 """A simulated machine with containers on it, which outlive the agent that looks after them.
 
 An agent is a program, and crashes. What it has started goes on: the containers are the machine's, and so is what they
-do by themselves, above all that at-most-one containers end when the node's lease does (agent/runners/containers.py).
-Each incarnation of the agent asks for a runner of its own. What happens to containers is noted in the history, where
-checkers see it.
+do by themselves, above all that at-most-one containers end when the node's lease does
+(agent/runners/pretend_containers.py). Each incarnation of the agent asks for a runner of its own. What happens to
+containers is noted in the history, where checkers see it.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.agent.runner import ContainerId, Exited, State, Wish
-from mainstay.agent.runners.containers import Behave, Behaviour, Containers
 from mainstay.agent.runners.pretend import Answer, PretendRunner
+from mainstay.agent.runners.pretend_containers import Behave, Behaviour, Containers
 from mainstay.env import Env
 from mainstay.env.machine import MachineFacts
 from mainstay.sim.history import ContainerBegan, ContainerEnded, History

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainstay.agent.pod_facts import PodFacts
+from mainstay.agent.pod.facts import PodFacts
 from mainstay.agent.runner import ContainerId, Exited, Running, Starting, State
 from mainstay.api import times
 from mainstay.api.kind import Object

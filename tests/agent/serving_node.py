@@ -13,7 +13,7 @@ from typing import Any, Self
 import uvloop
 
 from mainstay.agent.runner import ContainerId
-from mainstay.agent.serving import AgentServing
+from mainstay.agent.serve.server import AgentServing
 from mainstay.api.kind import Object
 from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import Chance, Env, SystemClock, SystemDisk

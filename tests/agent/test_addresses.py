@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Network
 
-from mainstay.agent.addresses import Addresses
+from mainstay.agent.node.addresses import Addresses
 
 
 def test_addresses_are_given_out_in_turn_and_never_twice():

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.admit import admit
-from mainstay.agent.pod_facts import Refused
+from mainstay.agent.pod.admit import admit
+from mainstay.agent.pod.facts import Refused
 from mainstay.api.kind import Object
 from tests.api.builders import a_container, a_pod
 

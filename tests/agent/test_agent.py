@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.node import NODES
+from mainstay.agent.node.node import NODES
+from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import ContainerId, Exited, Wish
-from mainstay.agent.runners.containers import Behaviour
-from mainstay.agent.status_report import PODS
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound

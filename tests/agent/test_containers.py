@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, LogQuery, NoSuchContainer, Running, Starting, Wish
-from mainstay.agent.runners.containers import Behaviour, Containers
 from mainstay.agent.runners.pretend import PretendRunner
+from mainstay.agent.runners.pretend_containers import Behaviour, Containers
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from tests.agent.cluster import seconds

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.downward import Surroundings
-from mainstay.agent.environment import (
+from mainstay.agent.pod.downward import Surroundings
+from mainstay.agent.pod.environment import (
     CONFIG_ERROR,
     CONFIG_MAP,
     SECRET,

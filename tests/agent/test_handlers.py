@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.handlers import Asked, Told, ask, port_of
+from mainstay.agent.pod.handlers import Asked, Told, ask, port_of
 from mainstay.agent.runner import ContainerId
 from mainstay.agent.runners.pretend import PretendRunner
 from mainstay.env import network

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.lifecycle import NO_LEASE, decide
-from mainstay.agent.pod_facts import (
+from mainstay.agent.pod.facts import (
     FailedProbe,
     HookDone,
     HookFailed,
@@ -14,7 +13,8 @@ from mainstay.agent.pod_facts import (
     Refused,
     Waiting,
 )
-from mainstay.agent.pod_plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
+from mainstay.agent.pod.lifecycle import NO_LEASE, decide
+from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
 from mainstay.agent.runner import State
 from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import AT_MOST_ONE

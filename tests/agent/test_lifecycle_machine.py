@@ -13,8 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mainstay.agent.lifecycle import decide
-from mainstay.agent.pod_facts import (
+from mainstay.agent.pod.facts import (
     FailedProbe,
     HookDone,
     HookFailed,
@@ -24,9 +23,10 @@ from mainstay.agent.pod_facts import (
     ProbeVerdicts,
     Waiting,
 )
-from mainstay.agent.pod_plan import End, Place, Plan, Prune, Remove, RunHook, Start
+from mainstay.agent.pod.lifecycle import decide
+from mainstay.agent.pod.plan import End, Place, Plan, Prune, Remove, RunHook, Start
+from mainstay.agent.pod.status_patch import status_patch
 from mainstay.agent.runner import ContainerId, Exited, Running, Starting, State
-from mainstay.agent.status_patch import status_patch
 from mainstay.api.kind import Object
 from mainstay.api.kinds.pods import POD
 from mainstay.api.pod_annotations import AT_MOST_ONE, is_at_most_one

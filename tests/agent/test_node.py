@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from mainstay.agent.node import CERTIFICATE, LEASE_NAMESPACE, LEASES, NODES
+from mainstay.agent.node.node import CERTIFICATE, LEASE_NAMESPACE, LEASES, NODES
+from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import CannotRun
 from mainstay.agent.settings import Taint
-from mainstay.agent.status_report import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from mainstay.agent.fleet import PretendSettings, run_pretend_nodes
-from mainstay.agent.node import LEASE_NAMESPACE, LEASES, NODES
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.node.node import LEASE_NAMESPACE, LEASES, NODES
+from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runners.pretend import Delays
-from mainstay.agent.status_report import PODS
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
 from mainstay.sim.history import Asked, Committed

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.agent.pod_facts import FailedProbe, ProbeVerdicts
-from mainstay.agent.probe_results import ProbeCount, ProbeKind, at_first, counted, times_of, verdicts_of
+from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts
+from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, counted, times_of, verdicts_of
 from tests.agent.pods_and_facts import NOON, after, seconds
 
 TIMES = times_of({"failureThreshold": 3, "successThreshold": 2})

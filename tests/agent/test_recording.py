@@ -3,10 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from mainstay.agent.lifecycle import decide
-from mainstay.agent.pod_facts import FailedProbe, ProbeVerdicts, Refused, Waiting
-from mainstay.agent.recording import Reason, told_of
-from mainstay.agent.status_report import PODS
+from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts, Refused, Waiting
+from mainstay.agent.pod.lifecycle import decide
+from mainstay.agent.pod.record import Reason, told_of
+from mainstay.agent.pod.status_report import PODS
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
 from mainstay.sim.cluster import NodeWishes, whole_cluster

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.agent.attempts import Attempt, Container, Role
-from mainstay.agent.pod_facts import FailedProbe, ProbeVerdicts
-from mainstay.agent.restarts import KEEP, Backoff, backoff, in_words, restarts
+from mainstay.agent.pod.attempts import Attempt, Container, Role
+from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts
+from mainstay.agent.pod.restarts import KEEP, Backoff, backoff, in_words, restarts
 from mainstay.agent.runner import Exited, State
 from tests.agent.pods_and_facts import NOON, after, an_id, ended, running, seconds
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.agent.serving import AgentServing
+from mainstay.agent.serve.server import AgentServing
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.http.certificates import ServingCertificate, ensure_self_signed
 from mainstay.http.outgoing import Broken, Exchange, WrongCertificate, client_tls, connect

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.lifecycle import decide
-from mainstay.agent.pod_facts import ProbeVerdicts, Refused, Waiting
+from mainstay.agent.pod.facts import ProbeVerdicts, Refused, Waiting
+from mainstay.agent.pod.lifecycle import decide
+from mainstay.agent.pod.status_patch import status_patch
 from mainstay.agent.runner import State
-from mainstay.agent.status_patch import status_patch
 from mainstay.api.kind import Object
 from mainstay.api.kinds.pods import POD
 from mainstay.api.strategic_merge import strategic_merge

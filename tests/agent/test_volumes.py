@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.downward import Surroundings
-from mainstay.agent.environment import CONFIG_MAP, SECRET, Missing
+from mainstay.agent.pod.downward import Surroundings
+from mainstay.agent.pod.environment import CONFIG_MAP, SECRET, Missing
+from mainstay.agent.pod.volumes import plans_of, wants_token
 from mainstay.agent.runner import VolumeFile, VolumePlan
-from mainstay.agent.volumes import plans_of, wants_token
 from tests.api.builders import a_container, a_pod
 
 Object = dict[str, Any]

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.downward import Surroundings
-from mainstay.agent.environment import CONFIG_ERROR, Environment, environment_of
-from mainstay.agent.pod_facts import Waiting
+from mainstay.agent.pod.container_spec import wish_of
+from mainstay.agent.pod.downward import Surroundings
+from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, environment_of
+from mainstay.agent.pod.facts import Waiting
 from mainstay.agent.runner import ContainerId, Mount, PodPlace, Wish
-from mainstay.agent.wishes import wish_of
 from tests.api.builders import a_pod
 
 Object = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_names import DISRUPTION_BUDGETS, JOBS, PODS
 from mainstay.controllers.budget.controller import DisruptionBudgets
 from mainstay.controllers.job.controller import Jobs

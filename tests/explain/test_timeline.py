@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.holds import HOLDS
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, ZONE_QUOTAS
 from mainstay.api.times import format_time

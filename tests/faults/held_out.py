@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.agent.runner import CannotRun, Wish
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.agent.settings import Taint
 from mainstay.api.kind_names import (
     CONFIG_MAPS,

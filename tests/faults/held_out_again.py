@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind import Propagation
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, RESOURCE_QUOTAS
 from mainstay.api.well_known_labels import ZONE_LABEL

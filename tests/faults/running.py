@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.agent.runner import CannotRun, Wish
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, SERVICES
 from mainstay.client.call import WriteOptions
 from mainstay.explain.why.causes import Cause

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from mainstay.agent.serving import AgentServing
+from mainstay.agent.serve.server import AgentServing
 from mainstay.api.errors import ApiError
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.status_report import PODS
+from mainstay.agent.pod.status_report import PODS
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.node import LEASES, Node
-from mainstay.agent.pod_facts import PodFacts
-from mainstay.agent.pod_plan import End
-from mainstay.agent.pod_worker import PodWorker
-from mainstay.agent.pods import Pods
+from mainstay.agent.node.node import LEASES, Node
+from mainstay.agent.node.pods import Pods
+from mainstay.agent.pod.facts import PodFacts
+from mainstay.agent.pod.plan import End
+from mainstay.agent.pod.worker import PodWorker
 from mainstay.agent.runner import Exited, Running, State
 from mainstay.api import times
 from mainstay.api.kind import Object

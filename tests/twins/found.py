@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.restarts import Backoff
-from mainstay.agent.status_report import StatusReport
+from mainstay.agent.pod.restarts import Backoff
+from mainstay.agent.pod.status_report import StatusReport
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.reflector import Instructions, Reflector, Watch

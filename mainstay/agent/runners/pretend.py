@@ -29,7 +29,7 @@ from mainstay.agent.runner import (
     VolumePlan,
     Wish,
 )
-from mainstay.agent.runners.containers import Behave, Behaviour, Containers
+from mainstay.agent.runners.pretend_containers import Behave, Behaviour, Containers
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.env import Clock, Env

@@ -3,9 +3,9 @@
 A Node is written in two parts, its taints and its status. On the way down the taints come first, with the record that
 keeps what the node has said; on the way back the status does, from that record.
 
-Replacing at-most-one pods is the one step with several writes that depend on each other (agent/node.py has the other
-side): take the Lease, on condition that it is as we have observed it; remove the pods; give the Lease back. Whoever
-finds the Lease held by `HOLDER` goes on from there.
+Replacing at-most-one pods is the one step with several writes that depend on each other (agent/node/node.py has the
+other side): take the Lease, on condition that it is as we have observed it; remove the pods; give the Lease back.
+Whoever finds the Lease held by `HOLDER` goes on from there.
 """
 
 from collections.abc import Callable

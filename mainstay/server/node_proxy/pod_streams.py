@@ -4,8 +4,8 @@
            ◄─ what it says, piece by piece: a log ◄──┤
            ◄─ bytes both ways: a WebSocket, not looked at ◄─┘
 
-A question is checked here as far as the pod tells; the rest is the agent's (agent/serving.py), in the same words as
-Kubernetes' own. SPDY, the older way to run a command or forward a port, is not spoken: such a request gets the same
+A question is checked here as far as the pod tells; the rest is the agent's (agent/serve/server.py), in the same words
+as Kubernetes' own. SPDY, the older way to run a command or forward a port, is not spoken: such a request gets the same
 checks, and then a 400 from the agent.
 """
 

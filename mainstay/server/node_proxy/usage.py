@@ -48,7 +48,7 @@ class _Container(msgspec.Struct, rename="camel"):
 
 
 class _Usage(msgspec.Struct, rename="camel"):
-    """Of a node, as its agent says it (agent/serving.py)."""
+    """Of a node, as its agent says it (agent/serve/server.py)."""
 
     at: str
     window_seconds: float

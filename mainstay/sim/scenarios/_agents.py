@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.node import NODES
+from mainstay.agent.node.node import NODES
+from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import Exited
 from mainstay.agent.runners.pretend import Delays
-from mainstay.agent.status_report import PODS
 from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.client.client import Client

@@ -20,7 +20,7 @@ from typing import Final
 
 from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.runner import Wish
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError

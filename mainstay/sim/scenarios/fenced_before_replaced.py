@@ -6,14 +6,14 @@ same the first pod has ended before the second starts. When the node comes back,
 it again from what it remembers. A node that nobody has replaced goes on where it was.
 
 Whoever replaces takes the node's Lease first, on condition that it was not renewed, then removes the pod, and then
-gives the Lease back (agent/node.py). It may crash in between, and begins again from what it finds.
+gives the Lease back (agent/node/node.py). It may crash in between, and begins again from what it finds.
 """
 
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.node import LEASE_NAMESPACE, LEASES
+from mainstay.agent.node.node import LEASE_NAMESPACE, LEASES
 from mainstay.agent.runners.pretend import Delays
 from mainstay.api.kind import Object
 from mainstay.client.client import Client

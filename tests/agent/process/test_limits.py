@@ -11,7 +11,7 @@ import pytest
 
 from mainstay.agent.runner import ContainerId, ContainerUsage
 from mainstay.agent.runners.process.cgroups import Cgroups, modern_values, old_values
-from mainstay.agent.runners.process.stopping import stop_everything
+from mainstay.agent.runners.process.shutdown import stop_everything
 from mainstay.agent.runners.process.usage import Meter, Reading
 from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import (

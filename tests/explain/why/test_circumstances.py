@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from mainstay.agent.runner import CannotRun, Wish
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api import times
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from mainstay.agent.runner import Wish
-from mainstay.agent.runners.containers import Behaviour
+from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.logs_of import logs

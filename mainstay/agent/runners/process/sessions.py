@@ -1,8 +1,9 @@
 """Commands that run beside a container: `kubectl exec`, probes and hooks.
 
-Each has a helper process (beside.py) that is its parent, and takes it to where the container is. The helper ends, with
-all that the command has started, when the command does, and when the agent closes `control` or dies. In Kubernetes what
-a command leaves in the background lives on until the container ends. Here it does not: nobody would look after it.
+Each has a helper process (session_helper.py) that is its parent, and takes it to where the container is. The helper
+ends, with all that the command has started, when the command does, and when the agent closes `control` or dies. In
+Kubernetes what a command leaves in the background lives on until the container ends. Here it does not: nobody would
+look after it.
 
 Nothing is read from a command before somebody asks for it, so one that writes much waits for its reader.
 """

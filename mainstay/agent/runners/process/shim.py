@@ -1,8 +1,8 @@
 """The program that every container has as its parent: `python -I -S shim.py container|beside ORDERS NAME`.
 
 `-I` and `-S` keep the environment and the installed packages of the machine out, and make it start fast. The name is
-for whoever looks at the list of processes. What it does is said in shim_loop.py, and in beside.py for commands that run
-beside a container.
+for whoever looks at the list of processes. What it does is said in shim_loop.py, and in session_helper.py for commands
+that run beside a container.
 """
 
 import os
@@ -15,6 +15,6 @@ if __name__ == "__main__":
 
         Shim(int(sys.argv[2])).run()
     else:
-        from mainstay.agent.runners.process import beside
+        from mainstay.agent.runners.process import session_helper
 
-        os._exit(beside.run(int(sys.argv[2])))
+        os._exit(session_helper.run(int(sys.argv[2])))

@@ -20,7 +20,7 @@ import os
 import select
 import time
 
-from mainstay.agent.runners.process import becoming, kernel, records, shim_log, trees
+from mainstay.agent.runners.process import exec_setup, kernel, records, shim_log, trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Shim:
     """The life of one container."""
 
     def __init__(self, orders: int) -> None:
-        self._orders = becoming.read_orders(orders)
+        self._orders = exec_setup.read_orders(orders)
         self._cgroups = [directory for directory, _ in self._orders["cgroups"]]
         self._started_ns = time.time_ns()
         self._started_ticks = 0
@@ -87,7 +87,7 @@ class Shim:
 
     def _make_root(self) -> str:
         """The container's own directory. Returns where its last message is looked for."""
-        becoming.prepare_root(self._orders)
+        exec_setup.prepare_root(self._orders)
         message = self._orders["root"] + os.path.normpath(self._orders["message_path"])
         if not os.path.exists(message):
             try:
@@ -171,16 +171,16 @@ class Shim:
                 os.dup2(descriptor, number)
             if self._orders["has_terminal"]:
                 os.close(os.open(os.ttyname(0), os.O_RDWR))  # The first that a session opens is its own.
-            becoming.enter(self._orders)
+            exec_setup.enter(self._orders)
             kernel.die_with_parent()
             # Not before the shim has recorded it, and not without it: it may be gone already.
             if os.read(go, 1) and os.getppid() == shim:
-                becoming.execute(self._orders)
+                exec_setup.execute(self._orders)
         except OSError as error:
-            os.write(failed, becoming.explain(error).encode("utf-8", "replace"))
+            os.write(failed, exec_setup.explain(error).encode("utf-8", "replace"))
         except BaseException as error:  # noqa: BLE001 - there is no caller to raise to
             os.write(failed, repr(error).encode("utf-8", "replace"))
-        becoming.fail(_START_ERROR)
+        exec_setup.fail(_START_ERROR)
 
     # While it runs.
 

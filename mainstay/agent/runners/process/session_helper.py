@@ -10,7 +10,7 @@ import errno
 import os
 import select
 
-from mainstay.agent.runners.process import becoming, kernel, trees
+from mainstay.agent.runners.process import exec_setup, kernel, trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _ROUND_MS = 20
 
 def run(descriptor: int) -> int:
     """Do it all. Returns the exit code of the command, as shells count."""
-    orders = becoming.read_orders(descriptor)
+    orders = exec_setup.read_orders(descriptor)
     kernel.adopt_orphans()
     kernel.ignore(kernel.SIGHUP, kernel.SIGINT, kernel.SIGQUIT, kernel.SIGTERM)
     children_ended = kernel.children_ended()
@@ -79,20 +79,20 @@ def _reap(first: int, status: int | None) -> int | None:
 
 
 def _become(orders: Orders) -> NoReturn:
-    code = becoming.NOT_EXECUTABLE
+    code = exec_setup.NOT_EXECUTABLE
     try:
         parent = os.getppid()
         os.setsid()
         if orders["has_terminal"]:
             os.close(os.open(os.ttyname(0), os.O_RDWR))  # The first that a session opens is its own.
-        becoming.enter(orders)
+        exec_setup.enter(orders)
         kernel.die_with_parent()
         if os.getppid() == parent:
-            becoming.execute(orders)
+            exec_setup.execute(orders)
     except OSError as error:
-        if isinstance(error, becoming.NotExecuted) and error.errno == errno.ENOENT:
-            code = becoming.NOT_FOUND
+        if isinstance(error, exec_setup.NotExecuted) and error.errno == errno.ENOENT:
+            code = exec_setup.NOT_FOUND
         os.write(2, f"mainstay: {becoming.explain(error)}\n".encode("utf-8", "replace"))
     except BaseException as error:  # noqa: BLE001 - there is no caller to raise to
         os.write(2, f"mainstay: {error!r}\n".encode("utf-8", "replace"))
-    becoming.fail(code)
+    exec_setup.fail(code)

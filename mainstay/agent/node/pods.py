@@ -1,9 +1,9 @@
 """All pods of one node: who looks after which, whose turn it is, and what is left of those that are gone.
 
-A pod has a worker of its own from when it is seen until nothing of it is left (pod_worker.py). Before a worker begins
-with a pod of which nothing is here yet, it waits for two things: that nothing is left of another pod of its name, and
-that nothing is left of *strays*, which the runner has and the server has not. Nobody knows under which name those ran.
-Then the pod is admitted, or refused for good: what runs here never needs more than the node has.
+A pod has a worker of its own from when it is seen until nothing of it is left (agent/pod/worker.py). Before a worker
+begins with a pod of which nothing is here yet, it waits for two things: that nothing is left of another pod of its
+name, and that nothing is left of *strays*, which the runner has and the server has not. Nobody knows under which name
+those ran. Then the pod is admitted, or refused for good: what runs here never needs more than the node has.
 
 Whether a stray is one is only judged when the cache has all that the store had after it was filled: a list that is old
 lacks pods that are new. Ghosts are what a server still charges a node for after a pod was removed by force. It is told
@@ -17,16 +17,16 @@ from typing import Final
 
 import msgspec
 
-from mainstay.agent.addresses import Addresses
-from mainstay.agent.admit import admit
-from mainstay.agent.events import Events
-from mainstay.agent.node import Node
-from mainstay.agent.pod_worker import Home, PodWorker
-from mainstay.agent.preparing import Preparing
-from mainstay.agent.recording import AgentRecording, Recorder
+from mainstay.agent.node.addresses import Addresses
+from mainstay.agent.node.node import Node
+from mainstay.agent.pod.admit import admit
+from mainstay.agent.pod.events import Events
+from mainstay.agent.pod.preparation import Preparing
+from mainstay.agent.pod.record import AgentRecording, Recorder
+from mainstay.agent.pod.status_report import PODS, RETRY, Turns
+from mainstay.agent.pod.worker import Home, PodWorker
 from mainstay.agent.runner import Exited, Runner
 from mainstay.agent.settings import AgentSettings
-from mainstay.agent.status_report import PODS, RETRY, Turns
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over

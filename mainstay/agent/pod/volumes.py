@@ -15,8 +15,8 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mainstay.agent.downward import Surroundings, Unresolved, field_of, resource_of
-from mainstay.agent.environment import CONFIG_MAP, SECRET, Missing, Sources, secret_bytes
+from mainstay.agent.pod.downward import Surroundings, Unresolved, field_of, resource_of
+from mainstay.agent.pod.environment import CONFIG_MAP, SECRET, Missing, Sources, secret_bytes
 from mainstay.agent.runner import VolumeFile, VolumePlan
 from mainstay.api.kind import Object
 

@@ -22,20 +22,20 @@ from functools import partial
 from random import Random
 from typing import Any, Final, assert_never
 
-from mainstay.agent.addresses import Addresses
-from mainstay.agent.events import Events
-from mainstay.agent.handlers import Asked
-from mainstay.agent.hooks import after_start, before_end
-from mainstay.agent.lifecycle import decide
-from mainstay.agent.node import Node
-from mainstay.agent.pod_facts import HookRunning, HookState, PodFacts, ProbeVerdicts, Refused, Waiting
-from mainstay.agent.pod_plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
-from mainstay.agent.preparing import TRY_AGAIN_AFTER, Preparing
-from mainstay.agent.probing import Probing, has_probes
-from mainstay.agent.recording import AgentRecording, Told, gone, told_of, write_for
+from mainstay.agent.node.addresses import Addresses
+from mainstay.agent.node.node import Node
+from mainstay.agent.pod.events import Events
+from mainstay.agent.pod.facts import HookRunning, HookState, PodFacts, ProbeVerdicts, Refused, Waiting
+from mainstay.agent.pod.handlers import Asked
+from mainstay.agent.pod.hooks import after_start, before_end
+from mainstay.agent.pod.lifecycle import decide
+from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
+from mainstay.agent.pod.preparation import TRY_AGAIN_AFTER, Preparing
+from mainstay.agent.pod.prober import Probing, has_probes
+from mainstay.agent.pod.record import AgentRecording, Told, gone, told_of, write_for
+from mainstay.agent.pod.status_report import PODS, RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
 from mainstay.agent.settings import AgentSettings
-from mainstay.agent.status_report import PODS, RETRY, StatusReport, Turns
 from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.api.pod_resources import is_over

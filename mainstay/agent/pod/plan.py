@@ -1,4 +1,4 @@
-"""What is to be done about a pod, as lifecycle.py decides it and pod_worker.py does it.
+"""What is to be done about a pod, as lifecycle.py decides it and worker.py does it.
 
 The status is written first, if it differs from what is stored; then come the steps, in order. All steps are safe to
 repeat: as long as the facts are the same, the next plan says the same again.

@@ -13,8 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from mainstay.agent.pod_facts import Refused
-from mainstay.agent.pod_plan import End, Plan, Remove, RunHook, Start
+from mainstay.agent.pod.facts import Refused
+from mainstay.agent.pod.plan import End, Plan, Remove, RunHook, Start
 from mainstay.api.kind import Object
 from mainstay.client.call import NOTHING_SAID, WriteOptions
 from mainstay.env import Chance

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from mainstay.agent.attempts import Container, Role, text_of
-from mainstay.agent.pod_facts import HookDone, HookFailed, PodFacts, Waiting
-from mainstay.agent.restarts import latest_verdicts, restarts
+from mainstay.agent.pod.attempts import Container, Role, text_of
+from mainstay.agent.pod.facts import HookDone, HookFailed, PodFacts, Waiting
+from mainstay.agent.pod.restarts import latest_verdicts, restarts
 from mainstay.agent.runner import Exited, Running, Starting
 from mainstay.api import times
 from mainstay.api.kind import Object

@@ -12,7 +12,7 @@ controller).
 from collections.abc import Iterable
 from typing import Final
 
-from mainstay.agent.pod_facts import Refused
+from mainstay.agent.pod.facts import Refused
 from mainstay.api.kind import Object
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.pod_resources import (

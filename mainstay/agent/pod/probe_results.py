@@ -5,7 +5,7 @@ A result becomes the probe's verdict when it was the same often enough in a row 
 knows whether it has started. When liveness or startup have failed that verdict is final: the container is ended, and
 the next attempt is counted from the start.
 
-Not here: when to probe, and how (probing.py).
+Not here: when to probe, and how (prober.py).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from mainstay.agent.pod_facts import FailedProbe, ProbeVerdicts
+from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts
 from mainstay.api.kind import Object
 
 

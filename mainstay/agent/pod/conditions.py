@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from mainstay.agent.attempts import Containers, Role
+from mainstay.agent.pod.attempts import Containers, Role
 from mainstay.api import times
 from mainstay.api.kind import Object
 

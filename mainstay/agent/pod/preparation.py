@@ -2,7 +2,7 @@
 
 ConfigMaps and Secrets are read from the server each time they are needed, not watched: agents may read those of their
 own pods only, and an old copy must not be handed out. What the volumes are made of is read again every minute, while
-the pod runs. Turning it into variables, files and commands is plain (environment.py, volumes.py, wishes.py).
+the pod runs. Turning it into variables, files and commands is plain (environment.py, volumes.py, container_spec.py).
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.agent.downward import Surroundings
-from mainstay.agent.environment import Missing, Sources, environment_of, needs_of
-from mainstay.agent.node import Node
-from mainstay.agent.pod_facts import Waiting
+from mainstay.agent.node.node import Node
+from mainstay.agent.pod.container_spec import wish_of
+from mainstay.agent.pod.downward import Surroundings
+from mainstay.agent.pod.environment import Missing, Sources, environment_of, needs_of
+from mainstay.agent.pod.facts import Waiting
+from mainstay.agent.pod.volumes import has_content, plans_of, wants_token
 from mainstay.agent.runner import CannotRun, ContainerId, PodPlace, Runner, Wish
 from mainstay.agent.settings import AgentSettings
-from mainstay.agent.volumes import has_content, plans_of, wants_token
-from mainstay.agent.wishes import wish_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.pod_annotations import is_at_most_one

@@ -11,11 +11,11 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mainstay.agent.downward import Surroundings
-from mainstay.agent.environment import CONFIG_ERROR, Environment, empty_in, expanded
-from mainstay.agent.pod_facts import Waiting
+from mainstay.agent.pod.downward import Surroundings
+from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, empty_in, expanded
+from mainstay.agent.pod.facts import Waiting
+from mainstay.agent.pod.volumes import has_content
 from mainstay.agent.runner import ContainerId, Mount, PodPlace, Wish
-from mainstay.agent.volumes import has_content
 from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.api.quantity import to_int, to_milli

@@ -2,7 +2,8 @@
 
 They are given out in turn, so that one that was just given back is not somebody else's at once: whoever still sends to
 it is refused, and reaches no stranger. Nothing is kept here but in memory. Which address a pod has is in its status
-before any of its containers starts (pod_worker.py), so a new incarnation of the agent is told, and takes note (`keep`).
+before any of its containers starts (agent/pod/worker.py), so a new incarnation of the agent is told, and takes note
+(`keep`).
 """
 
 from ipaddress import IPv4Address, IPv4Network

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from mainstay.agent.attempts import Container, Containers, Role
-from mainstay.agent.conditions import CAN_START, conditions_of, has_started, is_true
-from mainstay.agent.container_statuses import container_status
-from mainstay.agent.pod_facts import PodFacts, Waiting
-from mainstay.agent.restarts import latest_verdicts, restarts
+from mainstay.agent.pod.attempts import Container, Containers, Role
+from mainstay.agent.pod.conditions import CAN_START, conditions_of, has_started, is_true
+from mainstay.agent.pod.container_status import container_status
+from mainstay.agent.pod.facts import PodFacts, Waiting
+from mainstay.agent.pod.restarts import latest_verdicts, restarts
 from mainstay.api import times
 from mainstay.api.kind import Object
 

@@ -12,8 +12,8 @@ nothing keeps the others waiting.
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.asked import Asked
-from mainstay.agent.served_sessions import ping_regularly
+from mainstay.agent.serve.pod_request import Asked
+from mainstay.agent.serve.sessions import ping_regularly
 from mainstay.api.errors import bad_request
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, UpgradeResponse

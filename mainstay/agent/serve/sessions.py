@@ -19,9 +19,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from mainstay.agent.asked import Asked
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, LogQuery, NoSuchContainer, Session
-from mainstay.agent.served_logs import close_log
+from mainstay.agent.serve.logs import close_log
+from mainstay.agent.serve.pod_request import Asked
 from mainstay.api.errors import bad_request
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, UpgradeResponse

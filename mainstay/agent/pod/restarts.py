@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.agent.attempts import Container
-from mainstay.agent.pod_facts import PodFacts, ProbeVerdicts
+from mainstay.agent.pod.attempts import Container
+from mainstay.agent.pod.facts import PodFacts, ProbeVerdicts
 from mainstay.agent.runner import Exited, Running
 
 DELAY_FIRST: Final = timedelta(seconds=10)

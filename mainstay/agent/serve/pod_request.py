@@ -1,4 +1,4 @@
-"""A request about a pod, as the parts of serving.py are given it; and what each of them has to look up in the pod."""
+"""A request about a pod, as the parts of server.py are given it; and what each of them has to look up in the pod."""
 
 from dataclasses import dataclass
 from typing import Any, assert_never

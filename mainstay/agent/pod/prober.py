@@ -10,10 +10,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.agent.events import Events
-from mainstay.agent.handlers import Asked, Told, ask
-from mainstay.agent.pod_facts import ProbeVerdicts
-from mainstay.agent.probe_results import ProbeCount, ProbeKind, at_first, counted, times_of, verdicts_of
+from mainstay.agent.pod.events import Events
+from mainstay.agent.pod.facts import ProbeVerdicts
+from mainstay.agent.pod.handlers import Asked, Told, ask
+from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, counted, times_of, verdicts_of
 from mainstay.agent.runner import Runner
 from mainstay.api.kind import Object
 from mainstay.env import Clock, tasks

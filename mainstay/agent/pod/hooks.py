@@ -9,9 +9,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.events import Events
-from mainstay.agent.handlers import Asked, ask
-from mainstay.agent.pod_facts import HookDone, HookFailed, HookState
+from mainstay.agent.pod.events import Events
+from mainstay.agent.pod.facts import HookDone, HookFailed, HookState
+from mainstay.agent.pod.handlers import Asked, ask
 from mainstay.agent.runner import Runner
 from mainstay.api.kind import Object
 from mainstay.env import Clock

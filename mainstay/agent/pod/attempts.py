@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from mainstay.agent.pod_facts import PodFacts
+from mainstay.agent.pod.facts import PodFacts
 from mainstay.agent.runner import ContainerId, Exited, Running, Starting, State
 from mainstay.api import times
 from mainstay.api.kind import Object

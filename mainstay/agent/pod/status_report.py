@@ -15,7 +15,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from mainstay.agent.status_patch import status_patch
+from mainstay.agent.pod.status_patch import status_patch
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.agent.asked import Asked
 from mainstay.agent.runner import Exited, LogLine, LogQuery, NoSuchContainer
+from mainstay.agent.serve.pod_request import Asked
 from mainstay.api import times
 from mainstay.api.errors import ApiError, bad_request
 from mainstay.env import tasks

@@ -1,7 +1,7 @@
 """The environment of a container: from its spec and from ConfigMaps, Secrets and facts, to plain pairs.
 
-`needs_of` says which ConfigMaps and Secrets a pod refers to. Whoever reads them (preparing.py) hands over those that it
-found, and `environment_of` resolves. The order is that of the kubelet: first `envFrom`, of which later sources win;
+`needs_of` says which ConfigMaps and Secrets a pod refers to. Whoever reads them (preparation.py) hands over those that
+it found, and `environment_of` resolves. The order is that of the kubelet: first `envFrom`, of which later sources win;
 then `env` from top to bottom, in which `$(NAME)` stands for what was said before it. A reference to nothing stays as it
 is, and `$$` is a dollar. What is referred to and not there is `Missing`, unless it is optional: then it is left out.
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mainstay.agent.downward import Surroundings, Unresolved, field_of, resource_of
+from mainstay.agent.pod.downward import Surroundings, Unresolved, field_of, resource_of
 from mainstay.api.kind import Object
 
 CONFIG_MAP: Final = "ConfigMap"

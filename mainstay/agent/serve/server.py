@@ -4,9 +4,9 @@ Only API servers ask, on behalf of their clients. They know the agent by its cer
 and it knows them by a certificate of the cluster's authority, in one of the groups of `ASKING`. Where the cluster has
 no TLS (a simulation, a test on one machine) neither shows one, and whoever can connect may ask.
 
-    GET /logs/NAMESPACE/POD/CONTAINER    text, as served_logs.py says
-    GET /exec/NAMESPACE/POD/CONTAINER    a WebSocket, as served_sessions.py says; /attach likewise
-    GET /portforward/NAMESPACE/POD       a WebSocket, as served_ports.py says
+    GET /logs/NAMESPACE/POD/CONTAINER    text, as logs.py says
+    GET /exec/NAMESPACE/POD/CONTAINER    a WebSocket, as sessions.py says; /attach likewise
+    GET /portforward/NAMESPACE/POD       a WebSocket, as ports.py says
     GET /usage                           what is used, of all nodes of this process
     GET /healthz                         for anybody
 
@@ -22,9 +22,9 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from mainstay.agent import served_logs, served_ports, served_sessions
-from mainstay.agent.asked import Asked
 from mainstay.agent.runner import Runner, Usage
+from mainstay.agent.serve import logs, ports, sessions
+from mainstay.agent.serve.pod_request import Asked
 from mainstay.api import times
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.kind import Object
@@ -50,10 +50,10 @@ class Lookup(Protocol):
 
 
 _PARTS: Final[dict[str, Callable[[Asked], Answer | Awaitable[Answer]]]] = {
-    "logs": served_logs.answer,
-    "exec": served_sessions.answer_exec,
-    "attach": served_sessions.answer_attach,
-    "portforward": served_ports.answer,
+    "logs": logs.answer,
+    "exec": sessions.answer_exec,
+    "attach": sessions.answer_attach,
+    "portforward": ports.answer,
 }
 
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from mainstay.agent import restarts
-from mainstay.agent.attempts import Attempt, Container, Containers, Role, containers_of
-from mainstay.agent.conditions import READY, is_true
-from mainstay.agent.container_statuses import is_hook_through, is_started
-from mainstay.agent.pod_facts import FailedProbe, HookFailed, HookRunning, PodFacts, Waiting
-from mainstay.agent.pod_plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start, Step
+from mainstay.agent.pod import restarts
+from mainstay.agent.pod.attempts import Attempt, Container, Containers, Role, containers_of
+from mainstay.agent.pod.conditions import READY, is_true
+from mainstay.agent.pod.container_status import is_hook_through, is_started
+from mainstay.agent.pod.facts import FailedProbe, HookFailed, HookRunning, PodFacts, Waiting
+from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start, Step
+from mainstay.agent.pod.status import FAILED, TERMINAL, Verdict, fails_for_good, status_of
 from mainstay.agent.runner import Exited, Running
-from mainstay.agent.statuses import FAILED, TERMINAL, Verdict, fails_for_good, status_of
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.pod_annotations import is_at_most_one

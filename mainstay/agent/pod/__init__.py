@@ -1,0 +1,1 @@
+"""One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported."""

@@ -1,0 +1,1 @@
+"""What an agent serves to the API server: logs, exec, ports, and resource usage."""
