@@ -32,7 +32,7 @@ from mainstay.scheduler.bind import PODS, Cause
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.component import NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.scheduler.decide import decide
-from mainstay.scheduler.filters import all as filtering
+from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal

@@ -2,20 +2,20 @@
 
 Deciding, which only computes:
 
-    columns = NodeColumns()                          scheduler/cache/columns.py: nodes as arrays, from nodes, pods,
-    reservations, quotas columns.node_changed(node, name)                 each says which cures (reasons.Cure) the
-    change may be columns.pod_changed(old, new) pod = pod_to_place(obj)                          pod_class.py: what
-    matters of a pod; equal pods share a class vectors = Vectors(columns)
-    scheduler/cache/vectors.py: what is kept between decisions, for each class decision = decide(vectors, pod, policy,
-    seed)    decide.py: Placed(node, score) or Unschedulable(refusals) columns.assume(pod, decision.node)
-    it counts there from now on, until `forget` or the bound pod comes
+    columns = NodeColumns()                          cache/columns.py: nodes as arrays, from nodes, pods, reservations
+    columns.node_changed(node, name)                 each returns which cures (reasons.Cure) the change may be
+    columns.pod_changed(old, new)
+    pod = pod_to_place(obj)                          pod_class.py: what matters of a pod; equal pods share a class
+    vectors = Vectors(columns)                       cache/vectors.py: what is kept between decisions, for each class
+    decision = decide(vectors, pod, policy, seed)    decide.py: Placed(node, score) or Unschedulable(refusals)
+    columns.assume(pod, decision.node)               it counts there from now on, until `forget` or the bound pod comes
 
-Running, which asks and writes:
+Running, which reads and writes:
 
-    Scheduler(client, env, settings=…).run()         component.py: caches, lease or sharing, ComponentState Cycle
-    cycle.py: take, decide, assume, bind in batches, confirm or forget Feed, SchedulingQueue, Assumed
-    scheduler/cache/feed.py, scheduler/queue/scheduling_queue.py, scheduler/cache/assumed.py: what it knows Binder,
-    Reporter                                 bind.py, report.py: what it writes
+    Scheduler(client, env, settings=…).run()         component.py: caches, lease or sharing, ComponentState
+    Cycle                                            cycle.py: take, decide, assume, bind in batches, confirm or forget
+    Feed, SchedulingQueue, Assumed                   cache/feed.py, queue/, cache/assumed.py: what it knows
+    Binder, Reporter                                 bind.py, report.py: what it writes
 
 `filters/` has one file per reason to refuse a node, `scores/` one per reason to prefer it. `what_if.py` decides on
 given objects. What is cached between decisions (scheduler/cache/class_vectors.py) never changes an outcome: tests hold

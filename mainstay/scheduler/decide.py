@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.choose import choose
-from mainstay.scheduler.filters.all import refusals
+from mainstay.scheduler.filters.table import refusals
 from mainstay.scheduler.pod_class import PodClass, PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision, Placed, Unschedulable

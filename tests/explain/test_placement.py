@@ -16,7 +16,7 @@ from mainstay.explain.replay import SAME, CannotReplay, replayed
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot, whole
 from mainstay.scheduler.component import PLACEMENT_POLICIES, SchedulerSettings
-from mainstay.scheduler.filters import all as filtering
+from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.policy import DEFAULT, Allocation
 from mainstay.scheduler.reasons import Placed, Reason
 from mainstay.scheduler.record import Remembered

@@ -20,7 +20,7 @@ from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.cache.columns import Held, NodeColumns
 from mainstay.scheduler.cache.domains import Domains
 from mainstay.scheduler.cache.ring import Ring
-from mainstay.scheduler.filters import all, host_ports, resources, zone_quota
+from mainstay.scheduler.filters import host_ports, resources, table, zone_quota
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.scores import SCORE_MAX, allocation, balance, node_affinity, taints, topology_spread
@@ -149,7 +149,7 @@ class ClassVectors:
     def _write_nodes(self, places: Rows) -> None:
         """What follows from the nodes alone."""
         columns, pod, rows = self._columns, self._pod, self._ring.rows[places]
-        self._is_allowed[places] = all.allowed_by_node(columns, pod, rows)
+        self._is_allowed[places] = table.allowed_by_node(columns, pod, rows)
         preferred, disliked = node_affinity.sums(columns, pod, rows), taints.counts(columns, pod, rows)
         if preferred is not None:
             self._preferred = _written(self._preferred, places, preferred, len(self._ring))

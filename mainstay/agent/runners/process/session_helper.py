@@ -92,7 +92,7 @@ def _become(orders: Orders) -> NoReturn:
     except OSError as error:
         if isinstance(error, exec_setup.NotExecuted) and error.errno == errno.ENOENT:
             code = exec_setup.NOT_FOUND
-        os.write(2, f"mainstay: {becoming.explain(error)}\n".encode("utf-8", "replace"))
+        os.write(2, f"mainstay: {exec_setup.explain(error)}\n".encode("utf-8", "replace"))
     except BaseException as error:  # noqa: BLE001 - there is no caller to raise to
         os.write(2, f"mainstay: {error!r}\n".encode("utf-8", "replace"))
     exec_setup.fail(code)
