@@ -30,7 +30,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.env import SystemDisk, tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer
-from mainstay.explain.why.asking import why
+from mainstay.explain.why.dispatch import why
 from mainstay.journal.files import Series
 from mainstay.journal.local_journal import LocalJournal
 from mainstay.journal.memory_journal import MemoryJournal

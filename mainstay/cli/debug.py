@@ -12,7 +12,7 @@ from mainstay.cli.explaining import Opened, Source, explain, explain_options, no
 from mainstay.cli.output import Output
 from mainstay.cli.selecting import namespace_option
 from mainstay.cli.why import EXITS
-from mainstay.explain.debug.joining import debug as joined
+from mainstay.explain.debug.builder import debug as joined
 from mainstay.explain.debug.text import debug_text
 from mainstay.explain.debug.view import DebugView, Finding
 from mainstay.explain.moment import NoSuchMoment

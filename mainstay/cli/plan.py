@@ -20,7 +20,7 @@ from mainstay.cli.output import Form, Output, OutputType
 from mainstay.cli.selecting import namespace_option
 from mainstay.cli.yaml_text import yaml_text
 from mainstay.explain.plan.admission import Proposal, admitted_by_server, admitted_here
-from mainstay.explain.plan.planning import planned
+from mainstay.explain.plan.planner import planned
 from mainstay.explain.plan.text import text_of
 from mainstay.explain.plan.values import Plan
 from mainstay.explain.why.answer import Verdict

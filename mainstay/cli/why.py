@@ -15,8 +15,8 @@ from mainstay.cli.output import Form, Output, OutputType
 from mainstay.cli.selecting import namespace_option
 from mainstay.cli.yaml_text import yaml_text
 from mainstay.explain.why.answer import Answer, Verdict
-from mainstay.explain.why.asking import why as asked_why
 from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.dispatch import why as asked_why
 from mainstay.explain.why.text import text_of
 
 EXITS = {

@@ -2,7 +2,7 @@
 
 A record names its view: each kind, or what selectors leave of it, as of a revision. The journal has the objects of
 those revisions, so the caches can be filled as they were, with the controller's own indexes, and `decide` be given the
-same view and memory. explain/placement.py does the same for placements, explain/sights.py for loops of their own.
+same view and memory. explain/placement.py does the same for placements, explain/snapshots.py for loops of their own.
 
 `Past` remembers what it has built, because the next decision mostly saw nearly the same. What the journal does not have
 is in `gaps`: then the view is what there is, and nobody should take it for what was.

@@ -6,7 +6,7 @@
         case CannotReplay(why, text): what is missing
 
 The view is rebuilt from the history of revisions (rebuild.py), the memory from the record; for placements from the
-records before it (placement.py), for loops that read elsewhere from what they noted (sights.py). Then the very
+records before it (placement.py), for loops that read elsewhere from what they noted (snapshots.py). Then the very
 functions decide that decide in production. A decision is compared in all that it decided: actions with digests of their
 bodies, reasons, conditions, status, events, what it remembers, and when it wants to look again. How it ended is
 compared too, unless a write failed: that was not its own doing.
@@ -26,7 +26,7 @@ from mainstay.controllers.registry import CONTROLLERS
 from mainstay.controllers.service_account.controller import ROOT_AUTHORITIES, RootAuthorities
 from mainstay.explain.placement import NO_OTHER_NODE, explained_decision, scheduling
 from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Past, controller_view, memory_of, require_replayable
-from mainstay.explain.sights import LOOKS
+from mainstay.explain.snapshots import LOOKS
 from mainstay.journal import record as records
 from mainstay.journal.asking import Journal
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, WhyNot

@@ -3,7 +3,7 @@
 A look is made without awaiting: what the caches show then is its view, and what else it goes by (when a node was heard,
 what was found before) its memory. Its steps are numbered, and each has a record of its own, because each is about
 another object: `NAME-….3` is the fourth step of a look. Its writes carry that name. To make it again, the whole look is
-made again (explain/sights.py), and must come to the same step in the same place.
+made again (explain/snapshots.py), and must come to the same step in the same place.
 """
 
 from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ import pytest
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.pods import deletion_order
-from mainstay.explain.cures.searching import CureFound, cures_of
+from mainstay.explain.cures.search import CureFound, cures_of
 from mainstay.explain.cures.steps import Change
 from mainstay.explain.cures.trial import (
     Edit,

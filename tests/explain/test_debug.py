@@ -11,8 +11,8 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, SERVICES
 from mainstay.api.times import format_time
 from mainstay.cli.debug import exit_of
 from mainstay.env import tasks
-from mainstay.explain.debug.concluding import concluded
-from mainstay.explain.debug.joining import debug
+from mainstay.explain.debug.builder import debug
+from mainstay.explain.debug.conclusion import concluded
 from mainstay.explain.debug.text import debug_text
 from mainstay.explain.debug.view import CacheSeen, Counts, DebugView, Finding, Held, Observed, Pending, Repair, Rollback
 from mainstay.explain.moment import Moment

@@ -11,8 +11,8 @@ from mainstay.api import pod_state
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
-from mainstay.explain.plan import expanding as expand
-from mainstay.explain.plan.expanding import KINDS, Expansion
+from mainstay.explain.plan import projection as expand
+from mainstay.explain.plan.projection import KINDS, Expansion
 from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, limit_of, uses
 from mainstay.scheduler.reasons import Reason
 from mainstay.server.quota import tally as quota_tally

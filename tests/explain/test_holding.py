@@ -10,7 +10,7 @@ from mainstay.api.times import format_time
 from mainstay.client.client import Client
 from mainstay.controllers.registry import CAN_BE_HELD
 from mainstay.env import tasks
-from mainstay.explain.holding import holds_on
+from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.replay import CannotReplay, Same, replay_all
 from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster

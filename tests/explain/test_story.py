@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mainstay.explain.story.lines import About, Line, Link, Stale, merged, numbered
-from mainstay.explain.story.ordering import in_order
+from mainstay.explain.story.order import in_order
 from mainstay.explain.words import What
 from mainstay.explain.writers import Who
 

@@ -10,7 +10,7 @@ from mainstay.api.holds import HOLDS
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, ZONE_QUOTAS
 from mainstay.api.times import format_time
 from mainstay.env import tasks
-from mainstay.explain.debug.joining import debug
+from mainstay.explain.debug.builder import debug
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import Line, Story
 from mainstay.explain.story.text import story_text

@@ -8,7 +8,7 @@ from typing import Final
 from mainstay.client.errors import ApiError
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer
-from mainstay.explain.why.asking import why
+from mainstay.explain.why.dispatch import why
 from mainstay.sim.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.faults.bed import Bed, NotPlanted

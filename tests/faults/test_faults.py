@@ -12,8 +12,8 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, SERVICES
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Verdict
-from mainstay.explain.why.asking import why
 from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.dispatch import why
 from mainstay.sim.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.faults.bed import Bed

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from mainstay.explain.debug import joining as debug
+from mainstay.explain.debug import builder as debug
 from mainstay.journal.record import Seen
 from mainstay.scheduler.cycle import CurrentPolicy, Cycle
 from mainstay.scheduler.record import Setting

@@ -12,7 +12,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.quantity import ZERO, Quantity
 from mainstay.api.quota_usage import PODS, is_about, unsaid, usage_of
 from mainstay.explain.cures.owner import patched, set_requests, workload_of
-from mainstay.explain.cures.searching import CureFound
+from mainstay.explain.cures.search import CureFound
 from mainstay.explain.cures.steps import Change
 from mainstay.explain.plan.quotas import QuotaBook, limit_of
 

@@ -1,4 +1,4 @@
-"""Changes that could help against one obstacle on one node. Whether they do is found out by trying (searching.py).
+"""Changes that could help against one obstacle on one node. Whether they do is found out by trying (search.py).
 
 Each is a `Step`: the words, the edits to try it by, the command to do it with, and how large a change it is. What makes
 room is in room.py.

@@ -2,7 +2,7 @@
 
 Each part answers one question of somebody who has replicas that do not come: is it the generation that I think, was the
 rollback heard of, what was the last reason, on which picture, who else turns the same knobs, is repair done, is
-something held. `cause` and `next` say what follows from all of it; they are made by concluding.py.
+something held. `cause` and `next` say what follows from all of it; they are made by conclusion.py.
 """
 
 from datetime import datetime

@@ -13,9 +13,9 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment import revisions
 from mainstay.controllers.pods.adoption import controller_of
 from mainstay.explain.cures.quota import quota_cures
-from mainstay.explain.cures.searching import CureFound, cures_of
+from mainstay.explain.cures.search import CureFound, cures_of
 from mainstay.explain.plan.admission import Proposal
-from mainstay.explain.plan.expanding import Expansion, workload_of
+from mainstay.explain.plan.projection import Expansion, workload_of
 from mainstay.explain.plan.quotas import Limit
 from mainstay.explain.plan.values import Other, RefusedPods, RemovedPods, Step, Wait, WorkloadPlan
 from mainstay.explain.why.answer import Verdict

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from mainstay.explain.cures.searching import CureFound
+from mainstay.explain.cures.search import CureFound
 from mainstay.explain.plan.quotas import QuotaUse
 from mainstay.explain.plan.report import SIBLINGS_MAX
 from mainstay.explain.plan.values import ObjectPlan, Plan, Wait, WorkloadPlan

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.explain.cures.searching import CureFound
+from mainstay.explain.cures.search import CureFound
 from mainstay.explain.plan.quotas import QuotaUse
 from mainstay.explain.why.answer import Verdict
 

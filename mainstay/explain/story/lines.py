@@ -1,6 +1,6 @@
 """A story: what happened to an object and to those it depends on, line by line, as values.
 
-Lines are in the order of revisions and of time (`ordering.py`). `causes` say which earlier lines led to one: by the
+Lines are in the order of revisions and of time (`order.py`). `causes` say which earlier lines led to one: by the
 revision that a decision had read, or by the decision that wrote. `merged` tells the same thing about several objects,
 or again and again about one, only once: with a count, until when, and whether it still goes on. Several objects share a
 line only if they have one owner and one cause, and if nothing is told before what led to it. What is not known is in

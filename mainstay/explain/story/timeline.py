@@ -26,12 +26,11 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import Verdict, progress_of
 from mainstay.controllers.pods.slots import REPLACES
 from mainstay.explain.moment import Moment, NoSuchMoment
-from mainstay.explain.story.following import Family, Followed, ancestors
 from mainstay.explain.story.lines import About, Line, Link, Story, merged, numbered
-from mainstay.explain.story.mattering import Mattering
-from mainstay.explain.story.ordering import in_order
-from mainstay.explain.story.refusing import is_placement
-from mainstay.explain.story.telling import (
+from mainstay.explain.story.order import in_order
+from mainstay.explain.story.refusals import is_placement
+from mainstay.explain.story.relevance import Mattering
+from mainstay.explain.story.render import (
     line_of_event,
     lines_of_decision,
     lines_of_placement,
@@ -39,6 +38,7 @@ from mainstay.explain.story.telling import (
     queued_line,
     seen_lines,
 )
+from mainstay.explain.story.scope import Family, Followed, ancestors
 from mainstay.explain.words import What
 from mainstay.explain.writers import UNKNOWN_WHO, Known, Version, with_revision
 from mainstay.journal.keys import object_key_of

@@ -4,7 +4,7 @@
 broken link. What it says of that link comes from records: the decision that was made there, the revisions that it had
 seen, the writes that were refused. Where a record is missing it says so, and does not guess.
 
-    asking.py       `why`: from a kind to who knows about it
+    dispatch.py       `why`: from a kind to who knows about it
     answer.py       the answer, as a value; text.py: for people
     causes.py       the codes, what each of them means, and how grave it is
     case.py         one question, and what was read of the journal for it

@@ -13,7 +13,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, EVENTS, JOBS, REPLICASETS
 from mainstay.controllers.pods.adoption import controller_of
-from mainstay.explain.holding import HoldFound, holds_on
+from mainstay.explain.holds import HoldFound, holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.rebuild import Past
 from mainstay.explain.why.found import NOTHING

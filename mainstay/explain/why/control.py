@@ -7,7 +7,7 @@ from typing import Final
 from mainstay.api.holds import What
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.explain.holding import HoldFound
+from mainstay.explain.holds import HoldFound
 from mainstay.explain.why.answer import CureFound, Evidence, Staleness, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause

@@ -6,7 +6,7 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
-from mainstay.explain.cures.searching import cures_of
+from mainstay.explain.cures.search import cures_of
 from mainstay.explain.placement import Placement, Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.why.answer import CureFound, Evidence, Involved, Staleness, Verdict

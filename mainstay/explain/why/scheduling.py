@@ -15,7 +15,7 @@ from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import condition_of, created_at, time_of
 from mainstay.explain.placement import explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild
-from mainstay.explain.story.refusing import is_placement
+from mainstay.explain.story.refusals import is_placement
 from mainstay.explain.why.answer import CureFound, Evidence, Link, Staleness, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause

@@ -15,7 +15,7 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.why.answer import Verdict
-from mainstay.explain.why.asking import why
+from mainstay.explain.why.dispatch import why
 from mainstay.explain.why.text import text_of
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.memory_journal import MemoryJournal

@@ -31,7 +31,7 @@ from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.registry import CONTROLLERS
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import Env, tasks
-from mainstay.explain.debug.joining import debug
+from mainstay.explain.debug.builder import debug
 from mainstay.explain.debug.view import DebugView, Finding
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.timeline import NothingKnown

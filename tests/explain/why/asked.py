@@ -10,7 +10,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer
-from mainstay.explain.why.asking import why
+from mainstay.explain.why.dispatch import why
 from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 

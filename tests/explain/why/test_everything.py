@@ -20,8 +20,8 @@ from mainstay.api.kind_names import (
 )
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer, State, Verdict
-from mainstay.explain.why.asking import why
 from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.dispatch import why
 from mainstay.explain.why.text import LINES_MAX, text_of
 from mainstay.journal.keys import object_key_of
 from mainstay.sim.simulation import Simulation

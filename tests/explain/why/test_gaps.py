@@ -7,8 +7,8 @@ import msgspec
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer, State, Verdict
-from mainstay.explain.why.asking import why
 from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.dispatch import why
 from mainstay.journal.bundle import open_bundle, packed
 from mainstay.journal.gathering import gathered
 from mainstay.journal.memory_journal import MemoryJournal

@@ -21,7 +21,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.api.progress import progress_of
 from mainstay.controllers.repair.decide import COMPLETE
 from mainstay.controllers.repair.loop import LOOP as REPAIR
-from mainstay.explain.debug.concluding import command, concluded
+from mainstay.explain.debug.conclusion import command, concluded
 from mainstay.explain.debug.view import (
     CacheSeen,
     Condition,
@@ -35,16 +35,16 @@ from mainstay.explain.debug.view import (
     Rollback,
     Writer,
 )
-from mainstay.explain.holding import holds_on
+from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
-from mainstay.explain.story.following import Family, Followed
 from mainstay.explain.story.lines import About
-from mainstay.explain.story.mattering import READ_BY_SCHEDULERS, matters
-from mainstay.explain.story.refusing import Placing, is_placement, placing, recorded_words, refusal_words, would_place
+from mainstay.explain.story.refusals import Placing, is_placement, placing, recorded_words, refusal_words, would_place
+from mainstay.explain.story.relevance import READ_BY_SCHEDULERS, matters
+from mainstay.explain.story.scope import Family, Followed
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import Answer, Verdict
-from mainstay.explain.why.asking import why
 from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.dispatch import why
 from mainstay.explain.words import said
 from mainstay.explain.writers import Known, Version
 from mainstay.journal.keys import object_key_of

@@ -4,8 +4,8 @@ quotas would say.
     plan = await planned(moment, proposals)
     plan.verdict, plan.workloads, plan.quotas, plan.notes
 
-The cluster as it is, and the cluster with the proposals (admission.py), both go on in memory until nothing happens
-any more (expanding.py). What is different in the end is what the proposals would do; so what is under way anyway is not
+The cluster as it is, and the cluster with the proposals (admission.py), both go on in memory until nothing happens any
+more (projection.py). What is different in the end is what the proposals would do; so what is under way anyway is not
 taken for their effect. Nothing is written anywhere.
 
 Where there is too little for all, who comes first may be a matter of moments: of who is heard first, of how soon a pod
@@ -26,8 +26,8 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
-from mainstay.explain.plan.expanding import ENDS_AFTER, KINDS, PRIORITY_CLASSES, Expansion
 from mainstay.explain.plan.ghosts import ghosts_at
+from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, PRIORITY_CLASSES, Expansion
 from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_of, uses
 from mainstay.explain.plan.report import SEED, Report
 from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan

@@ -1,7 +1,7 @@
 """What mattered to a scheduler's decisions about a pod: what they had not seen, and what turned a no into a yes.
 
 Other objects are written all the time: quotas, nodes, reservations, policies. Of these writes a story tells those that
-made a difference, which is tried: the decision is made again with one of them (refusing.py). Where that cannot be done,
+made a difference, which is tried: the decision is made again with one of them (refusals.py). Where that cannot be done,
 those are told that woke the pod, and nobody claims that they were the cause.
 """
 
@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.explain.story.lines import About, Link, Stale
-from mainstay.explain.story.refusing import Placing, placing, recorded_words, refusal_words, turned_by, would_place
-from mainstay.explain.story.telling import OBSERVED_LATE
+from mainstay.explain.story.refusals import Placing, placing, recorded_words, refusal_words, turned_by, would_place
+from mainstay.explain.story.render import OBSERVED_LATE
 from mainstay.explain.writers import Known, Version
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord

@@ -42,7 +42,7 @@ from mainstay.controllers.job.controller import Jobs
 from mainstay.controllers.node_health.taint_eviction import stays_for
 from mainstay.controllers.pods.adoption import controller_of
 from mainstay.controllers.replicaset.controller import ReplicaSets
-from mainstay.explain.plan.placing import Placing
+from mainstay.explain.plan.placement import Placing
 from mainstay.explain.plan.quotas import QuotaBook
 from mainstay.loop.act import key_of
 from mainstay.loop.conditions import with_conditions
