@@ -17,8 +17,8 @@ from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.env import tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, WriteRecord
-from mainstay.sim.cluster import NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 APART_US: Final = 20_000

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from bench.measure import Figure, Stopwatch, main, rounds
-from mainstay.sim.network import Network
+from mainstay.sim.net.network import Network
 from mainstay.sim.simulation import Simulation
 
 SEED = 1

@@ -9,14 +9,14 @@ and no faults. The small one has five nodes and somebody who scales a Deployment
 hundred nodes: at first nothing but heartbeats, then five pods a second that are created, placed, run for ten seconds
 and deleted. Boot, and the first twenty seconds, are not counted.
 
-*Fault runs*: the worlds *core* and *full* (sim/scenarios/): two servers, two schedulers, two processes of controllers,
-five nodes, users and operators, for 60 virtual seconds in which faults happen, as drawn from the seed; then healing of
-a random core, until all is as wanted and silent; with all checkers on. All of that is counted, and so is a share of the
-one boot that all runs begin with. Runs are those of seeds 1, 2, …; how many of them do not pass is a figure of its own,
-and the first is shown.
+*Fault runs*: the worlds *core* and *full* (mainstay/scenarios/): two servers, two schedulers, two processes of
+controllers, five nodes, users and operators, for 60 virtual seconds in which faults happen, as drawn from the seed;
+then healing of a random core, until all is as wanted and silent; with all checkers on. All of that is counted, and so
+is a share of the one boot that all runs begin with. Runs are those of seeds 1, 2, …; how many of them do not pass is a
+figure of its own, and the first is shown.
 
-*Sweep*: one fault, of all that can happen there, at each write and each delivery of a scenario (sim/sweep.py), until
-there is no place left.
+*Sweep*: one fault, of all that can happen there, at each write and each delivery of a scenario (sim/run/sweep.py),
+until there is no place left.
 
 *Clean code*: some seeds of each scenario there is, with the strategy `mixed`, as `make sim-long` has thousands.
 """
@@ -38,14 +38,14 @@ from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.env import Env, tasks
+from mainstay.scenarios import SCENARIOS
 from mainstay.scheduler.component import Scheduler
-from mainstay.sim.forks import Lost, each_in_a_fork, run_many
-from mainstay.sim.run import RunResult
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.forks import Lost, each_in_a_fork, run_many
+from mainstay.sim.run.run import RunResult
+from mainstay.sim.run.sweep import EVERYWHERE, sweep
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies.all import STRATEGIES
-from mainstay.sim.sweep import EVERYWHERE, sweep
-from mainstay.sim.world import World
 
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 DEPLOYMENTS: Final = KindName("apps", "v1", "Deployment", "deployments", True)

@@ -19,9 +19,9 @@ import pytest
 
 from bench._planted import chosen, parser_of, tell
 from bench.measure import Figure, load_now
-from mainstay.sim.forks import run_many
-from mainstay.sim.run import RunResult
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.scenarios import SCENARIOS
+from mainstay.sim.run.forks import run_many
+from mainstay.sim.run.run import RunResult
 from mainstay.sim.strategies import Strategy
 from mainstay.sim.strategies.all import STRATEGIES
 from tests.sim.test_scenarios import Twin

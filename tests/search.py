@@ -24,15 +24,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from mainstay import scenarios
 from mainstay.env.processes import cores
-from mainstay.sim import scenarios
-from mainstay.sim.forks import run_many
-from mainstay.sim.guard import ONE_IN, Guard
-from mainstay.sim.other_process import OtherProcess, Wanted
-from mainstay.sim.run import RunResult
-from mainstay.sim.scenarios._compact import COMPACT, CRASHES, HEARTBEATS, WHO
+from mainstay.scenarios._compact import COMPACT, CRASHES, HEARTBEATS, WHO
+from mainstay.sim.run.forks import run_many
+from mainstay.sim.run.guard import ONE_IN, Guard
+from mainstay.sim.run.other_process import OtherProcess, Wanted
+from mainstay.sim.run.run import RunResult
+from mainstay.sim.run.sweep import sweep
 from mainstay.sim.strategies.all import STRATEGIES
-from mainstay.sim.sweep import sweep
 from tests.client import cache_faults
 from tests.search_log import Done, SearchLog
 from tests.server import binding_races

@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from mainstay.sim.choices import Tape
-from mainstay.sim.finding import planted, scenario_of
-from mainstay.sim.forks import decode, encode, from_booted, run_many
-from mainstay.sim.run import Booted, RunResult
-from mainstay.sim.run_bundle import RunBundle
+from mainstay.sim.run.bundle import RunBundle
+from mainstay.sim.run.choices import Tape
+from mainstay.sim.run.forks import decode, encode, from_booted, run_many
+from mainstay.sim.run.lookup import planted, scenario_of
+from mainstay.sim.run.run import Booted, RunResult
 from mainstay.sim.strategies.all import STRATEGIES
 
 HERE: Final = Path(__file__).parent

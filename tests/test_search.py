@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.sim import scenarios
-from mainstay.sim.scenario import Scenario
+from mainstay import scenarios
+from mainstay.sim.run.scenario import Scenario
 from tests import search
 from tests.search_log import Done, SearchLog
 from tests.sim import leaky

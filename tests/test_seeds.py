@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.sim.run import Verdict
+from mainstay.sim.run.run import Verdict
 from tests.seeds import KeptSeed, kept_seeds, run_clean, run_planted
 
 BUGS = Path(__file__).parent.parent / "docs" / "BUGS.md"

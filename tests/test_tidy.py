@@ -179,7 +179,7 @@ def test_the_seam_and_the_simulator_may_ask_the_outside(path: str):
 
 def test_only_the_command_line_prints():
     assert rules_broken("print(1)", path="mainstay/cli/get.py") == []
-    assert rules_broken("print(1)", path="mainstay/sim/loop.py") == [Rule.PRINT]
+    assert rules_broken("print(1)", path="mainstay/sim/loop/loop.py") == [Rule.PRINT]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_only_the_command_line_prints():
         ("mainstay/server/request/app.py", "from mainstay.client.cache import Cache"),
         ("mainstay/scheduler/loop.py", "from mainstay.controllers import quota"),
         ("mainstay/journal/records.py", "def f():\n    from mainstay.explain import why"),
-        ("mainstay/explain/why.py", "from mainstay.sim.world import World"),
+        ("mainstay/explain/why.py", "from mainstay.sim.cluster.world import World"),
         ("mainstay/__init__.py", "from mainstay.cli import main"),
     ],
 )
@@ -211,8 +211,8 @@ def test_an_import_against_the_direction_is_found(path: str, source: str):
         ("mainstay/server/request/app.py", "from mainstay.store.interface import Store"),
         ("mainstay/agent/loop.py", "from mainstay.loop import lease"),
         ("mainstay/explain/why.py", "from mainstay.scheduler import choose"),
-        ("mainstay/sim/world.py", "from mainstay.scheduler import loop"),
-        ("mainstay/cli/main.py", "import mainstay.sim.loop\nimport mainstay"),
+        ("mainstay/sim/cluster/world.py", "from mainstay.scheduler import loop"),
+        ("mainstay/cli/main.py", "import mainstay.sim.loop.loop\nimport mainstay"),
         ("mainstay/api/pod.py", "import mainstays_cousin.sim"),
     ],
 )

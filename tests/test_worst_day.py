@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import kopf  # noqa: F401 - see below
 import pytest
 
-import mainstay.sim.own.stage
-import mainstay.sim.own.surviving  # noqa: F401 - what the inner pytest imports first it forgets again
+import mainstay.sim.testing.stage
+import mainstay.sim.testing.survival  # noqa: F401 - what the inner pytest imports first it forgets again
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
-from mainstay.sim.forks import run_many
-from mainstay.sim.run import Verdict
+from mainstay.sim.run.forks import run_many
+from mainstay.sim.run.run import Verdict
 from tests.test_examples import EXAMPLES
 
 GUIDE = (EXAMPLES.parent / "docs/guides/worst-day.md").read_text()

@@ -42,12 +42,11 @@ ALLOWED_IMPORTS: Final = {
     "__init__": (),
     "env": (),
     "supervisor": ("env",),
-    "api": ("env",),
+    "api": (),
     "journal": ("env", "api"),
     "store": ("env",),
     "http": ("env", "api"),
-    "web": (),
-    "server": ("env", "api", "journal", "store", "http", "web"),
+    "server": ("env", "api", "journal", "store", "http"),
     "client": ("env", "api", "journal"),
     "loop": ("env", "api", "journal", "client"),
     "scheduler": _CONTROL,
@@ -55,11 +54,11 @@ ALLOWED_IMPORTS: Final = {
     "agent": (*_CONTROL, "http"),
     "explain": (*_CONTROL, "scheduler", "controllers"),
     "sim": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain"),
+    "scenarios": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim"),
     "cli": (
-        *(*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim", "web"),
+        *(*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim", "scenarios"),
         "supervisor",
     ),
-    "__main__": ("cli",),
 }
 
 # What is itself between Mainstay and the machine: under simulation something else takes the place of all of it.

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from mainstay.api.kind_name import KindName
 from mainstay.sim.checkers import Violated
-from mainstay.sim.history import Committed, Event
-from mainstay.sim.world import World
+from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.world import World
 
 DATABASES: Final = KindName("example.com", "v1", "Database", "databases", True)
 DATABASES_PREFIX: Final = "example.com/databases/"

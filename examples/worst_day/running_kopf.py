@@ -22,8 +22,8 @@ import kopf
 import yaml
 
 from mainstay.env import Env
-from mainstay.sim.gate import TOKEN
-from mainstay.sim.world import PORT
+from mainstay.sim.cluster.gate import TOKEN
+from mainstay.sim.cluster.world import PORT
 
 NAMESPACE: Final = "default"
 

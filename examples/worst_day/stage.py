@@ -22,9 +22,9 @@ from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
 from mainstay.loop import Component, Controller, Decision, Patch, View
-from mainstay.sim.program import Main
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.world import World
+from mainstay.sim.cluster.program import Main
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario, Stage
 
 DEFINITIONS: Final = KindName(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False

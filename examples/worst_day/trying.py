@@ -15,14 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.differences import Difference, differences
-from mainstay.sim.final_state import final_objects
-from mainstay.sim.forks import Lost, each_in_a_fork, encode, from_booted, lost
-from mainstay.sim.history import Event, Fault
-from mainstay.sim.plans import Aim, Planned
-from mainstay.sim.run import Booted, RunResult
-from mainstay.sim.scenario import Scenario
-from mainstay.sim.world import World
+from mainstay.sim.cluster.differences import Difference, differences
+from mainstay.sim.cluster.final_state import final_objects
+from mainstay.sim.cluster.history import Event, Fault
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.forks import Lost, each_in_a_fork, encode, from_booted, lost
+from mainstay.sim.run.plans import Aim, Planned
+from mainstay.sim.run.run import Booted, RunResult
+from mainstay.sim.run.scenario import Scenario
 
 CRASH: Final = "crash-after"
 """The operator crashes right after a write, and is started again a second later."""

@@ -2,7 +2,7 @@
 
 `Clock`, `Chance` and `Disk` are values that a component is given, because two components of one simulated run
 may have different ones: a skewed clock, another seed, a disk of their own. Tasks and network are functions over the
-running event loop: that loop *is* their seam, and the simulator brings its own (sim/loop.py).
+running event loop: that loop *is* their seam, and the simulator brings its own (sim/loop/loop.py).
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@
 
 These are the names that tests of one's own are written with (docs/guides/worst-day.md); simulation.py is where the
 inside begins. Each is imported when it is first used: the pytest plugin must stay cheap for those who do not use it.
-What has a module of its own name is there: `mainstay.sim.run`, `mainstay.sim.sweep`, `mainstay.sim.sieve`.
+What has a module of its own name is there: `mainstay.sim.run.run`, `mainstay.sim.run.sweep`, `mainstay.sim.sieve`.
 """
 
 import pkgutil
@@ -18,26 +18,26 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mainstay.sim.checkers import Checker as Checker
     from mainstay.sim.checkers import Violated as Violated
-    from mainstay.sim.choices import Tape as Tape
-    from mainstay.sim.cluster import Cluster as Cluster
-    from mainstay.sim.cluster import NodeWishes as NodeWishes
-    from mainstay.sim.cluster import bare_cluster as bare_cluster
-    from mainstay.sim.cluster import usual_checkers as usual_checkers
-    from mainstay.sim.cluster import whole_cluster as whole_cluster
-    from mainstay.sim.forks import run_many as run_many
-    from mainstay.sim.guard import Guard as Guard
-    from mainstay.sim.own.stage import OwnStage as OwnStage
-    from mainstay.sim.own.surviving import assert_survives as assert_survives
-    from mainstay.sim.own.trouble import all_but as all_but
-    from mainstay.sim.own.trouble import every as every
-    from mainstay.sim.own.trouble import only as only
-    from mainstay.sim.run import RunResult as RunResult
-    from mainstay.sim.run import Verdict as Verdict
-    from mainstay.sim.run_bundle import RunBundle as RunBundle
-    from mainstay.sim.scenario import Scenario as Scenario
-    from mainstay.sim.scenario import Stage as Stage
+    from mainstay.sim.cluster.cluster import Cluster as Cluster
+    from mainstay.sim.cluster.cluster import NodeWishes as NodeWishes
+    from mainstay.sim.cluster.cluster import bare_cluster as bare_cluster
+    from mainstay.sim.cluster.cluster import usual_checkers as usual_checkers
+    from mainstay.sim.cluster.cluster import whole_cluster as whole_cluster
+    from mainstay.sim.cluster.world import World as World
+    from mainstay.sim.run.bundle import RunBundle as RunBundle
+    from mainstay.sim.run.choices import Tape as Tape
+    from mainstay.sim.run.forks import run_many as run_many
+    from mainstay.sim.run.guard import Guard as Guard
+    from mainstay.sim.run.run import RunResult as RunResult
+    from mainstay.sim.run.run import Verdict as Verdict
+    from mainstay.sim.run.scenario import Scenario as Scenario
+    from mainstay.sim.run.scenario import Stage as Stage
     from mainstay.sim.simulation import Simulation as Simulation
-    from mainstay.sim.world import World as World
+    from mainstay.sim.testing.stage import OwnStage as OwnStage
+    from mainstay.sim.testing.survival import assert_survives as assert_survives
+    from mainstay.sim.testing.trouble import all_but as all_but
+    from mainstay.sim.testing.trouble import every as every
+    from mainstay.sim.testing.trouble import only as only
 
 _HOME: Final = {
     "Checker": "checkers",

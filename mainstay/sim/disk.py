@@ -20,8 +20,8 @@ from enum import IntEnum
 from typing import Final
 
 from mainstay.env.disk import DiskFull, Locked
-from mainstay.sim.choices import Choices
 from mainstay.sim.errors import MachineDead
+from mainstay.sim.run.choices import Choices
 
 BLOCK_BYTES: Final = 512  # What a disk writes at once. Torn writes end anywhere, unfilled parts are whole blocks.
 

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar, assert_never
 import msgspec
 
 from mainstay.env import tasks
-from mainstay.sim.choices import Choices
+from mainstay.sim.run.choices import Choices
 from mainstay.store.etcd.kv import (
     Compare,
     DeleteKey,

@@ -1,8 +1,8 @@
 """Whose code runs: the processes of a simulated run, and how one is stopped without a word.
 
-A process is one start of one program on one host. Like the host (hosts.py), it is known by a context variable: whatever
-its code starts, sets a timer for or is called back about belongs to it too. Code that was never put into a process
-belongs to none, and cannot be halted.
+A process is one start of one program on one host. Like the host (sim/net/hosts.py), it is known by a context variable:
+whatever its code starts, sets a timer for or is called back about belongs to it too. Code that was never put into a
+process belongs to none, and cannot be halted.
 
 A process is *paused*: what would be its turn is kept instead, in order, and has its turn when it goes on. Its clock
 goes on meanwhile, and so does the network; it cannot know. Or it is *killed*: from that moment nothing of it has a turn
@@ -10,7 +10,7 @@ ever again. No `finally` runs, no `except`, no callback, so nothing can be writt
 stay as they are until the loop is closed, and only then are taken apart, when nothing that they do can reach anybody.
 
 What it costs: nothing until the first process is halted; from then on, a look at each callback before its turn. The
-kernel's part of a connection (wire.py) is not the process: segments to a dead one must still be answered.
+kernel's part of a connection (sim/net/wire.py) is not the process: segments to a dead one must still be answered.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from mainstay.sim.hosts import Host
-from mainstay.sim.tasks import SimHandle
-from mainstay.sim.wire import End
+from mainstay.sim.loop.tasks import SimHandle
+from mainstay.sim.net.hosts import Host
+from mainstay.sim.net.wire import End
 
 if TYPE_CHECKING:
-    from mainstay.sim.loop import SimLoop
+    from mainstay.sim.loop.loop import SimLoop
 
 PROCESS: Final[ContextVar["Process"]] = ContextVar("mainstay.sim.process")
 
@@ -40,7 +40,7 @@ def current_process() -> "Process | None":
 
 
 class Process:
-    """One start of one program. Made by whoever starts it (program.py)."""
+    """One start of one program. Made by whoever starts it (sim/cluster/program.py)."""
 
     __slots__ = ("held", "host", "is_dead", "is_paused", "name", "remains")
 

@@ -198,7 +198,7 @@ def _in_simulator(
 
 def _told(item: pytest.Function, simulation: "Simulation") -> str:
     """What is to be known about a run that has failed."""
-    from mainstay.sim.waiting import describe, is_own
+    from mainstay.sim.loop.task_stack import describe, is_own
 
     tasks = simulation.loop.tasks()
     own = [task for task in tasks if is_own(task)]

@@ -7,7 +7,7 @@ outside.
 
 `run` may be called several times; time goes on where the last call left it. Everything that happens is a function of
 the program, the seed and the tape, in this process or any other: two runs are equal if their digests are. While `run`
-is on, foreign code on the same thread is given virtual time and seeded chance (patches.py).
+is on, foreign code on the same thread is given virtual time and seeded chance (sim/foreign/patches.py).
 
 What is not promised: that a run is equal under another Python, or after something in the process has changed that the
 program can see (a module's own counter, a cache).
@@ -23,14 +23,14 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from mainstay.env import Chance, Env
-from mainstay.sim import patches
-from mainstay.sim.choices import Choices, Tape
-from mainstay.sim.clock import SimClock
 from mainstay.sim.disk import SimDisk
-from mainstay.sim.loop import FOREVER_NS, SimLoop
-from mainstay.sim.network import Network
-from mainstay.sim.surroundings import Surroundings
-from mainstay.sim.trace import Trace
+from mainstay.sim.foreign import patches
+from mainstay.sim.foreign.context import Surroundings
+from mainstay.sim.loop.clock import SimClock
+from mainstay.sim.loop.loop import FOREVER_NS, SimLoop
+from mainstay.sim.loop.trace import Trace
+from mainstay.sim.net.network import Network
+from mainstay.sim.run.choices import Choices, Tape
 
 T = TypeVar("T")
 
@@ -125,8 +125,9 @@ class Simulation:
     def begin_again(self, seed: int, tape: Tape | None = None) -> None:
         """Go on from here as the run of another seed, or of a tape, which begins here. Call it between two `run`s.
 
-        For many runs that share their beginning (forks.py): what was built up stays, and so do the random streams that
-        components hold; all choices from here on, and the chance of each incarnation to come, are the new seed's.
+        For many runs that share their beginning (sim/run/forks.py): what was built up stays, and so do the random
+        streams that components hold; all choices from here on, and the chance of each incarnation to come, are the new
+        seed's.
         """
         self.seed = seed
         self._is_replay = tape is not None

@@ -9,9 +9,9 @@ from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.settings import AgentSettings
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.sim.history import Asked, ContainerBegan, ContainerEnded
+from mainstay.sim.cluster.history import Asked, ContainerBegan, ContainerEnded
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 
 
 def seconds(count: float) -> timedelta:

@@ -16,9 +16,9 @@ from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
 from mainstay.loop.events import EVENTS
-from mainstay.sim.history import Asked, Committed, ContainerEnded
+from mainstay.sim.cluster.history import Asked, Committed, ContainerEnded
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.agent.cluster import (
     a_cluster,
     a_container,

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.sweep import sweep
+from mainstay.scenarios import SCENARIOS
+from mainstay.sim.run.sweep import sweep
 
 
 def test_no_crash_at_any_write_breaks_a_promise():

@@ -11,9 +11,9 @@ from mainstay.agent.runners.pretend import Delays
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
-from mainstay.sim.history import Asked, Committed
+from mainstay.sim.cluster.history import Asked, Committed
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.agent.cluster import a_cluster, a_pod, begun, readiness, seconds, state_of, writes_of
 
 

@@ -9,7 +9,7 @@ from mainstay.agent.pod.record import Reason, told_of
 from mainstay.agent.pod.status_report import PODS
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
-from mainstay.sim.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.agent.cluster import a_container
 from tests.agent.pods_and_facts import a_pod, after, an_id, ended, instances, running, some_facts, with_status

@@ -29,9 +29,9 @@ from mainstay.client.call import WriteOptions
 from mainstay.env import SystemClock, SystemDisk, tasks
 from mainstay.explain.moment import Moment
 from mainstay.journal.history import HistoryRecorder
+from mainstay.scenarios._workloads import a_workload
 from mainstay.server.decisions.history_source import StoreHistory
-from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Put

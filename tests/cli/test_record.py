@@ -14,8 +14,8 @@ from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.journal.bundle import open_bundle
 from mainstay.journal.record import moment
-from mainstay.sim.cluster import NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper
 

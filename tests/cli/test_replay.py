@@ -17,8 +17,8 @@ from mainstay.env import tasks
 from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import packed
 from mainstay.journal.gathering import gathered
-from mainstay.sim.cluster import NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper
 

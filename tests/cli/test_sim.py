@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from mainstay import scenarios
 from mainstay.cli.main import run
 from mainstay.cli.simulating.running import run_all
-from mainstay.sim import scenarios
 from mainstay.sim.checkers import Violated
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.world import World
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario, Stage
 
 
 class Small(Stage):

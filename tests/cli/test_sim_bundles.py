@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mainstay.cli.main import run
-from mainstay.sim.run_bundle import RunBundle
+from mainstay.sim.run.bundle import RunBundle
 from tests.requirements import needs
 from tests.sim.failing_run import failing_run
 

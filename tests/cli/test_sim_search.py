@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mainstay import scenarios
 from mainstay.cli.main import run
 from mainstay.cli.simulating.searching import at_most_one_in, claim_of
-from mainstay.sim import scenarios
-from mainstay.sim.finding import scenario_of
-from mainstay.sim.run_bundle import RunBundle
+from mainstay.sim.run.bundle import RunBundle
+from mainstay.sim.run.lookup import scenario_of
 
 ORDERS = "tests.sim.orders:ORDERS"
 TORN = ["--plant", "tests.sim.orders:marks_it_done_before_it_ships"]

@@ -21,8 +21,8 @@ import kopf
 from kubernetes import client, config
 
 from mainstay.env import tasks
+from mainstay.sim.loop.trace import Recording, first_difference
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.trace import Recording, first_difference
 from tests.clients.server_process import ServerProcess
 from tests.processes import eventually
 from tests.server.world import a_server

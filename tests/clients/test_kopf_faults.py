@@ -17,7 +17,7 @@ CHILDREN = "/api/v1/namespaces/default"
 TRACE = (
     "import logging; logging.disable(logging.CRITICAL)\n"
     "from examples.worst_day.stage import FIXED, the_story\n"
-    "from mainstay.sim.forks import run_many\n"
+    "from mainstay.sim.run.forks import run_many\n"
     "(result,) = run_many(the_story('it changes', FIXED), [3])\n"
     "print(result.verdict, result.trace)\n"
 )

@@ -22,9 +22,9 @@ from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes, Observed
 from mainstay.loop.lease import LeaseSettings
 from mainstay.loop.periodic import OwnLoop
-from mainstay.sim.history import Committed
+from mainstay.sim.cluster.history import Committed
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 
 Object = dict[str, Any]
 

@@ -18,9 +18,9 @@ from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.controller import Controller
 from mainstay.loop.periodic import Around, OwnLoop
-from mainstay.sim.history import Asked
+from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.controllers.running import CONTROLLER, SETTINGS, USER
 
 Object = dict[str, Any]

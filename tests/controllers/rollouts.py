@@ -16,15 +16,15 @@ from mainstay.controllers.component import Controllers
 from mainstay.controllers.pods import adoption
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
+from mainstay.scenarios._stages import LEASE, SILENCE, USER, UserStage
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.history import Committed, Event
-from mainstay.sim.scenario import Scenario
-from mainstay.sim.scenarios._stages import LEASE, SILENCE, USER, UserStage
-from mainstay.sim.world import World
+from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario
 from tests.controllers.running import OURS, ZONE, Object, a_deployment, image
 
 CONTROLLERS = ("controllers-0", "controllers-1")

@@ -19,9 +19,9 @@ from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
-from mainstay.sim.history import Asked, Committed
+from mainstay.sim.cluster.history import Asked, Committed
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 
 Object = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """Jobs with a crash at each write of their controller: each pod is counted once, and the end is the same."""
 
-from mainstay.sim.scenarios.each_pod_counted_once import SHORT_SCENARIO
-from mainstay.sim.sweep import sweep
+from mainstay.scenarios.each_pod_counted_once import SHORT_SCENARIO
+from mainstay.sim.run.sweep import sweep
 
 FAULTS = ("crash-before", "crash-after")
 

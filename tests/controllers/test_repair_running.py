@@ -11,7 +11,7 @@ from mainstay.controllers.repair.loop import LOOP
 from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
-from mainstay.sim.history import Asked
+from mainstay.sim.cluster.history import Asked
 from tests.controllers.nodes import WATCHER, Fleet, Object, a_fleet
 
 LOOPS = (NODE_HEALTH, LOOP)

@@ -1,7 +1,7 @@
 """Rollouts when things fail: whatever does, they end the same."""
 
-from mainstay.sim.forks import run_many
-from mainstay.sim.sweep import sweep
+from mainstay.sim.run.forks import run_many
+from mainstay.sim.run.sweep import sweep
 from tests.controllers.rollouts import CONTROLLERS, SCENARIO, SHORT_SCENARIO
 
 SEEDS = range(6)

@@ -9,7 +9,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, POD
 from mainstay.api.progress import Progress, progress_of
 from mainstay.controllers.registry import CONTROLLERS
 from mainstay.env import tasks
-from mainstay.sim.history import Asked, Committed
+from mainstay.sim.cluster.history import Asked, Committed
 from mainstay.sim.simulation import Simulation
 from tests.controllers.running import CONTROLLER, Cluster, a_cluster, a_deployment, image
 

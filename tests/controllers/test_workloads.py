@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from mainstay.api.kind_names import PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
-from mainstay.sim.history import Asked
+from mainstay.sim.cluster.history import Asked
 from tests.controllers.running import CONTROLLER, Cluster, Object, a_cluster, a_deployment, image
 
 CALM = timedelta(minutes=2)

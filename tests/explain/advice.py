@@ -22,7 +22,7 @@ from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.explain.plan.values import Plan
-from mainstay.sim.cluster import whole_cluster
+from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.plan_agreement import apply, fate, plan_of, some_nodes
 

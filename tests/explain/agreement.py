@@ -19,7 +19,7 @@ from mainstay.env import tasks
 from mainstay.explain.replay import Summary, replay_all
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.scheduler.component import SchedulerSettings
-from mainstay.sim.cluster import whole_cluster
+from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.faults.schedule import NAMES
 from mainstay.sim.simulation import Simulation
 from tests.explain.churn import NODE_WISHES, SPACES, Churn

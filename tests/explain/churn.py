@@ -27,7 +27,7 @@ from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Clock, tasks
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 
 ZONE: Final = "topology.kubernetes.io/zone"
 NAMES: Final = ("web", "api", "db", "batch", "cache")

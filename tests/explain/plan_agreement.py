@@ -32,7 +32,7 @@ from mainstay.controllers.pods.adoption import controller_of
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.values import Plan, WorkloadPlan
-from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 Object = dict[str, Any]

@@ -9,8 +9,8 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.loop.component import Component, ComponentSettings
-from mainstay.sim.cluster import LEASE, Cluster, NodeWishes, whole_cluster
-from mainstay.sim.scenarios import _risk
+from mainstay.scenarios import _risk
+from mainstay.sim.cluster.cluster import LEASE, Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 NODES = {name: NodeWishes(zone=zone) for name, zone in _risk.ZONES.items()}

@@ -20,9 +20,9 @@ from mainstay.explain.story.lines import About
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.writers import Who
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
-from mainstay.sim.scenarios import _risk
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios import _risk
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds

@@ -8,9 +8,9 @@ from mainstay.explain.blame_text import diff_text
 from mainstay.explain.diff import Diff, How, diff
 from mainstay.explain.moment import Moment
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.sim.cluster import NodeWishes, whole_cluster
-from mainstay.sim.scenarios import _risk
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios import _risk
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds

@@ -13,8 +13,8 @@ from mainstay.env import tasks
 from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.replay import CannotReplay, Same, replay_all
-from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload, with_image
+from mainstay.scenarios._workloads import a_workload, with_image
+from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)

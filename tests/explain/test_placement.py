@@ -15,14 +15,14 @@ from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.replay import SAME, CannotReplay, replayed
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot, whole
+from mainstay.scenarios._workloads import a_workload
 from mainstay.scheduler.component import PLACEMENT_POLICIES, SchedulerSettings
 from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.policy import DEFAULT, Allocation
 from mainstay.scheduler.reasons import Placed, Reason
 from mainstay.scheduler.record import Remembered
 from mainstay.scheduler.what_if import Objects
-from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.scheduler import naive
 from tests.scheduler.objects import a_node, a_pod

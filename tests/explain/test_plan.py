@@ -20,9 +20,9 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.plan.text import text_of
 from mainstay.explain.plan.values import Plan
 from mainstay.explain.why.answer import Verdict
-from mainstay.sim.cluster import ADMIN, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import ADMIN, NodeWishes, whole_cluster
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.cli.paper import Paper
 from tests.explain.advice import advice_of
 from tests.explain.plan_agreement import agreement_of, apply, plan_of

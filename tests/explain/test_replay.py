@@ -27,8 +27,8 @@ from mainstay.journal.record import DecisionRecord, Seen, WhyNot
 from mainstay.loop.decision import Decision
 from mainstay.loop.periodic import OwnLoop
 from mainstay.loop.view import View
-from mainstay.sim.cluster import Cluster, NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import agreed, churned
 

@@ -18,9 +18,9 @@ from mainstay.api.pod_state import condition_of
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
-from mainstay.sim.cluster import Cluster, NodeWishes
-from mainstay.sim.gate import Fate
-from mainstay.sim.history import Asked
+from mainstay.sim.cluster.cluster import Cluster, NodeWishes
+from mainstay.sim.cluster.gate import Fate
+from mainstay.sim.cluster.history import Asked
 
 Node = NodeWishes | PretendSettings | AgentSettings
 NAMESPACE: Final = "default"
@@ -149,7 +149,7 @@ class Bed:
 
 
 class _Losing:
-    """Implements `Interference` (sim/gate.py): all that is not said here is as others have it."""
+    """Implements `Interference` (sim/cluster/gate.py): all that is not said here is as others have it."""
 
     def __init__(self, others: Any, fate: Callable[[Asked], Fate | None]) -> None:
         self._others = others

@@ -17,7 +17,7 @@ from typing import Final
 
 from mainstay.api.kind_name import KindName
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 from tests.faults.bed import Bed, Node
 
 DEFAULT: Final = "default"

@@ -10,7 +10,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, DISRUPTION_BUDGETS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.errors import ApiError
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 from tests.faults.bed import Bed, NotPlanted, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.making import OWNER, hold

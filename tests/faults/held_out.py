@@ -26,7 +26,7 @@ from mainstay.api.kind_names import (
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.errors import ApiError
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 from tests.faults.bed import SCHEDULER, Bed, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, an_acting_node

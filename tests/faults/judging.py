@@ -9,7 +9,7 @@ from mainstay.client.errors import ApiError
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer
 from mainstay.explain.why.dispatch import why
-from mainstay.sim.cluster import whole_cluster
+from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.faults.bed import Bed, NotPlanted
 from tests.faults.bystanders import bystanders

@@ -9,7 +9,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS, REPLICASETS, RESOURCE_QUO
 from mainstay.client.errors import Invalid
 from mainstay.controllers.deployment.status import PROGRESSING, TIMED_OUT
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 from tests.faults.bed import CONTROLLERS, Bed, NotPlanted, condition
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, with_image

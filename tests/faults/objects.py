@@ -8,7 +8,7 @@ from typing import Any, Final
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.kind import Object
 from mainstay.api.well_known_labels import ZONE_LABEL
-from mainstay.sim.cluster import NODE_LEASE
+from mainstay.sim.cluster.cluster import NODE_LEASE
 
 NAMESPACE: Final = "default"
 COMMAND: Final = ("work",)

@@ -11,9 +11,9 @@ from mainstay.client.client import Client
 from mainstay.explain.why.causes import Cause
 from mainstay.scheduler.bind import BATCHES
 from mainstay.scheduler.report import RETRYING
-from mainstay.sim.cluster import NodeWishes
-from mainstay.sim.gate import Fate, Lost
-from mainstay.sim.history import Asked
+from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.gate import Fate, Lost
+from mainstay.sim.cluster.history import Asked
 from tests.faults.bed import SCHEDULER, Bed, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod

@@ -8,7 +8,7 @@ from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, SERVICES
 from mainstay.client.call import WriteOptions
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 from tests.faults.bed import Bed, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, an_acting_node

@@ -14,7 +14,7 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
-from mainstay.sim.cluster import whole_cluster
+from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.faults.bed import Bed
 from tests.faults.bystanders import bystanders

@@ -22,8 +22,8 @@ from mainstay.journal.record import (
     moment,
 )
 from mainstay.journal.segments import Limits, Segments
-from mainstay.sim.choices import Choices
 from mainstay.sim.disk import SimDisk
+from mainstay.sim.run.choices import Choices
 from tests.journal.builders import AT, a_decision
 
 

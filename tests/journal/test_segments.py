@@ -11,8 +11,8 @@ from mainstay.journal.files import Series, Suffix, parsed_name
 from mainstay.journal.record import ChangeRecord, ReachedRecord, Record, encode
 from mainstay.journal.scan import Scan
 from mainstay.journal.segments import Limits, Segments
-from mainstay.sim.choices import Choices
 from mainstay.sim.disk import PowerLost, SimDisk, Survival
+from mainstay.sim.run.choices import Choices
 from tests.journal.builders import AT, a_pod
 from tests.store.test_disk_log import Always
 

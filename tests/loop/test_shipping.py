@@ -17,8 +17,8 @@ from mainstay.journal.reader import Reader
 from mainstay.journal.record import DecisionRecord, LookedAt, LostRecord, MemoryRecord, Record, WhyNot, decode
 from mainstay.journal.waiting import BATCH_BYTES
 from mainstay.loop.record_shipper import ASK_AGAIN_AFTER, CONTENT_TYPE, PATH, SHIP_EVERY, Shipper
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.journal.builders import a_decision
 
 SERVER = "server"

@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 
 from mainstay.env import Chance, tasks
-from mainstay.sim.choices import Choices
 from mainstay.sim.etcd import FakeEtcd, Faults
+from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore

@@ -17,7 +17,7 @@ from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.request.app import Api
 from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.observer import Observer
-from mainstay.sim.choices import Choices
+from mainstay.sim.run.choices import Choices
 from mainstay.store.etcd import open_etcd
 from mainstay.store.interface import Store
 from tests.requirements import needs

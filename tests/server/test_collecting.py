@@ -28,9 +28,9 @@ from mainstay.journal.record import (
 from mainstay.journal.sampling import Sampler
 from mainstay.journal.tracing import trace_of
 from mainstay.server.decisions.journal import JournalLimits
-from mainstay.sim.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.journal.builders import AT, a_decision
 from tests.server.journal_world import (
     BUDGETS,

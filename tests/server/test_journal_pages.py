@@ -26,8 +26,8 @@ from mainstay.journal.record import (
     moment,
 )
 from mainstay.journal.scan import Damage
+from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.journal.builders import AT, a_decision
 from tests.server.journal_world import CONFIGMAPS, a_configmap, a_journaled_server
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from mainstay.server.storage.epochs import ANNOTATION, KEPT, PUT_BACK, Openings
+from mainstay.sim.cluster.store_host import KeptLog
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.store_host import KeptLog
 from mainstay.store import open_memory
 from mainstay.store.errors import StorageFull
 from mainstay.store.interface import Put, Store

@@ -5,11 +5,11 @@ A clerk's answer is lost, and a server with a planted bug does what it is asked 
 
 from functools import cache
 
-from mainstay.sim.choices import Choice, Tape
-from mainstay.sim.failing.remaking import remade
-from mainstay.sim.forks import decode, encode
-from mainstay.sim.run import Booted, RunResult
-from mainstay.sim.run_bundle import RunBundle
+from mainstay.sim.failure.rerun import remade
+from mainstay.sim.run.bundle import RunBundle
+from mainstay.sim.run.choices import Choice, Tape
+from mainstay.sim.run.forks import decode, encode
+from mainstay.sim.run.run import Booted, RunResult
 
 SCENARIO = "one-delivery"
 PLANTED = "tests.twins.sim:does_an_operation_each_time_it_is_asked"

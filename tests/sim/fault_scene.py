@@ -11,10 +11,10 @@ from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Env, tasks
-from mainstay.sim.choices import Choice, Tape
-from mainstay.sim.history import Fault
+from mainstay.sim.cluster.history import Fault
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 
 CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
 

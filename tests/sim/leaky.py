@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from mainstay.env import Env, tasks
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.world import World
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario, Stage
 
 NAMES = ("anna", "berta", "carla", "dora", "emma", "frieda", "greta", "hanna")
 _COUNTED = itertools.count()

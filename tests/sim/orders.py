@@ -16,10 +16,10 @@ from mainstay.client.client import Client
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Create, Decision, Patch
 from mainstay.loop.view import View
+from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers import Violated
-from mainstay.sim.scenario import Scenario
-from mainstay.sim.scenarios._stages import NAMESPACE, SILENCE, UserStage
-from mainstay.sim.world import World
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario
 
 THINGS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
 CLERK: Final = "clerk"

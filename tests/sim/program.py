@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from mainstay.sim.loop.trace import Recording
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.trace import Recording
 
 WORKERS = 20
 

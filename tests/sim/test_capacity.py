@@ -10,7 +10,7 @@ from mainstay.server.placement.ledger.ledger import EMPTY, charged, encode_ledge
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.capacity import Capacity
 from mainstay.sim.checkers.reserved import Reserved
-from mainstay.sim.history import Committed
+from mainstay.sim.cluster.history import Committed
 from tests.scheduler.objects import Object, a_node, a_pod
 
 NOBODY: Any = None

@@ -13,7 +13,7 @@ from mainstay.sim.checkers.addresses import Address, address_of
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.quiescence import Quiescence
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.history import Answered, Asked, Committed, Crashed, Delivered, Ended, Event, Healed, Opened
+from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, Delivered, Ended, Event, Healed, Opened
 from mainstay.store.interface import Entry, Page
 
 MAPS = "core/configmaps/default/"

@@ -23,7 +23,7 @@ from mainstay.sim.checkers.quotas import Quotas
 from mainstay.sim.checkers.recovery import Recovery
 from mainstay.sim.checkers.released import Released
 from mainstay.sim.checkers.reserved import Reserved
-from mainstay.sim.history import Asked, Committed, Event, Healed
+from mainstay.sim.cluster.history import Asked, Committed, Event, Healed
 from mainstay.store.interface import Entry, Page
 
 SECOND = 1_000_000_000

@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
+from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Checker, Violated
 from mainstay.sim.checkers.always import always
-from mainstay.sim.checkers.checking import Checking
-from mainstay.sim.history import Committed, Delivered, Event, History, Restored
-from mainstay.sim.run import Verdict, run
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.world import World
+from mainstay.sim.checkers.run_checkers import Checking
+from mainstay.sim.cluster.history import Committed, Delivered, Event, History, Restored
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.run import Verdict, run
+from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.store.interface import Put
 
 

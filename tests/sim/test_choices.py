@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.sim.choices import Choice, Choices, Tape
+from mainstay.sim.run.choices import Choice, Choices, Tape
 
 
 def drawn(choices: Choices, label: str, count: int = 20) -> list[int]:

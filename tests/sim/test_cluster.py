@@ -5,8 +5,8 @@ from datetime import timedelta
 from mainstay.api.kind_names import DEPLOYMENTS, PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
-from mainstay.sim.cluster import NodeWishes, whole_cluster
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 

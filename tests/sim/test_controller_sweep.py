@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.sim.final_state import final_objects
-from mainstay.sim.scenarios._compact import COMPACT, CRASHES, HEARTBEATS, WHO
-from mainstay.sim.sweep import sweep
+from mainstay.scenarios._compact import COMPACT, CRASHES, HEARTBEATS, WHO
+from mainstay.sim.cluster.final_state import final_objects
+from mainstay.sim.run.sweep import sweep
 from mainstay.store.interface import Entry
 from tests.twins import jobs, scenarios
 

@@ -9,7 +9,7 @@ from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.count import Count
 from mainstay.sim.checkers.placed import Placed
-from mainstay.sim.history import Committed
+from mainstay.sim.cluster.history import Committed
 
 NOBODY: Any = None
 

@@ -7,7 +7,7 @@ import sys
 import msgspec
 import pytest
 
-from mainstay.sim.trace import Recording, first_difference
+from mainstay.sim.loop.trace import Recording, first_difference
 from tests.sim import program
 
 

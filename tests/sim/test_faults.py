@@ -6,13 +6,13 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Unavailable
 from mainstay.env import Env, tasks
 from mainstay.loop.lease import LEASES
-from mainstay.sim.choices import Choice, Tape
+from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, Fault, Started
+from mainstay.sim.cluster.world import World
 from mainstay.sim.faults import fits
 from mainstay.sim.faults.leader_loss import LeaderLoss, leaders_of
 from mainstay.sim.faults.schedule import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
-from mainstay.sim.history import Answered, Asked, Committed, Crashed, Fault, Started
+from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.sim.fault_scene import CONFIGMAPS, Scene, a_configmap, a_scene, run, seconds
 
 

@@ -8,11 +8,11 @@ import pytest
 from mainstay.client.client import Client
 from mainstay.env import Env, tasks
 from mainstay.loop.lease import LEASES
+from mainstay.sim.cluster.history import Fault
+from mainstay.sim.cluster.world import World
 from mainstay.sim.faults.schedule import TIMED
-from mainstay.sim.history import Fault
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies.near_writes import NearWrites
-from mainstay.sim.world import World
 from tests.sim.fault_scene import a_scene, run, seconds
 
 PROGRAMS = ("user", "first", "second", "third", "node", "fourth", "fifth")

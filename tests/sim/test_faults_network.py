@@ -4,8 +4,8 @@ import pytest
 
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
-from mainstay.sim.choices import Choice, Tape
 from mainstay.sim.faults.schedule import TIMED
+from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
 from tests.sim.fault_scene import CONFIGMAPS, a_configmap, a_scene, drawn, run, seconds
 from tests.twins import faults as twins

@@ -4,10 +4,10 @@ import pytest
 
 from mainstay.env import tasks
 from mainstay.loop.lease import LEASES
-from mainstay.sim.choices import Choice, Tape
+from mainstay.sim.cluster.store_port import CONTENT, Content
 from mainstay.sim.faults.schedule import TIMED
+from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.store_port import CONTENT, Content
 from mainstay.sim.strategies.priorities import STEPS, Priorities
 from tests.sim.fault_scene import CONFIGMAPS, a_configmap, a_scene, drawn, run, seconds
 

@@ -9,19 +9,19 @@ from mainstay.agent.pod.status_report import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
-from mainstay.sim.choices import Choice, Tape
-from mainstay.sim.clock import EPOCH
-from mainstay.sim.cluster import whole_cluster
+from mainstay.scenarios import SCENARIOS
+from mainstay.sim.cluster.cluster import whole_cluster
+from mainstay.sim.cluster.history import ContainerBegan, ContainerEnded, Crashed
+from mainstay.sim.cluster.program import Main, Step
+from mainstay.sim.cluster.world import World
 from mainstay.sim.faults import fits
 from mainstay.sim.faults.odds import Odds
 from mainstay.sim.faults.schedule import ALL, NAMES, TIMED
-from mainstay.sim.history import ContainerBegan, ContainerEnded, Crashed
-from mainstay.sim.program import Main, Step
-from mainstay.sim.run import Booted, Verdict
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.loop.clock import EPOCH
+from mainstay.sim.run.choices import Choice, Tape
+from mainstay.sim.run.run import Booted, Verdict
+from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.sim.fault_scene import a_scene, drawn, run, seconds
 
 

@@ -10,11 +10,11 @@ from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.choices import Choice, Tape
+from mainstay.sim.cluster.history import Answered, Committed, Reopened, Restored
 from mainstay.sim.disk import Survival
 from mainstay.sim.errors import Unhandled
 from mainstay.sim.faults.schedule import TIMED
-from mainstay.sim.history import Answered, Committed, Reopened, Restored
+from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
 from tests.sim.fault_scene import CONFIGMAPS, Scene, a_configmap, a_scene, drawn, run, seconds
 from tests.twins import faults as twins

@@ -7,12 +7,12 @@ from mainstay.api.kind_name import KindName
 from mainstay.client.errors import Conflict, Unavailable
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
-from mainstay.sim.choices import Choice, Tape
+from mainstay.sim.cluster.history import Answered, Committed
+from mainstay.sim.cluster.world import World
 from mainstay.sim.faults.conflict_storm import ANNOTATION
 from mainstay.sim.faults.schedule import TIMED
-from mainstay.sim.history import Answered, Committed
+from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import World
 from tests.sim.fault_scene import CONFIGMAPS, Scene, a_configmap, a_scene, drawn, run, seconds
 from tests.twins import faults as twins
 

@@ -6,10 +6,10 @@ from types import ModuleType
 
 import pytest
 
+from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.finding import NotFound, name_of, planted, scenario_of
-from mainstay.sim.scenario import Stage
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.run.lookup import NotFound, name_of, planted, scenario_of
+from mainstay.sim.run.scenario import Stage
 
 MINE = SCENARIOS["one-leader"]
 NO_SCENARIO = "a text"
@@ -34,7 +34,7 @@ def test_a_scenario_of_a_user_is_found_by_module_and_attribute():
         ("two-leaders", "`mainstay sim list` has all names"),
         ("no.such.module:MINE", "No module named 'no'"),
         (f"{__name__}:YOURS", "has no attribute 'YOURS'"),
-        (f"{__name__}:NO_SCENARIO", "is a str, and not a mainstay.sim.scenario.Scenario"),
+        (f"{__name__}:NO_SCENARIO", "is a str, and not a mainstay.sim.run.scenario.Scenario"),
         (f"{__name__}:", "write it as module:attribute"),
     ],
 )

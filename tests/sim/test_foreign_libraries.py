@@ -17,7 +17,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from mainstay.sim.network import Network
+from mainstay.sim.net.network import Network
 from mainstay.sim.simulation import Simulation
 
 URL = "http://server:8080"

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from mainstay.env import Env, tasks
+from mainstay.sim.cluster.program import Program, Step
 from mainstay.sim.errors import Fenced
-from mainstay.sim.program import Program, Step
 
 
 async def test_a_set_of_coroutines_begins_in_the_order_of_what_they_are(sim):

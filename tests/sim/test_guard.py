@@ -11,11 +11,11 @@ import pytest
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.sim.checkers import Violated
-from mainstay.sim.forks import run_many
-from mainstay.sim.guard import ONE_IN, Due, Guard
-from mainstay.sim.other_process import NoAnswer
-from mainstay.sim.run import RunResult, Verdict
-from mainstay.sim.scenario import Scenario
+from mainstay.sim.run.forks import run_many
+from mainstay.sim.run.guard import ONE_IN, Due, Guard
+from mainstay.sim.run.other_process import NoAnswer
+from mainstay.sim.run.run import RunResult, Verdict
+from mainstay.sim.run.scenario import Scenario
 from tests.sim import leaky
 
 HASH_SEED = 3

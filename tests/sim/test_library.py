@@ -31,12 +31,12 @@ from mainstay.sim import (
     whole_cluster,
 )
 from mainstay.sim.checkers import Checker
+from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.world import NotQuiet, World
 from mainstay.sim.errors import Unhandled
-from mainstay.sim.history import Committed, Event
-from mainstay.sim.own.manifests import BadManifest, NoSuchKind
-from mainstay.sim.own.programs import NotRunnable
-from mainstay.sim.own.trouble import CannotHappen, NeverHappened, NoSuchFault, NoSuchProgram
-from mainstay.sim.world import NotQuiet, World
+from mainstay.sim.testing.manifests import BadManifest, NoSuchKind
+from mainstay.sim.testing.programs import NotRunnable
+from mainstay.sim.testing.trouble import CannotHappen, NeverHappened, NoSuchFault, NoSuchProgram
 from tests.test_examples import EXAMPLES, a_website, example
 
 WEBSITE = EXAMPLES / "01_website.yaml"

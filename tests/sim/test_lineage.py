@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from mainstay.sim.finding import planted
-from mainstay.sim.lineage.hitting import hitting_sets
-from mainstay.sim.lineage.injecting import AT_DELIVERY, AT_WRITE, Claim, Search, Step, inject
-from mainstay.sim.lineage.tracing import Lineage, Outcome
-from mainstay.sim.plans import Aim, Place, Planned
-from mainstay.sim.run import Booted, Verdict
+from mainstay.sim.lineage.hitting_sets import hitting_sets
+from mainstay.sim.lineage.injection import AT_DELIVERY, AT_WRITE, Claim, Search, Step, inject
+from mainstay.sim.lineage.provenance import Lineage, Outcome
+from mainstay.sim.run.lookup import planted
+from mainstay.sim.run.plans import Aim, Place, Planned
+from mainstay.sim.run.run import Booted, Verdict
 from tests.sim.orders import CLERK, ORDERS
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mainstay.sim.errors import Deadlock, Livelock, Unhandled
-from mainstay.sim.loop import SimLoop
+from mainstay.sim.loop.loop import SimLoop
 from mainstay.sim.simulation import Simulation
 
 

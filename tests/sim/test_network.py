@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from mainstay.sim.choices import Choice, Tape
 from mainstay.sim.errors import Fenced
-from mainstay.sim.hosts import Host
-from mainstay.sim.network import Network
+from mainstay.sim.net.hosts import Host
+from mainstay.sim.net.network import Network
+from mainstay.sim.net.wire import WINDOW_BYTES
+from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.wire import WINDOW_BYTES
 
 # What a test leaves open goes away with its run: streams need not be closed one by one here.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

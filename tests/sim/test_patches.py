@@ -28,11 +28,11 @@ from uuid import uuid1, uuid4
 import pytest
 
 from mainstay.env import SystemClock
-from mainstay.sim import patches
-from mainstay.sim.clock import EPOCH
 from mainstay.sim.errors import Deadlock, TooLong, Unhandled
+from mainstay.sim.foreign import patches
+from mainstay.sim.loop.clock import EPOCH
+from mainstay.sim.net.sockets import SimSocket
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.sockets import SimSocket
 
 T = TypeVar("T")
 T0 = EPOCH.timestamp()
@@ -157,7 +157,7 @@ async def test_a_seeded_generator_is_left_as_it_is(sim):
 
 def snapshot() -> dict[str, object]:
     """Everything a run may touch."""
-    modules = [name for name in sys.modules if not name.startswith("mainstay.sim.")]
+    modules = [name for name in sys.modules if not name.startswith(("mainstay.sim.", "mainstay.scenarios."))]
     watched = (time, os, random, secrets, uuid, threading, socket, select, asyncio, sys.modules[__name__])
     return {
         **{f"{module.__name__}.{name}": value for module in watched for name, value in vars(module).items()},

@@ -11,9 +11,9 @@ import pytest
 
 from mainstay.env import Env, network, tasks
 from mainstay.env.disk import Locked
+from mainstay.sim.cluster.program import Main, Program, Step
 from mainstay.sim.errors import Unhandled
 from mainstay.sim.processes import current_process
-from mainstay.sim.program import Main, Program, Step
 from mainstay.sim.simulation import Simulation
 
 

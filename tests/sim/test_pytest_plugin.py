@@ -96,7 +96,9 @@ def test_a_test_marked_real_loop_runs_on_the_production_loop(project: pytest.Pyt
             assert type(asyncio.get_running_loop()).__module__ == "uvloop"
 
         @pytest.mark.sim
-        @pytest.mark.parametrize("expected", ["mainstay.sim.loop", pytest.param("uvloop", marks=pytest.mark.real_loop)])
+        @pytest.mark.parametrize(
+            "expected", ["mainstay.sim.loop.loop", pytest.param("uvloop", marks=pytest.mark.real_loop)]
+        )
         async def test_by_parameter(expected):
             assert type(asyncio.get_running_loop()).__module__ == expected
         """,

@@ -6,23 +6,23 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
-from mainstay.sim.choices import Choice
+from mainstay.sim.cluster.history import Asked, Committed, Delivered, Event, Fault
+from mainstay.sim.cluster.world import World
 from mainstay.sim.errors import Deadlock
-from mainstay.sim.failing.concerned import concerned, key_in, key_of_cause
-from mainstay.sim.failing.differing import difference, seen
-from mainstay.sim.failing.nearest import nearest
-from mainstay.sim.failing.remaking import replay
-from mainstay.sim.failing.report import report_long, report_short, words_of
-from mainstay.sim.failing.story import story
-from mainstay.sim.failing.units import Unit
-from mainstay.sim.forks import Lost, lost
-from mainstay.sim.history import Asked, Committed, Delivered, Event, Fault
-from mainstay.sim.run import run
-from mainstay.sim.run_bundle import RunBundle
-from mainstay.sim.scenario import Stage
-from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.world import World
+from mainstay.sim.failure.divergence import difference, seen
+from mainstay.sim.failure.nearest import nearest
+from mainstay.sim.failure.report import report_long, report_short, words_of
+from mainstay.sim.failure.rerun import replay
+from mainstay.sim.failure.story import story
+from mainstay.sim.failure.subjects import concerned, key_in, key_of_cause
+from mainstay.sim.failure.units import Unit
+from mainstay.sim.run.bundle import RunBundle
+from mainstay.sim.run.choices import Choice
+from mainstay.sim.run.forks import Lost, lost
+from mainstay.sim.run.run import run
+from mainstay.sim.run.scenario import Stage
 from tests.sim.failing_run import LOST, failing_run
 
 POD = "core/pods/default/web-1"

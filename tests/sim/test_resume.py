@@ -14,13 +14,13 @@ from mainstay.journal.bundle import Bundle, open_bundle, packed
 from mainstay.journal.gathering import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import moment
-from mainstay.sim.cluster import NodeWishes, whole_cluster
-from mainstay.sim.resume import continuing, rows_of
-from mainstay.sim.run import Verdict
-from mainstay.sim.run import run as run_once
-from mainstay.sim.scenarios._workloads import a_workload
+from mainstay.scenarios._workloads import a_workload
+from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.resume import continuing, rows_of
+from mainstay.sim.cluster.world import KeptLog
+from mainstay.sim.run.run import Verdict
+from mainstay.sim.run.run import run as run_once
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import KeptLog
 from mainstay.store.local import LocalStore
 
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.final_state import Expected, ending_with
-from mainstay.sim.forks import TOO_LONG, Lost, lost, run_many
-from mainstay.sim.run import RunResult, Verdict, run
-from mainstay.sim.run_bundle import BadBundle, RunBundle, can_be_kept
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.world import World
+from mainstay.sim.cluster.final_state import Expected, ending_with
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.bundle import BadBundle, RunBundle, can_be_kept
+from mainstay.sim.run.forks import TOO_LONG, Lost, lost, run_many
+from mainstay.sim.run.run import RunResult, Verdict, run
+from mainstay.sim.run.scenario import Scenario, Stage
 
 
 class Unlucky(Stage):

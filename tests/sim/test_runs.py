@@ -11,14 +11,14 @@ from datetime import timedelta
 import pytest
 
 from mainstay.env import Env, tasks
+from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
-from mainstay.sim.choices import Tape
-from mainstay.sim.forks import run_many
-from mainstay.sim.history import Event, Healed
-from mainstay.sim.run import Booted, RunResult, Verdict, run
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.world import World
+from mainstay.sim.cluster.history import Event, Healed
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.choices import Tape
+from mainstay.sim.run.forks import run_many
+from mainstay.sim.run.run import Booted, RunResult, Verdict, run
+from mainstay.sim.run.scenario import Scenario, Stage
 from tests.twins import sim as twins
 
 CACHE_FOLLOWS = SCENARIOS["cache-follows"]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from mainstay.sim.forks import run_many
-from mainstay.sim.run import RunResult
-from mainstay.sim.scenario import Scenario
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.scenarios import SCENARIOS
+from mainstay.sim.run.forks import run_many
+from mainstay.sim.run.run import RunResult
+from mainstay.sim.run.scenario import Scenario
 from tests.twins import (
     agents,
     caches,

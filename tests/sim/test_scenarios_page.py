@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.scenarios import SCENARIOS
 from tests.sim.test_scenarios import TWINS
 
 PAGE = (Path(__file__).parents[2] / "docs/scenarios.md").read_text()

@@ -11,11 +11,11 @@ from functools import partial
 import msgspec
 import pytest
 
-from mainstay.sim.forks import each_in_a_fork, from_booted
-from mainstay.sim.history import Answered, Asked, Committed
-from mainstay.sim.run import Booted
-from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.scenarios._scheduling import SchedulingStage
+from mainstay.scenarios import SCENARIOS
+from mainstay.scenarios._scheduling import SchedulingStage
+from mainstay.sim.cluster.history import Answered, Asked, Committed
+from mainstay.sim.run.forks import each_in_a_fork, from_booted
+from mainstay.sim.run.run import Booted
 
 SEEDS = range(1, 10)
 Counting = Callable[[Booted], int]

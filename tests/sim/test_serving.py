@@ -11,8 +11,8 @@ from mainstay.client.config import Config
 from mainstay.client.errors import ApiError
 from mainstay.client.remote_journal import RemoteJournal
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
-from mainstay.sim.failing.serving import Frozen, NoSuchTime, frozen_at, rows_until, still
-from mainstay.sim.history import Committed, Event, Reopened, Restored
+from mainstay.sim.cluster.history import Committed, Event, Reopened, Restored
+from mainstay.sim.failure.serve import Frozen, NoSuchTime, frozen_at, rows_until, still
 from mainstay.store.interface import Entry
 from mainstay.store.log import Gone, Row
 from tests.sim.failing_run import failing_run

@@ -6,13 +6,13 @@ import pytest
 
 from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
-from mainstay.sim.choices import Choice
-from mainstay.sim.failing.shrinking import DoesNotFail, Step, shrink, symptom_of
-from mainstay.sim.failing.units import Unit, tape_of, units_of, weight_of
-from mainstay.sim.run import RunResult, Verdict, run
-from mainstay.sim.run_bundle import RunBundle
-from mainstay.sim.scenario import Scenario, Stage
-from mainstay.sim.world import World
+from mainstay.sim.cluster.world import World
+from mainstay.sim.failure.shrink import DoesNotFail, Step, shrink, symptom_of
+from mainstay.sim.failure.units import Unit, tape_of, units_of, weight_of
+from mainstay.sim.run.bundle import RunBundle
+from mainstay.sim.run.choices import Choice
+from mainstay.sim.run.run import RunResult, Verdict, run
+from mainstay.sim.run.scenario import Scenario, Stage
 from tests.sim.failing_run import LOST, failing_run
 
 

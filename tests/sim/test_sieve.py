@@ -11,16 +11,16 @@ import pytest
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.client.client import Client
+from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
-from mainstay.sim.differences import Difference, differences, without
-from mainstay.sim.failing.remaking import replay
-from mainstay.sim.failing.shrinking import shrink
-from mainstay.sim.final_state import final_objects
-from mainstay.sim.finding import planted
-from mainstay.sim.plans import Deed, Place, Telling
-from mainstay.sim.run import Verdict
-from mainstay.sim.run_bundle import RunBundle
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.cluster.differences import Difference, differences, without
+from mainstay.sim.cluster.final_state import final_objects
+from mainstay.sim.failure.rerun import replay
+from mainstay.sim.failure.shrink import shrink
+from mainstay.sim.run.bundle import RunBundle
+from mainstay.sim.run.lookup import planted
+from mainstay.sim.run.plans import Deed, Place, Telling
+from mainstay.sim.run.run import Verdict
 from mainstay.sim.sieve import Pattern, SieveReport, sieve
 from mainstay.sim.sieve.patterns import Reference, plans_of
 from mainstay.store.interface import Entry

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.sim.clock import EPOCH
 from mainstay.sim.disk import PowerLost
 from mainstay.sim.errors import Deadlock, TooLong, Unhandled
+from mainstay.sim.loop.clock import EPOCH
 from mainstay.sim.simulation import Simulation
 
 

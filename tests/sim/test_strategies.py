@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from mainstay.env.processes import Send
-from mainstay.sim.choices import Tape
+from mainstay.scenarios import SCENARIOS
+from mainstay.sim.cluster.history import Fault
 from mainstay.sim.faults.schedule import TIMED
-from mainstay.sim.forks import Lost, each_in_a_fork, encode, from_booted
-from mainstay.sim.history import Fault
-from mainstay.sim.links import LATENCY_NS_BETWEEN_HOSTS
-from mainstay.sim.run import Booted
-from mainstay.sim.scenarios import SCENARIOS
+from mainstay.sim.loop.trace import Choice
+from mainstay.sim.net.links import LATENCY_NS_BETWEEN_HOSTS
+from mainstay.sim.run.choices import Tape
+from mainstay.sim.run.forks import Lost, each_in_a_fork, encode, from_booted
+from mainstay.sim.run.run import Booted
 from mainstay.sim.strategies.all import STRATEGIES
-from mainstay.sim.trace import Choice
 
 SCENARIO = replace(SCENARIOS["one-leader"], lasts=timedelta(seconds=15))
 RUNS = [

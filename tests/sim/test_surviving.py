@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.sim import RunBundle, Scenario, Stage, Verdict, Violated, assert_survives
-from mainstay.sim.own.surviving import FAILURES_MAX, DidNotSurvive
+from mainstay.sim.testing.survival import FAILURES_MAX, DidNotSurvive
 
 
 class Moody(Stage):

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.sweep import AT_DELIVERY, EVERYWHERE, FAULTS, Point, sweep
+from mainstay.scenarios import SCENARIOS
+from mainstay.sim.run.sweep import AT_DELIVERY, EVERYWHERE, FAULTS, Point, sweep
 from tests.sim.orders import ORDERS
 from tests.twins import sim as twins
 

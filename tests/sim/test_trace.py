@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from mainstay.sim.loop.trace import BATCH, Difference, Event, Trace, first_difference
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.trace import BATCH, Difference, Event, Trace, first_difference
 
 
 def traced(*events: str, keep: bool = True) -> Trace:

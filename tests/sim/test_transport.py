@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mainstay.sim.errors import Unhandled
+from mainstay.sim.net.wire import WINDOW_BYTES
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.wire import WINDOW_BYTES
 
 MEGABYTE = b"0123456789abcdef" * 65536
 

@@ -16,10 +16,10 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
-from mainstay.sim.history import Answered, Asked, Committed, Crashed, Delivered, Ended, Opened, Started
-from mainstay.sim.program import Step
+from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, Delivered, Ended, Opened, Started
+from mainstay.sim.cluster.program import Step
+from mainstay.sim.cluster.world import NotQuiet, World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.world import NotQuiet, World
 
 CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.sim.history import Asked
-from mainstay.sim.run import Booted, Verdict
-from mainstay.sim.scenarios import SCENARIOS
-from mainstay.sim.scenarios._users import REPLICAS_MAX, TEMPOS, Deed, Options, drawn
-from mainstay.sim.scenarios.core_world import CoreWorld
-from mainstay.sim.scenarios.full_world import FullWorld
-from mainstay.sim.world import World
+from mainstay.scenarios import SCENARIOS
+from mainstay.scenarios._users import REPLICAS_MAX, TEMPOS, Deed, Options, drawn
+from mainstay.scenarios.core_world import CoreWorld
+from mainstay.scenarios.full_world import FullWorld
+from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.run import Booted, Verdict
 
 CORE = SCENARIOS["core-world"]
 

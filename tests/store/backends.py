@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mainstay.env import Chance, SystemDisk
-from mainstay.sim.choices import Choices
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.etcd import FakeEtcd
+from mainstay.sim.run.choices import Choices
 from mainstay.store import open_memory
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.etcd import EtcdStore, open_etcd

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from mainstay.env import frames
-from mainstay.sim.choices import Choices
 from mainstay.sim.disk import PowerLost, SimDisk, Survival
+from mainstay.sim.run.choices import Choices
 from mainstay.store import disk_log
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import Corrupt

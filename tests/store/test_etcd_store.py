@@ -12,8 +12,8 @@ import pytest
 
 import mainstay.store.etcd.store as store_module
 from mainstay.env import Chance, tasks
-from mainstay.sim.choices import Choices
 from mainstay.sim.etcd import FakeEtcd, Faults
+from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import (
     Closed,

@@ -12,8 +12,8 @@ import pytest
 
 import mainstay.store.etcd.watch as watch_module
 from mainstay.env import Chance, tasks
-from mainstay.sim.choices import Choices
 from mainstay.sim.etcd import FakeEtcd, FakeEtcdKv, FakeWatchStream
+from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import Compacted, FutureRevision, Unavailable
 from mainstay.store.etcd import EtcdStore, open_etcd

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from mainstay.env import tasks
-from mainstay.sim.choices import Choices
 from mainstay.sim.disk import SimDisk
+from mainstay.sim.run.choices import Choices
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import Invalid, OutcomeUnknown, StorageFull, Unavailable
 from mainstay.store.interface import ABSENT, Batch, Check, Committed, Delete, Put, Refused, Watch

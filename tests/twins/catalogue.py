@@ -16,7 +16,7 @@ from mainstay.loop import act as acting
 from mainstay.loop import controller_loop
 from mainstay.loop.act import Wrote
 from mainstay.loop.decision import Action, Patch
-from mainstay.sim.scenarios import _daemons, _preempting, _ticking, ordered_rollback
+from mainstay.scenarios import _daemons, _preempting, _ticking, ordered_rollback
 
 # CronJobs
 

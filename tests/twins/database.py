@@ -1,4 +1,4 @@
-"""Bugs that operators of databases had, planted in that of the scenarios 25–31 (sim/scenarios/_database.py)."""
+"""Bugs that operators of databases had, planted in that of the scenarios 25–31 (scenarios/_database.py)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +11,8 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.loop.decision import Action, Create, Delete, Patch, Result
 from mainstay.loop.view import View
-from mainstay.sim.scenarios import _database
-from mainstay.sim.scenarios._database import (
+from mainstay.scenarios import _database
+from mainstay.scenarios._database import (
     DATABASES,
     PODS,
     VOLUMES,

@@ -26,12 +26,12 @@ from mainstay.loop.controller_loop import Loop
 from mainstay.loop.lease import LEASES, Leader
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.term import Term
+from mainstay.scenarios import _placing, duplicate_reservation
+from mainstay.scenarios._placing import NODES, Placing, node_of
 from mainstay.server.placement import binding, charges
 from mainstay.server.storage.operations import Operation
 from mainstay.server.watch.feed import Window
 from mainstay.server.watch.session import _bookmark, _Session
-from mainstay.sim.scenarios import _placing, duplicate_reservation
-from mainstay.sim.scenarios._placing import NODES, Placing, node_of
 from mainstay.store.interface import ABSENT, Check
 from tests.twins import scheduling
 

@@ -6,9 +6,9 @@ import pytest
 
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
+from mainstay.scenarios.cache_follows import CacheFollows
 from mainstay.server.storage import write_context
 from mainstay.server.watch.feed import Window
-from mainstay.sim.scenarios.cache_follows import CacheFollows
 from mainstay.store.interface import Change as StoreChange
 
 Twin = Callable[[pytest.MonkeyPatch], None]

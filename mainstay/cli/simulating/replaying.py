@@ -12,9 +12,9 @@ from mainstay.cli.simulating.telling import BUNDLE_ENDING, Progress, exit_of, jo
 from mainstay.env.processes import cores
 
 if TYPE_CHECKING:
-    from mainstay.sim.failing.remaking import Replayed
-    from mainstay.sim.failing.shrinking import Shrunk, Step
-    from mainstay.sim.run_bundle import RunBundle
+    from mainstay.sim.failure.rerun import Replayed
+    from mainstay.sim.failure.shrink import Shrunk, Step
+    from mainstay.sim.run.bundle import RunBundle
 
 bundle_argument = click.argument("bundle", metavar="BUNDLE", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -37,14 +37,14 @@ def replay(bundle: Path, is_long: bool, jobs: int | None) -> int:
     it, 13 if it should be the same run, by the same build and Python, and is not.
     """
     with said_errors():
-        from mainstay.sim.failing.remaking import replay as made_again
+        from mainstay.sim.failure.rerun import replay as made_again
 
         kept = opened_bundle(bundle)
         made = made_again(kept)
         for line in _compared(kept, made):
             click.echo(line)
         if is_long and not made.result.is_passed:
-            from mainstay.sim.failing.report import report_long
+            from mainstay.sim.failure.report import report_long
 
             click.echo()
             for line in report_long(kept, f"mainstay sim replay {bundle}", jobs=jobs or cores()):
@@ -108,7 +108,7 @@ def shrink(bundle: Path, output: Path | None, within: timedelta, jobs: int | Non
     """
     path = output or bundle.with_name(f"{bundle.name.removesuffix(BUNDLE_ENDING)}.small{BUNDLE_ENDING}")
     with said_errors():
-        from mainstay.sim.failing.shrinking import shrink as shrunk
+        from mainstay.sim.failure.shrink import shrink as shrunk
 
         kept = opened_bundle(bundle)
         progress = Progress(kept.scenario)
@@ -125,7 +125,7 @@ def shrink(bundle: Path, output: Path | None, within: timedelta, jobs: int | Non
 
 
 def _shrunk_lines(small: "Shrunk", took_s: float) -> list[str]:
-    from mainstay.sim.failing.report import told, words_of
+    from mainstay.sim.failure.report import told, words_of
 
     result = small.bundle.result
     rest = "" if small.is_done else "; there was no time for more (--for)"
@@ -154,9 +154,9 @@ def diff(bundle: Path, other: Path | None, jobs: int | None) -> int:
     Exits with 0 if there is no difference, 13 if there is one.
     """
     with said_errors():
-        from mainstay.sim.failing.differing import difference, seen
-        from mainstay.sim.failing.nearest import nearest
-        from mainstay.sim.failing.report import divergence
+        from mainstay.sim.failure.divergence import difference, seen
+        from mainstay.sim.failure.nearest import nearest
+        from mainstay.sim.failure.report import divergence
 
         kept = opened_bundle(bundle)
         if other is None:

@@ -32,8 +32,8 @@ from mainstay.journal.bundle import open_bundle
 from mainstay.journal.errors import JournalError
 
 if TYPE_CHECKING:
-    from mainstay.sim.run import RunResult
-    from mainstay.sim.scenario import Scenario
+    from mainstay.sim.run.run import RunResult
+    from mainstay.sim.run.scenario import Scenario
 
 
 @click.command("list")
@@ -44,7 +44,7 @@ def list_scenarios(as_json: bool) -> None:
     The ids are those of docs/scenarios.md: requirements (F7, T1), and the numbers of the catalogue of what control
     planes have failed at.
     """
-    from mainstay.sim.scenarios import SCENARIOS
+    from mainstay.scenarios import SCENARIOS
 
     width = max(map(len, SCENARIOS))
     ids_width = max(len(" ".join(scenario.ids)) for scenario in SCENARIOS.values())
@@ -154,7 +154,7 @@ def continue_(
 
     Exits as `mainstay sim run` does.
     """
-    from mainstay.sim.resume import continuing
+    from mainstay.sim.cluster.resume import continuing
 
     try:
         opened = open_bundle(read_bytes(Path(bundle)))
@@ -182,7 +182,7 @@ def run_all(
     guard: Guarding | None = None,
 ) -> "list[RunResult]":
     """Make these runs, say what comes of them, and give those that have not passed."""
-    from mainstay.sim.forks import run_many
+    from mainstay.sim.run.forks import run_many
     from mainstay.sim.strategies.all import STRATEGIES
 
     if strategy not in STRATEGIES:
@@ -219,7 +219,7 @@ def run_all(
 
 
 def _show(result: "RunResult", as_json: bool, again: str, bundle: Path | None) -> None:
-    from mainstay.sim.failing.report import report_short
+    from mainstay.sim.failure.report import report_short
 
     again = f"{again} --seeds 1 --first-seed {result.seed}{' --check' if result.verdict == 'different' else ''}"
     if as_json:

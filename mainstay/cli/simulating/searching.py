@@ -26,8 +26,8 @@ from mainstay.cli.simulating.telling import (
 from mainstay.env.processes import cores
 
 if TYPE_CHECKING:
-    from mainstay.sim.run import RunResult
-    from mainstay.sim.scenario import Scenario
+    from mainstay.sim.run.run import RunResult
+    from mainstay.sim.run.scenario import Scenario
     from mainstay.sim.strategies import Strategy
 
 RUNS_MAX: Final = 200_000
@@ -102,8 +102,8 @@ def _search(
     as_json: bool,
     guard: Guarding,
 ) -> "RunResult | None":
-    from mainstay.sim.failing.report import report_short
-    from mainstay.sim.forks import run_many
+    from mainstay.sim.failure.report import report_short
+    from mainstay.sim.run.forks import run_many
 
     progress = Progress(scenario.name)
     made, found = 0, None

@@ -13,8 +13,8 @@ from mainstay.env.disk import replace_bytes
 from mainstay.env.signals import StopSignals
 
 if TYPE_CHECKING:
-    from mainstay.sim.failing.serving import Frozen
-    from mainstay.sim.run_bundle import RunBundle
+    from mainstay.sim.failure.serve import Frozen
+    from mainstay.sim.run.bundle import RunBundle
 
 
 @click.command()
@@ -45,7 +45,7 @@ def serve(bundle: Path, at: str, port: int, kubeconfig: Path | None) -> int:
     beside = bundle.with_name(f"{bundle.name.removesuffix(BUNDLE_ENDING)}.kubeconfig")
     path = (kubeconfig or beside).absolute()
     with said_errors():
-        from mainstay.sim.failing.serving import frozen_at
+        from mainstay.sim.failure.serve import frozen_at
 
         kept = opened_bundle(bundle)
         frozen = frozen_at(kept, at)
@@ -71,7 +71,7 @@ def _what_it_is(bundle: "RunBundle", frozen: "Frozen") -> list[str]:
 
 
 async def _serve(frozen: "Frozen", port: int, path: Path) -> None:
-    from mainstay.sim.failing.serving import still
+    from mainstay.sim.failure.serve import still
 
     signals = StopSignals()
     try:

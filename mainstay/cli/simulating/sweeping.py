@@ -23,7 +23,7 @@ from mainstay.cli.simulating.telling import (
 from mainstay.env.processes import cores
 
 if TYPE_CHECKING:
-    from mainstay.sim.run import RunResult
+    from mainstay.sim.run.run import RunResult
 
 NOT_EVEN: Final = "it does not even pass without a fault"
 
@@ -84,7 +84,7 @@ def sweep(
 
     Exits as `mainstay sim run` does.
     """
-    from mainstay.sim.sweep import EVERYWHERE, tries
+    from mainstay.sim.run.sweep import EVERYWHERE, tries
 
     if unknown := [fault for fault in faults if fault not in EVERYWHERE]:
         raise click.UsageError(f"{unknown[0]!r} cannot be swept; these can: {', '.join(EVERYWHERE)}.")
@@ -152,7 +152,7 @@ def lineage(
 
     Exits as `mainstay sim run` does.
     """
-    from mainstay.sim.lineage.injecting import inject
+    from mainstay.sim.lineage.injection import inject
 
     progress = Progress(scenario)
     bad: list[RunResult] = []

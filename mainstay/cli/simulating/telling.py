@@ -14,10 +14,10 @@ from mainstay.env import SystemClock
 from mainstay.env.disk import make_directory
 
 if TYPE_CHECKING:
-    from mainstay.sim.guard import Due, Guard
-    from mainstay.sim.run import Patch, RunResult
-    from mainstay.sim.run_bundle import RunBundle
-    from mainstay.sim.scenario import Scenario
+    from mainstay.sim.run.bundle import RunBundle
+    from mainstay.sim.run.guard import Due, Guard
+    from mainstay.sim.run.run import Patch, RunResult
+    from mainstay.sim.run.scenario import Scenario
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,7 +65,7 @@ def seeds_options(command: F) -> F:
 
 def named(name: str) -> "Scenario":
     """The scenario of this name, or a usage error that says what to do."""
-    from mainstay.sim.finding import NotFound, scenario_of
+    from mainstay.sim.run.lookup import NotFound, scenario_of
 
     try:
         return scenario_of(name)
@@ -75,7 +75,7 @@ def named(name: str) -> "Scenario":
 
 def chosen_scenarios(name: str | None, is_all: bool) -> "dict[str, Scenario]":
     """One, or all of them. A usage error if neither or both are asked for."""
-    from mainstay.sim.scenarios import SCENARIOS
+    from mainstay.scenarios import SCENARIOS
 
     if is_all:
         if name is not None:
@@ -97,7 +97,7 @@ def keep(
     lasts: timedelta | None = None,
 ) -> Path | None:
     """Write the bundle of a run. `what` tells those of one seed from each other. None if there can be no bundle."""
-    from mainstay.sim.run_bundle import RunBundle, can_be_kept
+    from mainstay.sim.run.bundle import RunBundle, can_be_kept
 
     if not can_be_kept(result):
         return None
@@ -109,7 +109,7 @@ def keep(
 
 def patch_of(plant: str) -> "Patch | None":
     """What plants the bug of this name, or a usage error that says what to do."""
-    from mainstay.sim.finding import NotFound, planted
+    from mainstay.sim.run.lookup import NotFound, planted
 
     try:
         return planted(plant) if plant else None
@@ -119,7 +119,7 @@ def patch_of(plant: str) -> "Patch | None":
 
 def opened_bundle(path: Path) -> "RunBundle":
     """Raises `BadBundle`."""
-    from mainstay.sim.run_bundle import RunBundle
+    from mainstay.sim.run.bundle import RunBundle
 
     return RunBundle.load(path)
 
@@ -128,7 +128,7 @@ def opened_bundle(path: Path) -> "RunBundle":
 def said_errors() -> Iterator[None]:
     """What the simulator cannot do is said in its own words."""
     from mainstay.sim.errors import SimulationError
-    from mainstay.sim.finding import NotFound
+    from mainstay.sim.run.lookup import NotFound
 
     try:
         yield
@@ -176,7 +176,7 @@ class Guarding:
 
     def check(self, scenario: str, due: "Due", *, plant: str, strategy: str, jobs: int) -> "list[RunResult]":
         """Those that were different."""
-        from mainstay.sim.other_process import NoAnswer
+        from mainstay.sim.run.other_process import NoAnswer
 
         try:
             return self._guard.check(scenario, due, planted=plant, strategy=strategy, jobs=jobs)
@@ -193,7 +193,7 @@ class Guarding:
 @contextmanager
 def guarding(check: bool | None) -> Iterator[Guarding]:
     """Makes as many runs twice as --check says."""
-    from mainstay.sim.guard import ONE_IN, Guard
+    from mainstay.sim.run.guard import ONE_IN, Guard
 
     with Guard(ONE_IN if check is None else int(check)) as guard:
         yield Guarding(guard)

@@ -2,8 +2,7 @@
 
     who is it ─► what is it about ─► may they ─► read, write or watch ─► the form they want it in
 
-This module only leads the way; each step is a module of its own. Errors are raised where they are found and become
-answers in the HTTP layer.
+This module only leads the way; each step is a module of its own. Errors become answers in the HTTP layer.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -75,9 +74,7 @@ _OWNERS: Final = "managedFields"
 _SHOWN_HERE: Final = ("", "status", "scale", "ghosts", "resize", "ephemeralcontainers")
 _WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
 
-Look = Callable[[str], Entry | None]
-"""What a store that has everything in memory can do besides: say at once what is at a key."""
-
+Look = Callable[[str], Entry | None]  # What a store in memory can do besides: say at once what is at a key.
 _REVIEW_GROUPS: Final = frozenset(kind.group for kind in REVIEWS if kind.kind != "Binding")
 
 _encode = msgspec.json.Encoder().encode
@@ -240,9 +237,8 @@ class Api:
             case Verb.LIST:
                 listed = await self._reads_of(target.kind, seen).list(_selection(target, options), options)
                 include = options.get("includeObject", "Metadata")
-                pieces = representation.many(
-                    form, target.kind, listed.entries, listed.metadata, self._clock.wall(), include
-                )
+                at = self._clock.wall()
+                pieces = representation.many(form, target.kind, listed.entries, listed.metadata, at, include)
                 return self._answer_long(pieces, form, options, listed.warnings)
             case Verb.WATCH:
                 selection = _selection(target, options)

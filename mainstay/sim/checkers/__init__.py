@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 from mainstay.sim.errors import SimulationError
 
 if TYPE_CHECKING:
-    from mainstay.sim.history import Event
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.history import Event
+    from mainstay.sim.cluster.world import World
 
 
 class Violated(SimulationError):
@@ -42,7 +42,7 @@ class Checker(Protocol):
         """Something has happened. Raises `Violated`.
 
         What watches deliver (`Delivered`) is half of all that happens, and is told only to a checker that has an
-        attribute `hears_deliveries` which is true. For `hears_restores` see checking.py.
+        attribute `hears_deliveries` which is true. For `hears_restores` see run_checkers.py.
         """
 
     async def at_end(self, world: "World") -> None:

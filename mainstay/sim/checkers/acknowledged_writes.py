@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.addresses import Address, address_of
-from mainstay.sim.history import Answered, Asked, Committed, Event, Reopened, Restored
+from mainstay.sim.cluster.history import Answered, Asked, Committed, Event, Reopened, Restored
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 

@@ -15,11 +15,11 @@ from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in
 from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Asked, Committed, ContainerBegan, ContainerEnded, Event
+from mainstay.sim.cluster.history import Asked, Committed, ContainerBegan, ContainerEnded, Event
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 _PODS: Final = f"{CORE}/pods/"
 

@@ -18,11 +18,11 @@ from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, ledger_in
 from mainstay.server.placement.ledger.room import shortages
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event, Healed
+from mainstay.sim.cluster.history import Committed, Event, Healed
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 WITHIN: Final = timedelta(minutes=4)
 """A watch that has died unheard is given up after 90 seconds, and a leader has to be elected first."""

@@ -16,10 +16,10 @@ from mainstay.api.labels import from_object
 from mainstay.api.pod_state import is_active, is_leaving, is_ready
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import now_in, object_in
-from mainstay.sim.history import Asked, Committed, Event
+from mainstay.sim.cluster.history import Asked, Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 WHILE: Final = timedelta(seconds=150)
 """How long it may take until everybody knows of a loss: controllers may be away for a while, and hear late."""

@@ -23,11 +23,11 @@ from mainstay.server.placement.ledger.room import bears_cordon
 from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.cluster.history import Committed, Event
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 _PODS: Final = f"{CORE}/pods/"
 _NODES: Final = f"{CORE}/nodes/"

@@ -11,11 +11,11 @@ from mainstay.api.holds import Held, freezing, held_of, holding_controller, hold
 from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.clock import EPOCH
-from mainstay.sim.history import Asked, Committed, Event
+from mainstay.sim.cluster.history import Asked, Committed, Event
+from mainstay.sim.loop.clock import EPOCH
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 MOMENTS: Final = timedelta(seconds=10)
 _HOLDS: Final = "mainstay.dev/holds/"

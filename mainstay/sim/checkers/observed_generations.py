@@ -13,10 +13,10 @@ from mainstay.api.kind import Object
 from mainstay.server.storage.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.cluster.history import Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 NAME: Final = "observed generations"
 _SAID: Final = b'"observedGeneration"'

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.server.storage.keyspace import ASIDE
 from mainstay.sim.checkers import Violated
-from mainstay.sim.history import Answered, Asked, Committed, Event
+from mainstay.sim.cluster.history import Answered, Asked, Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 _TERMS: Final = f"{ASIDE}terms/"
 _NOBODY: Final = 0

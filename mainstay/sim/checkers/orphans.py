@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from mainstay.api.reservations import is_active
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Event
+from mainstay.sim.cluster.history import Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 NAME: Final = "orphans"
 _WORKLOADS: Final = {

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from mainstay.api.kind_name import KindName
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Asked, Committed, Event
+from mainstay.sim.cluster.history import Asked, Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 @dataclass(slots=True)

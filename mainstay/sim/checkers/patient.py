@@ -14,10 +14,10 @@ from mainstay.api.pod_state import condition_of, zone_of
 from mainstay.controllers.node_health.evidence import RELEASED, UNHEARD
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.cluster.history import Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 _NODES: Final = "core/nodes/"
 _PODS: Final = "core/pods/"

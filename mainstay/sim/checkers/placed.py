@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.cluster.history import Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class Placed:

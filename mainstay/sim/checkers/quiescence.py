@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from mainstay.server.storage.keyspace import ASIDE, CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.addresses import address_of
-from mainstay.sim.history import Asked, Committed, Event, Healed
+from mainstay.sim.cluster.history import Asked, Committed, Event, Healed
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 WITHIN: Final = timedelta(minutes=5)
 _REMEMBERED_MAX: Final = 200  # Of the last writes: enough to tell who they are from.

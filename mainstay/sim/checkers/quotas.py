@@ -11,10 +11,10 @@ from mainstay.api.quantity import parse
 from mainstay.server.quota.recount import find_quota_drift
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.cluster.history import Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 NAME: Final = "quotas"
 _PODS: Final = "core/pods/"

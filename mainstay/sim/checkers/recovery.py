@@ -17,10 +17,10 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_state import is_active, is_leaving, is_ready
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import now_in, object_in
-from mainstay.sim.history import Asked, Committed, Event, Restored
+from mainstay.sim.cluster.history import Asked, Committed, Event, Restored
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 WHILE: Final = timedelta(seconds=90)
 """Longer than any delay that faults make."""

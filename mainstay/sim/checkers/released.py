@@ -11,10 +11,10 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_resources import is_over
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Asked, Committed, Event
+from mainstay.sim.cluster.history import Asked, Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 _NODES: Final = "core/nodes/"
 _PODS: Final = "core/pods/"

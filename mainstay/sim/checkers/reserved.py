@@ -10,11 +10,11 @@ from mainstay.api.reservations import is_active, resources_of
 from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in, plus
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.cluster.history import Committed, Event
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 _PREFIX: Final = "mainstay.dev/reservations/"
 

@@ -10,10 +10,10 @@ from mainstay.api.kind import Object
 from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.history import Committed, Event, Healed
+from mainstay.sim.cluster.history import Committed, Event, Healed
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 TIMES_MAX: Final = 4
 _PODS: Final = f"{CORE}/pods/"

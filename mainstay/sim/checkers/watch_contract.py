@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.history import Committed, Crashed, Delivered, Ended, Event, Opened, Restored
+from mainstay.sim.cluster.history import Committed, Crashed, Delivered, Ended, Event, Opened, Restored
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 BOOKMARK: Final = "BOOKMARK"
 ERROR: Final = "ERROR"

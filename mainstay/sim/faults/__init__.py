@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from mainstay.sim.gate import Fate, Tap
-from mainstay.sim.history import Asked
+from mainstay.sim.cluster.gate import Fate, Tap
+from mainstay.sim.cluster.history import Asked
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 T = TypeVar("T")
 

@@ -82,7 +82,7 @@ AT_WRITE: Final[dict[str, AtWrite]] = {
 PLANNED: Final[dict[str, AtEvent]] = {
     fault.name: fault for fault in (CrashAtDelivery(), PauseAtDelivery(), Unseen(), OldState())
 }
-"""Only for plans (sim/plans.py): what happens at exactly one delivery."""
+"""Only for plans (sim/run/plans.py): what happens at exactly one delivery."""
 AT_EVENT: Final[dict[str, AtEvent]] = {
     **{fault.name: fault for fault in (WatchDelay(), WatchDisconnect(), WatchRepeat())},
     **PLANNED,

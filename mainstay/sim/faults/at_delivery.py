@@ -5,11 +5,11 @@ Only for plans: by chance, a program that crashes or is paused now and then is s
 
 from typing import TYPE_CHECKING
 
+from mainstay.sim.cluster.gate import Tap
 from mainstay.sim.faults import some_duration
-from mainstay.sim.gate import Tap
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class CrashAtDelivery:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 DISTANCES: Final = tuple(timedelta(seconds=seconds) for seconds in (2, -2, 30, -30, 600, -600, 3600, -3600, 86400))
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from mainstay.sim.faults import one_of
 
 if TYPE_CHECKING:
-    from mainstay.sim.store_port import StorePort
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.store_port import StorePort
+    from mainstay.sim.cluster.world import World
 
 
 class Compaction:

@@ -16,7 +16,7 @@ from mainstay.store.errors import StoreError
 from mainstay.store.interface import Check, Put
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 ANNOTATION: Final = "sim.mainstay.dev/touched"
 PROBABILITIES: Final = (0.25, 0.5, 0.9)

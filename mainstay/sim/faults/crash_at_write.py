@@ -5,12 +5,12 @@ The program is started again after a while. What it knew is gone; what it wrote 
 
 from typing import TYPE_CHECKING
 
+from mainstay.sim.cluster.gate import Fate, Lost
+from mainstay.sim.cluster.history import Asked
 from mainstay.sim.faults import some_duration
-from mainstay.sim.gate import Fate, Lost
-from mainstay.sim.history import Asked
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class CrashBefore:

@@ -6,11 +6,11 @@ and nobody tells it; its watches fall silent in both cases.
 
 from typing import TYPE_CHECKING
 
+from mainstay.sim.active_faults import together
 from mainstay.sim.faults import one_of, some_duration, victim
-from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class Cut:

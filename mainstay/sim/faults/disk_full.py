@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults import lacks_disk, one_of, some_duration
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 ROOMS_BYTES: Final = (20_000, 2_000, 100, 0)
 

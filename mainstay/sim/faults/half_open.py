@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults import one_of, victim
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 TOLD: Final = ("the program", "nobody", "the server")
 

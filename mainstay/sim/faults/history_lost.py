@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults import one_of, some_duration
 
 if TYPE_CHECKING:
-    from mainstay.sim.store_port import StorePort
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.store_port import StorePort
+    from mainstay.sim.cluster.world import World
 
 EVERY: Final = timedelta(milliseconds=200)
 

@@ -3,11 +3,11 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from mainstay.sim.active_faults import together
 from mainstay.sim.faults import one_of, some_duration, victim
-from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 LATENCIES: Final = tuple(timedelta(milliseconds=ms) for ms in (5, 50, 300, 2000))
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from mainstay.sim.active_faults import together
 from mainstay.sim.faults import one_of, victim
-from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
-    from mainstay.sim.program import Program
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.program import Program
+    from mainstay.sim.cluster.world import World
 
 LEASES: Final = "coordination.k8s.io/leases/"
 NODE_LEASES: Final = f"{LEASES}kube-node-lease/"

@@ -6,11 +6,11 @@ first packet of a new connection is repeated after a second.
 
 from typing import TYPE_CHECKING, Final
 
+from mainstay.sim.active_faults import together
 from mainstay.sim.faults import one_of, some_duration, victim
-from mainstay.sim.wanted import together
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 PROBABILITIES: Final = (0.05, 0.2, 0.5)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults import lacks_disk, one_of
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 LIES_FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (2, 5, 10))
 

@@ -2,13 +2,13 @@
 
 Whether a fault happens is a choice of the run, and a strategy only says how likely it is. So a tape makes the same run
 again without knowing why something was likely once. 1 is for sure, which is how a plan lets one thing happen at one
-place (sim/plans.py).
+place (sim/run/plans.py).
 """
 
 from typing import Final
 
-from mainstay.sim.gate import Tap
-from mainstay.sim.history import Asked
+from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.history import Asked
 
 PER_BEAT: Final = 0.04  # Of each timed fault: once or so in a minute.
 PER_WRITE: Final = 0.03

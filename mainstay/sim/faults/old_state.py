@@ -8,14 +8,14 @@ whoever asks for that.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from mainstay.sim.active_faults import LetGo
+from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.history import Delivered
 from mainstay.sim.faults import one_of
-from mainstay.sim.gate import Tap
-from mainstay.sim.history import Delivered
-from mainstay.sim.wanted import LetGo
 from mainstay.store.errors import Compacted
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 BACK: Final = (1, 2, 3, 5, 8, 13)
 """How many of the last changes that it was told of it does not see at first."""

@@ -4,11 +4,11 @@ cannot (503). Reads and new watches too. What it has turned away has not happene
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.errors import ApiError, Reason
+from mainstay.sim.cluster.history import Asked
 from mainstay.sim.faults import one_of, some_duration
-from mainstay.sim.history import Asked
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 PROBABILITIES: Final = (0.25, 0.5, 1.0)
 WAITS_S: Final = (1, 5)

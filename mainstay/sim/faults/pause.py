@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class Pause:

@@ -6,11 +6,11 @@ promised; a pod may be seen before its node, and a node gone before its pods.
 
 from typing import TYPE_CHECKING
 
+from mainstay.sim.cluster.gate import Tap
 from mainstay.sim.faults import one_of, some_duration, victim
-from mainstay.sim.gate import Tap
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class Reorder:

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from mainstay.sim.cluster.gate import Fate, Lost
+from mainstay.sim.cluster.history import Asked
 from mainstay.sim.faults import one_of
-from mainstay.sim.gate import Fate, Lost
-from mainstay.sim.history import Asked
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class RequestLost:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from mainstay.sim.faults import victim
 
 if TYPE_CHECKING:
-    from mainstay.sim.program import Program
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.program import Program
+    from mainstay.sim.cluster.world import World
 
 
 class Restart:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mainstay.sim.faults import some_duration
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class Restore:

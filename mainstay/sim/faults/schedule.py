@@ -14,17 +14,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.errors import ApiError
+from mainstay.sim.cluster.gate import Fate, Tap
+from mainstay.sim.cluster.history import Asked, Fault
+from mainstay.sim.cluster.program import Program, Step
 from mainstay.sim.faults import AtEvent, AtWrite, Timed, fits
 from mainstay.sim.faults.all import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
 from mainstay.sim.faults.odds import USUAL, Odds
-from mainstay.sim.gate import Fate, Tap
-from mainstay.sim.history import Asked, Fault
-from mainstay.sim.program import Program, Step
 from mainstay.store.errors import Closed, OutcomeUnknown, StorageFull, Unavailable
 from mainstay.store.interface import ABSENT, Check, Put, Write
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 BEAT: Final = timedelta(seconds=2)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mainstay.sim.faults import one_of, some_duration
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class ServerBehind:

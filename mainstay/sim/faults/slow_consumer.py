@@ -3,12 +3,12 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from mainstay.sim.active_faults import LetGo
+from mainstay.sim.cluster.gate import Tap
 from mainstay.sim.faults import one_of, some_duration, victim
-from mainstay.sim.gate import Tap
-from mainstay.sim.wanted import LetGo
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 PACES: Final = tuple(timedelta(milliseconds=ms) for ms in (100, 500, 2000))
 ROOMS_BYTES: Final = (1024 * 1024, 16 * 1024, 4 * 1024)

@@ -13,7 +13,7 @@ from mainstay.sim.faults import one_of
 from mainstay.store.errors import Compacted
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 REVISIONS_BACK: Final = (0, 3, 10, 40)
 # Not for as long as other things last: clients believe at last that the store was put back (client/reflector.py).

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.sim.gate import Tap
-from mainstay.sim.history import Committed, Event
+from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.history import Committed, Event
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 AT_MOST: Final = timedelta(seconds=30)

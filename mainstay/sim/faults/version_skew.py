@@ -5,12 +5,12 @@ side; what one version has begun, the other has to go on with.
 
 from typing import TYPE_CHECKING
 
+from mainstay.sim.cluster.program import Step
 from mainstay.sim.faults import one_of, some_duration, victim
-from mainstay.sim.program import Step
 
 if TYPE_CHECKING:
-    from mainstay.sim.program import Program
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.program import Program
+    from mainstay.sim.cluster.world import World
 
 
 class VersionSkew:

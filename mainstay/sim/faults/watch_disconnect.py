@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from mainstay.sim.cluster.gate import Tap
 from mainstay.sim.faults import one_of
-from mainstay.sim.gate import Tap
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class WatchDisconnect:

@@ -4,7 +4,7 @@
     print(report)
 
     patterns.py     which plans there are, from a run without faults, and which of them cannot matter
-    sieving.py      run each, and compare its end with that of the run without faults, field by field
+    sieve.py      run each, and compare its end with that of the run without faults, field by field
 
 The patterns are those of the paper on Sieve (Sun et al., OSDI 2022): a controller that crashes between two of its
 writes (*intermediate state*), that never sees a state which lasted for a while (*unobserved state*), and that is
@@ -12,6 +12,6 @@ started again on a past and then catches up (*stale state*).
 """
 
 from mainstay.sim.sieve.patterns import Pattern
-from mainstay.sim.sieve.sieving import SieveReport, Sifted, sieve, sift
+from mainstay.sim.sieve.sieve import SieveReport, Sifted, sieve, sift
 
 __all__ = ["Pattern", "SieveReport", "Sifted", "sieve", "sift"]

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from mainstay.sim.faults.old_state import BACK
-from mainstay.sim.plans import Aim, Deed, Telling
+from mainstay.sim.run.plans import Aim, Deed, Telling
 
 LATER: Final = 3  # Changes that it was told of since it has acted.
 

@@ -7,7 +7,7 @@ choices of the run, so that a tape makes the same run again whatever strategy on
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class Strategy(Protocol):

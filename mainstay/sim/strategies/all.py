@@ -6,7 +6,7 @@ mark is replayed as one of random faults; faults at writes and deliveries are th
 
 from typing import Final
 
-from mainstay.sim.choices import Choices
+from mainstay.sim.run.choices import Choices
 from mainstay.sim.strategies import Strategy
 from mainstay.sim.strategies.mixed import Mixed
 from mainstay.sim.strategies.near_writes import NearWrites

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.strategies import Strategy
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 _LABEL: Final = "strategy/mixed"
 

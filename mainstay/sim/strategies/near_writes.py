@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.history import Asked, Event
+from mainstay.sim.cluster.requests import is_heartbeat, keys_prefix
 from mainstay.sim.faults.odds import Odds
 from mainstay.sim.faults.schedule import AT_EVENT, AT_WRITE, TIMED
-from mainstay.sim.gate import Tap
-from mainstay.sim.history import Asked, Event
-from mainstay.sim.requests import is_heartbeat, keys_prefix
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 BUDGETS: Final = (1, 2, 3, 4)
 RATES: Final = (0.02, 0.05, 0.15, 0.4)

@@ -11,14 +11,14 @@ About half of these runs have the usual faults besides.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from mainstay.sim.active_faults import LetGo
+from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.history import Asked, Event
+from mainstay.sim.cluster.requests import is_heartbeat
 from mainstay.sim.faults.odds import USUAL, Odds
-from mainstay.sim.gate import Tap
-from mainstay.sim.history import Asked, Event
-from mainstay.sim.requests import is_heartbeat
-from mainstay.sim.wanted import LetGo
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 STEPS: Final = tuple(timedelta(milliseconds=ms) for ms in (5, 40, 300, 1500))
 """By rank, from the second on."""

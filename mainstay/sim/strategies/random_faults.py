@@ -4,7 +4,7 @@ find more than all of them at once."""
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstay.sim.world import World
+    from mainstay.sim.cluster.world import World
 
 
 class RandomFaults:

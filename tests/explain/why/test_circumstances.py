@@ -30,7 +30,7 @@ from mainstay.client.errors import ApiError
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.text import text_of
-from mainstay.sim.cluster import Cluster
+from mainstay.sim.cluster.cluster import Cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, a_pod, asked, rest
 from tests.faults.objects import an_acting_node, with_image

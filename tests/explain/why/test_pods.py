@@ -4,7 +4,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, SERVICES
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.scheduler.component import SchedulerSettings
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import TWO, a_cluster, a_deployment, a_pod, asked, rest, steps
 

@@ -15,7 +15,7 @@ from mainstay.cli.logs_of import logs
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.explain.why.ends import Ends
-from mainstay.sim.cluster import Cluster
+from mainstay.sim.cluster.cluster import Cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_pod, asked, rest
 from tests.faults.objects import an_acting_node

@@ -7,7 +7,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS,
 from mainstay.explain.moment import NoSuchMoment
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
-from mainstay.sim.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeWishes
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, asked, rest, steps
 

@@ -1,0 +1,121 @@
+"""All scenarios, by name. One file for each; add yours to the list."""
+
+from typing import Final
+
+from mainstay.scenarios.always_rejected import SCENARIO as ALWAYS_REJECTED
+from mainstay.scenarios.back_in_time import SCENARIO as BACK_IN_TIME
+from mainstay.scenarios.bad_rollout import SCENARIO as BAD_ROLLOUT
+from mainstay.scenarios.bind_without_answer import SCENARIO as BIND_WITHOUT_ANSWER
+from mainstay.scenarios.cache_follows import SCENARIO as CACHE_FOLLOWS
+from mainstay.scenarios.compaction_in_the_gap import SCENARIO as COMPACTION_IN_THE_GAP
+from mainstay.scenarios.core_world import SCENARIO as CORE_WORLD
+from mainstay.scenarios.cure_meanwhile import SCENARIO as CURE_MEANWHILE
+from mainstay.scenarios.databases import SCENARIOS as DATABASES
+from mainstay.scenarios.disk_world import SCENARIO as DISK_WORLD
+from mainstay.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESERVATION
+from mainstay.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTED_ONCE
+from mainstay.scenarios.eviction_and_budget import SCENARIO as EVICTION_AND_BUDGET
+from mainstay.scenarios.fenced_before_replaced import SCENARIO as FENCED_BEFORE_REPLACED
+from mainstay.scenarios.fraud_batch import SCENARIO as FRAUD_BATCH
+from mainstay.scenarios.frozen_evictions import SCENARIO as FROZEN_EVICTIONS
+from mainstay.scenarios.full_world import SCENARIO as FULL_WORLD
+from mainstay.scenarios.ghost_node import SCENARIO as GHOST_NODE
+from mainstay.scenarios.half_said import SCENARIO as HALF_SAID
+from mainstay.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
+from mainstay.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
+from mainstay.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
+from mainstay.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
+from mainstay.scenarios.left_over import SCENARIO as LEFT_OVER
+from mainstay.scenarios.missed_ticks import SCENARIO as MISSED_TICKS
+from mainstay.scenarios.namespace_goes import SCENARIO as NAMESPACE_GOES
+from mainstay.scenarios.new_leader_knows import SCENARIO as NEW_LEADER_KNOWS
+from mainstay.scenarios.node_before_its_tasks import SCENARIO as NODE_BEFORE_ITS_TASKS
+from mainstay.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
+from mainstay.scenarios.one_leader import SCENARIO as ONE_LEADER
+from mainstay.scenarios.one_on_each_node import SCENARIO as ONE_ON_EACH_NODE
+from mainstay.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
+from mainstay.scenarios.ordered_rollback import SCENARIO as ORDERED_ROLLBACK
+from mainstay.scenarios.owners_and_dependents import SCENARIO as OWNERS_AND_DEPENDENTS
+from mainstay.scenarios.pending_after_rollback import SCENARIO as PENDING_AFTER_ROLLBACK
+from mainstay.scenarios.pods_come_and_go import SCENARIO as PODS_COME_AND_GO
+from mainstay.scenarios.power_fails import SCENARIO as POWER_FAILS
+from mainstay.scenarios.progress_told import SCENARIO as PROGRESS_TOLD
+from mainstay.scenarios.promised_room import SCENARIO as PROMISED_ROOM
+from mainstay.scenarios.put_back_again import SCENARIO as PUT_BACK_AGAIN
+from mainstay.scenarios.racing_schedulers import SCENARIO as RACING_SCHEDULERS
+from mainstay.scenarios.refused_work import SCENARIO as REFUSED_WORK
+from mainstay.scenarios.removed_by_force import SCENARIO as REMOVED_BY_FORCE
+from mainstay.scenarios.replaced_once import SCENARIO as REPLACED_ONCE
+from mainstay.scenarios.restored_store import SCENARIO as RESTORED_STORE
+from mainstay.scenarios.room_comes_back import SCENARIO as ROOM_COMES_BACK
+from mainstay.scenarios.services_lead import SCENARIO as SERVICES_LEAD
+from mainstay.scenarios.silent_nodes import SCENARIO as SILENT_NODES
+from mainstay.scenarios.stale_agent import SCENARIO as STALE_AGENT
+from mainstay.scenarios.stale_candidate import SCENARIO as STALE_CANDIDATE
+from mainstay.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS_FIRST
+from mainstay.scenarios.twice_in_slices import SCENARIO as TWICE_IN_SLICES
+from mainstay.scenarios.two_builds import SCENARIO as TWO_BUILDS
+from mainstay.scenarios.two_controllers import SCENARIO as TWO_CONTROLLERS
+from mainstay.scenarios.whose_room import SCENARIO as WHOSE_ROOM
+from mainstay.sim.run.scenario import Scenario
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    scenario.name: scenario
+    for scenario in (
+        CACHE_FOLLOWS,
+        ONE_LEADER,
+        GHOST_NODE,
+        NODE_BEFORE_ITS_TASKS,
+        NEW_LEADER_KNOWS,
+        SUCCESSOR_LOOKS_FIRST,
+        ONE_POD_TOO_MANY,
+        JOB_OF_THE_SAME_NAME,
+        TWICE_IN_SLICES,
+        LEADERS_AND_CLOCKS,
+        COMPACTION_IN_THE_GAP,
+        BACK_IN_TIME,
+        ONE_DELIVERY,
+        RACING_SCHEDULERS,
+        ROOM_COMES_BACK,
+        REMOVED_BY_FORCE,
+        CURE_MEANWHILE,
+        PROMISED_ROOM,
+        WHOSE_ROOM,
+        STALE_CANDIDATE,
+        BIND_WITHOUT_ANSWER,
+        DUPLICATE_RESERVATION,
+        PODS_COME_AND_GO,
+        STALE_AGENT,
+        FENCED_BEFORE_REPLACED,
+        EACH_POD_COUNTED_ONCE,
+        MISSED_TICKS,
+        EVICTION_AND_BUDGET,
+        SILENT_NODES,
+        HALF_SAID,
+        REPLACED_ONCE,
+        LEFT_OVER,
+        OWNERS_AND_DEPENDENTS,
+        NAMESPACE_GOES,
+        SERVICES_LEAD,
+        PROGRESS_TOLD,
+        FRAUD_BATCH,
+        REFUSED_WORK,
+        BAD_ROLLOUT,
+        ORDERED_ROLLBACK,
+        ALWAYS_REJECTED,
+        ONE_ON_EACH_NODE,
+        TWO_CONTROLLERS,
+        RESTORED_STORE,
+        PUT_BACK_AGAIN,
+        POWER_FAILS,
+        TWO_BUILDS,
+        PENDING_AFTER_ROLLBACK,
+        HELD_CONTROLLER,
+        HELD_ROLLOUT,
+        FROZEN_EVICTIONS,
+        CORE_WORLD,
+        DISK_WORLD,
+        FULL_WORLD,
+        *DATABASES,
+    )
+}

@@ -1,0 +1,37 @@
+"""Somebody holds things, for some seconds at a time, and lets go of them or forgets to."""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from mainstay.api.holds import HOLDS, What, name_of
+from mainstay.api.times import format_time
+from mainstay.client.client import Client
+from mainstay.client.errors import AlreadyExists, NotFound
+from mainstay.sim.cluster.world import World
+
+
+async def hold(
+    world: World, client: Client, what: What, length: timedelta, *, target: str = "", namespace: str = ""
+) -> None:
+    """Hold something from now on. What is held already, or was, is held anew."""
+    name = name_of(what, target, namespace)
+    given = {"name": target, "namespace": namespace}
+    until = format_time(world.sim.clock.wall() + length)
+    spec: dict[str, Any] = {
+        "what": str(what),
+        "target": {field: value for field, value in given.items() if value},
+        "owner": "anna",
+        "reason": "to look at it",
+        "expiresAt": until,
+    }
+    try:
+        await client.create(HOLDS, {"metadata": {"name": name}, "spec": spec})
+    except AlreadyExists:
+        with suppress(NotFound):
+            await client.patch(HOLDS, name, "", {"spec": {"expiresAt": until}})
+
+
+async def release(client: Client, what: What, *, target: str = "", namespace: str = "") -> None:
+    with suppress(NotFound):
+        await client.delete(HOLDS, name_of(what, target, namespace))

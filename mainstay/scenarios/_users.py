@@ -1,0 +1,297 @@
+"""What users do to a cluster, as a small set of named deeds, and how much of it there is in a run.
+
+Which deeds there are, how often somebody does one and how much of it are *swarm options*: drawn from the seed before
+anything begins, and said with the verdict. A few deeds that meet each other find more than all of them at once. Choice
+0 is always the simplest: the deed is off, the pace is slow, sizes are small.
+
+Names are few, so they come again. What operators do to nodes is in _operators.py.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstay.api.kind import Object, Propagation
+from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
+from mainstay.api.pod_annotations import AT_MOST_ONE
+from mainstay.api.reservations import reservation_name
+from mainstay.api.times import format_time
+from mainstay.client.client import Client
+from mainstay.client.errors import AlreadyExists, NotFound
+from mainstay.env import tasks
+from mainstay.scenarios._stages import NAMESPACE
+
+if TYPE_CHECKING:
+    from mainstay.scenarios._worlds import WorldStage
+
+TEMPOS: Final = tuple(timedelta(seconds=seconds) for seconds in (6, 4, 2))
+REPLICAS_MAX: Final = (2, 3, 4)
+CPU: Final = ("100m", "250m", "500m")
+
+WELL: Final = ("work:1", "work:2", "work:3")
+BROKEN: Final = "broken:1"
+"""Its containers fail as soon as they run."""
+PASSING: Final = "passing:1"
+"""Its containers end well after a while."""
+
+HIGH: Final = "high"
+"""A PriorityClass, which is there from the beginning."""
+SETS: Final = ("web-0", "web-1")
+APPS: Final = ("app-0", "app-1")
+BATCHES: Final = ("job-0", "job-1")
+TASKS: Final = ("task-0", "task-1", "task-2")
+SINGLES: Final = ("single-0", "single-1")
+PLANS: Final = ("plan-0", "plan-1")
+TEAM: Final = "team"
+"""A namespace that comes and goes."""
+WAYS: Final = (Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN)
+PATIENCE_S: Final = 5
+"""How long pods stay on a node that was released."""
+_DAY: Final = timedelta(days=1)
+_A_LITTLE: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that somebody may do, more often the greater its weight is."""
+
+    name: str
+    weight: int
+    do: "Callable[[WorldStage, Client], Awaitable[None]]"
+    """May raise `ApiError`: then that was it for this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much of what there is in a run."""
+
+    deeds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each user, those that are on."""
+    tempo: timedelta = TEMPOS[0]
+    replicas_max: int = REPLICAS_MAX[0]
+    has_priorities: bool = False
+    says_lost: bool = False
+    """Whether somebody says of a machine that is lost for good that it is off. Else its pods are never heard of."""
+
+    def deeds_of(self, user: str, known: Sequence[Deed]) -> list[Deed]:
+        """Each as often as it weighs."""
+        return [each for each in known if each.name in self.deeds[user] for _ in range(each.weight)]
+
+    def __str__(self) -> str:
+        who = "; ".join(f"{user}: {', '.join(names)}" for user, names in self.deeds.items())
+        more = (", priorities" if self.has_priorities else "") + (
+            ", lost machines are told of" if self.says_lost else ""
+        )
+        return f"{who}; every {self.tempo.total_seconds():g} s, up to {self.replicas_max} replicas{more}"
+
+
+def drawn(choose: Callable[[str, int], int], users: Mapping[str, Sequence[Deed]]) -> Options:
+    """Those of this run. The first deed of each user is always on: else there would be nothing to look at."""
+    deeds = {
+        user: tuple([each.name for number, each in enumerate(known) if number == 0 or choose(f"{each.name}/is-on", 2)])
+        for user, known in users.items()
+    }
+    return Options(
+        deeds=deeds,
+        tempo=TEMPOS[choose("tempo", len(TEMPOS))],
+        replicas_max=REPLICAS_MAX[choose("replicas-max", len(REPLICAS_MAX))],
+        has_priorities=bool(choose("priorities", 2)),
+        says_lost=bool(choose("says-lost", 2)),
+    )
+
+
+# Objects.
+
+
+def a_pod_spec(image: str = WELL[0], cpu: str = CPU[0], **more: Any) -> dict[str, Any]:
+    tolerations = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_S}
+        for key in ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+    ]
+    return {
+        "containers": [{"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}],
+        "terminationGracePeriodSeconds": 2,
+        "tolerations": tolerations,
+        **more,
+    }
+
+
+def a_workload(name: str, replicas: int, spec: Mapping[str, Any], **more: Any) -> Object:
+    """A ReplicaSet or a Deployment."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    wanted = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **more}
+    return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": wanted}
+
+
+def a_single(name: str, spec: Mapping[str, Any]) -> Object:
+    metadata = {"name": name, "namespace": NAMESPACE, "annotations": {AT_MOST_ONE: "true"}}
+    return {"metadata": metadata, "spec": spec}
+
+
+def a_job(name: str, spec: Mapping[str, Any], parallelism: int) -> Object:
+    template = {"spec": {**spec, "restartPolicy": "Never"}}
+    wanted = {"completions": 2, "parallelism": parallelism, "backoffLimit": 4, "template": template}
+    return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": wanted}
+
+
+def _some_spec(stage: "WorldStage", image: str = WELL[0]) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if stage.options.has_priorities and stage.choose("priority", 2):
+        more["priorityClassName"] = HIGH
+    return a_pod_spec(image, CPU[stage.choose("cpu", len(CPU))], **more)
+
+
+def some_replicas(stage: "WorldStage") -> int:
+    return 1 + stage.choose("replicas", stage.options.replicas_max)
+
+
+# Deeds about workloads.
+
+
+async def submit_set(stage: "WorldStage", client: Client) -> None:
+    name = SETS[stage.choose("which set", len(SETS))]
+    with suppress(AlreadyExists):
+        await client.create(REPLICASETS, a_workload(name, some_replicas(stage), _some_spec(stage)))
+
+
+async def submit_app(stage: "WorldStage", client: Client) -> None:
+    name = APPS[stage.choose("which app", len(APPS))]
+    with suppress(AlreadyExists):
+        await client.create(DEPLOYMENTS, a_workload(name, some_replicas(stage), _some_spec(stage)))
+
+
+async def submit_job(stage: "WorldStage", client: Client) -> None:
+    name = BATCHES[stage.choose("which job", len(BATCHES))]
+    with suppress(AlreadyExists):
+        await client.create(JOBS, a_job(name, _some_spec(stage, PASSING), 1 + stage.choose("parallelism", 2)))
+
+
+async def submit_task(stage: "WorldStage", client: Client) -> None:
+    """A pod that nobody looks after."""
+    name = TASKS[stage.choose("which task", len(TASKS))]
+    with suppress(AlreadyExists):
+        await client.create(PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": _some_spec(stage)})
+
+
+async def submit_single(stage: "WorldStage", client: Client) -> None:
+    """A pod of which never two may run. Whoever wants it makes it again when it is gone."""
+    name = SINGLES[stage.choose("which single", len(SINGLES))]
+    stage.singles[name] = None
+    await ensure_singles(client, [name])
+
+
+async def ensure_singles(client: Client, names: Sequence[str]) -> None:
+    for name in names:
+        with suppress(AlreadyExists):
+            await client.create(PODS, a_single(name, a_pod_spec()))
+
+
+async def scale_set(stage: "WorldStage", client: Client) -> None:
+    name = SETS[stage.choose("which set", len(SETS))]
+    await client.patch(REPLICASETS, name, NAMESPACE, {"spec": {"replicas": stage.choose("scale", 5)}})
+
+
+async def scale_app(stage: "WorldStage", client: Client) -> None:
+    name = APPS[stage.choose("which app", len(APPS))]
+    await client.patch(DEPLOYMENTS, name, NAMESPACE, {"spec": {"replicas": stage.choose("scale", 5)}})
+
+
+async def roll(stage: "WorldStage", client: Client) -> None:
+    """To another image, which may be one that cannot work; sometimes on, or back, before that is done."""
+    name = APPS[stage.choose("which app", len(APPS))]
+    images = (*WELL, BROKEN)
+    await client.patch(DEPLOYMENTS, name, NAMESPACE, with_image(images[stage.choose("image", len(images))]))
+
+
+async def roll_back(stage: "WorldStage", client: Client) -> None:
+    name = APPS[stage.choose("which app", len(APPS))]
+    await client.patch(DEPLOYMENTS, name, NAMESPACE, with_image(WELL[0]))
+
+
+async def delete_pod(stage: "WorldStage", client: Client) -> None:
+    """Any of those that are there."""
+    pods = (await client.list(PODS, NAMESPACE)).items
+    if pods:
+        metadata = pods[stage.choose("which pod", len(pods))]["metadata"]
+        await client.delete(PODS, metadata["name"], NAMESPACE, uid=metadata["uid"])
+
+
+async def delete_workload(stage: "WorldStage", client: Client) -> None:
+    """In one of the three ways. One that is being deleted in one way is not told another."""
+    kinds: tuple[tuple[KindName, Sequence[str]], ...] = ((DEPLOYMENTS, APPS), (REPLICASETS, SETS), (JOBS, BATCHES))
+    kind, names = kinds[stage.choose("delete what", len(kinds))]
+    found = await client.get(kind, names[stage.choose("delete which", len(names))], NAMESPACE)
+    metadata = found["metadata"]
+    if "deletionTimestamp" not in metadata:
+        # The pods of a job are let go by whoever counts them, so they are not to stay behind.
+        way = WAYS[stage.choose("way", len(WAYS) - (kind == JOBS))]
+        await client.delete(kind, metadata["name"], NAMESPACE, uid=metadata["uid"], propagation=way)
+
+
+async def plan_ahead(stage: "WorldStage", client: Client) -> None:
+    """Room is reserved for a workload that comes later, or never."""
+    name = PLANS[stage.choose("which plan", len(PLANS))]
+    with suppress(AlreadyExists):
+        await client.create(DEPLOYMENTS, a_workload(name, 0, a_pod_spec()))
+    made = await client.get(DEPLOYMENTS, name, NAMESPACE)
+    workload = {"kind": "Deployment", "name": name, "uid": made["metadata"]["uid"]}
+    intent = f"replica-{stage.choose('which intent', 3)}"
+    nodes = sorted(stage.world.machines)
+    spec = {
+        "nodeName": nodes[stage.choose("reserve where", len(nodes))],
+        "workload": workload,
+        "generation": 1,
+        "intent": intent,
+        "resources": {"cpu": CPU[0]},
+        "expiresAt": format_time(stage.world.sim.clock.wall() + _DAY),
+    }
+    metadata = {"name": reservation_name(workload, 1, intent), "namespace": NAMESPACE}
+    with suppress(AlreadyExists):
+        await client.create(RESERVATIONS, {"metadata": metadata, "spec": spec})
+
+
+async def give_up_plan(stage: "WorldStage", client: Client) -> None:
+    name = PLANS[stage.choose("which plan", len(PLANS))]
+    with suppress(NotFound):
+        await client.delete(DEPLOYMENTS, name, NAMESPACE, propagation=Propagation.BACKGROUND)
+
+
+async def come_and_go(stage: "WorldStage", client: Client) -> None:
+    """A namespace with something in it, which is then deleted, or one that is there is."""
+    with suppress(AlreadyExists):
+        await client.create(NAMESPACES, {"metadata": {"name": TEAM}})
+    spec = a_workload("web", 1 + stage.choose("team replicas", 2), a_pod_spec())
+    with suppress(AlreadyExists):
+        await client.create(REPLICASETS, {**spec, "metadata": {"name": "web", "namespace": TEAM}}, TEAM)
+    await tasks.sleep(_A_LITTLE * stage.choose("team stays", 4))
+    if stage.choose("team goes", 2):
+        await client.delete(NAMESPACES, TEAM)
+
+
+def with_image(image: str) -> Object:
+    """A change to another image. A patch of a list takes its place, so all of it is said."""
+    return {"spec": {"template": {"spec": a_pod_spec(image)}}}
+
+
+async def mend(client: Client) -> None:
+    """In the end nobody wants what cannot work. Of what was left behind when its owner went, the user lets go."""
+    for app in (await client.list(DEPLOYMENTS, NAMESPACE)).items:
+        if _is_broken(app["spec"]["template"]):
+            with suppress(NotFound):
+                await client.patch(DEPLOYMENTS, app["metadata"]["name"], NAMESPACE, with_image(WELL[0]))
+    for each in (await client.list(REPLICASETS, NAMESPACE)).items:
+        if _is_broken(each["spec"]["template"]) and not each["metadata"].get("ownerReferences"):
+            with suppress(NotFound):
+                await client.delete(REPLICASETS, each["metadata"]["name"], NAMESPACE, propagation=WAYS[0])
+    for pod in (await client.list(PODS, NAMESPACE)).items:
+        if _is_broken(pod) and not pod["metadata"].get("ownerReferences"):
+            with suppress(NotFound):
+                await client.delete(PODS, pod["metadata"]["name"], NAMESPACE)
+
+
+def _is_broken(template: Object) -> bool:
+    return bool(template["spec"]["containers"][0]["image"] == BROKEN)

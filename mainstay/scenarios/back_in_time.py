@@ -1,0 +1,23 @@
+"""Watches go over to a server that is behind, and are told again what they know. (etcd #15271, #15220, #20221)
+
+A cache must not go back, nor may it take for news what it has seen; and when the server has caught up, it goes on.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from mainstay.scenarios._following import Following
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.watch_contract import WatchContract
+from mainstay.sim.run.scenario import Scenario
+
+SCENARIO: Final = Scenario(
+    name="back-in-time",
+    about="Watches meet a server that is behind, and changes that come twice; no cache may go back, or stop.",
+    make=Following,
+    checkers=lambda: [WatchContract(), AcknowledgedWrites()],
+    faults=("server-behind", "stale-server", "watch-repeat", "watch-disconnect", "server-crash", "cut"),
+    lasts=timedelta(minutes=2),
+    silence=timedelta(seconds=45),
+    ids=("24",),
+)

@@ -1,0 +1,32 @@
+"""Watches are broken while the store forgets what they missed. (etcd #18089, #19179; kubernetes #72187)
+
+Whoever comes back is told that its revision is gone, and reads everything anew; what was deleted in the gap is told as
+deleted, to those who listen too. Nobody may read everything over and over.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from mainstay.scenarios._following import Following
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.watch_contract import WatchContract
+from mainstay.sim.run.scenario import Scenario
+
+SCENARIO: Final = Scenario(
+    name="compaction-in-the-gap",
+    about="History is forgotten while watches are broken; what went meanwhile must be told as gone, without a storm.",
+    make=Following,
+    checkers=lambda: [WatchContract(), AcknowledgedWrites()],
+    faults=(
+        "history-lost",
+        "compaction",
+        "compaction-missed",
+        "watch-disconnect",
+        "watch-delay",
+        "cut",
+        "server-crash",
+    ),
+    lasts=timedelta(minutes=2),
+    silence=timedelta(seconds=45),
+    ids=("23", "F8"),
+)

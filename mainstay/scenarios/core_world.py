@@ -1,0 +1,106 @@
+"""The core of a cluster, with everything that can go wrong: servers, schedulers, ReplicaSets, node health and repair.
+
+Small and quick, for many runs. Two of each process, five nodes in three zones, a user who wants replicas and single
+pods, and an operator who drains, resizes and loses machines. Of the processes any one of each sort is enough: in the
+end the others may be gone for good. (SPEC T1: all that must hold in every run)
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+from mainstay.api.kind_names import DISRUPTION_BUDGETS, REPLICASETS
+from mainstay.client.client import Client
+from mainstay.controllers.budget.controller import DisruptionBudgets
+from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
+from mainstay.controllers.repair.loop import LOOP as REPAIR
+from mainstay.controllers.replicaset.controller import ReplicaSets
+from mainstay.scenarios import _operators as operators
+from mainstay.scenarios import _users as users
+from mainstay.scenarios._operators import PRIORITY_CLASSES
+from mainstay.scenarios._stages import NAMESPACE
+from mainstay.scenarios._users import HIGH, SETS, Deed, a_pod_spec, a_workload, ensure_singles
+from mainstay.scenarios._worlds import SILENCE, WITHIN, WorldStage
+from mainstay.sim.checkers import Checker
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.at_most_one import AtMostOne
+from mainstay.sim.checkers.bound_in_time import BoundInTime
+from mainstay.sim.checkers.bounded import Bounded
+from mainstay.sim.checkers.budgets import Budgets
+from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.observed_generations import ObservedGenerations
+from mainstay.sim.checkers.one_acting_leader import OneActingLeader
+from mainstay.sim.checkers.orphans import Orphans
+from mainstay.sim.checkers.quotas import Quotas
+from mainstay.sim.checkers.released import Released
+from mainstay.sim.checkers.reserved import Reserved
+from mainstay.sim.checkers.watch_contract import WatchContract
+from mainstay.sim.run.scenario import Scenario
+
+USER: Final = "user"
+OPERATOR: Final = "operator"
+OBSERVED: Final = ("apps/replicasets/", "policy/poddisruptionbudgets/")
+
+
+class CoreWorld(WorldStage):
+    controllers = (ReplicaSets(), DisruptionBudgets())
+    own_loops = (NODE_HEALTH, REPAIR)
+    observed = OBSERVED
+    users = MappingProxyType(
+        {
+            USER: (
+                Deed("scale", 3, users.scale_set),
+                Deed("submit", 2, users.submit_task),
+                Deed("single", 2, users.submit_single),
+                Deed("delete-pod", 1, users.delete_pod),
+                Deed("plan", 2, users.plan_ahead),
+                Deed("give-up-plan", 1, users.give_up_plan),
+            ),
+            OPERATOR: operators.USUAL,
+        }
+    )
+
+    async def prepare(self, client: Client) -> None:
+        await client.create(PRIORITY_CLASSES, {"metadata": {"name": HIGH}, "value": 1000})
+        for name in SETS:
+            await client.create(REPLICASETS, a_workload(name, 2, a_pod_spec()))
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": SETS[0]}}}
+        metadata = {"name": SETS[0], "namespace": NAMESPACE}
+        await client.create(DISRUPTION_BUDGETS, {"metadata": metadata, "spec": spec})
+
+    async def put_in_order(self, user: str, client: Client) -> None:
+        if user == OPERATOR:
+            await operators.open_all(self, client)
+        else:
+            await ensure_singles(client, list(self.singles))
+
+
+def checkers() -> Sequence[Checker]:
+    return [
+        AcknowledgedWrites(),
+        AtMostOne(),
+        BoundInTime(),
+        Bounded(),
+        Budgets(),
+        Capacity(),
+        ObservedGenerations(OBSERVED),
+        OneActingLeader(),
+        Orphans(),
+        Quotas(),
+        Released(),
+        Reserved(),
+        WatchContract(),
+    ]
+
+
+SCENARIO: Final = Scenario(
+    name="core-world",
+    about="Servers, schedulers, ReplicaSets, node health and repair under users, operators and all faults.",
+    make=CoreWorld,
+    checkers=checkers,
+    lasts=timedelta(seconds=60),
+    calm=WITHIN,
+    silence=SILENCE,
+    ids=("T1", "T2"),
+)

@@ -1,0 +1,83 @@
+"""Evictions are frozen while nodes fall silent: nobody is removed, and afterwards those are who would have been.
+
+Nodes and zones are cut off for longer than their pods tolerate. Evictions are held everywhere or in the namespace of
+the pods, for some seconds at a time, and thaw by the clock or because somebody lets go. A node that is killed for good
+while they are frozen keeps its pods until then, and loses them afterwards, though nothing else happens.
+"""
+
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+from mainstay.api import pod_state
+from mainstay.api.holds import What
+from mainstay.client.client import Client
+from mainstay.env import tasks
+from mainstay.scenarios._agents import CALM, SILENCE, TIMES
+from mainstay.scenarios._health import WATCHERS, HealthStage
+from mainstay.scenarios._holding import hold, release
+from mainstay.scenarios._stages import NAMESPACE
+from mainstay.scenarios._workloads import PODS_PREFIX, decode
+from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.held import EvictionsHeld
+from mainstay.sim.checkers.patient import Patient
+from mainstay.sim.run.scenario import Scenario
+
+FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (20, 45, 90))
+SILENT_FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (15, 30, 60))
+LOST: Final = "node-1"
+FROZEN_FOR: Final = timedelta(minutes=2)
+
+
+class FrozenEvictions(HealthStage):
+    zones = MappingProxyType({"node-1": "a", "node-2": "a", "node-3": "b", "node-4": "c"})
+    turn_every = timedelta(seconds=8)
+
+    async def prepare(self, client: Client) -> None:
+        await self.ensure_pods(client)
+
+    async def turn(self, client: Client) -> None:
+        namespace = ("", NAMESPACE)[self.choose("where", 2)]
+        match self.choose("what", 5):
+            case 0 | 1:
+                length = FOR[self.choose("for", len(FOR))]
+                await hold(self.world, client, What.EVICTIONS, length, namespace=namespace)
+            case 2:
+                await release(client, What.EVICTIONS, namespace=namespace)
+            case _:
+                node = self.nodes[self.choose("which node", len(self.nodes))]
+                self.cut([node], SILENT_FOR[self.choose("silent for", len(SILENT_FOR))])
+        await self.ensure_pods(client)
+
+    async def check(self) -> None:
+        """All is well. Then one node is lost for good, while evictions are frozen, and nobody is there to thaw them."""
+        await super().check()
+        async with self.world.client_for("user", self.world.sim.env("check")) as client:
+            await self.ensure_pods(client)
+            await tasks.sleep(timedelta(seconds=10))
+            await hold(self.world, client, What.EVICTIONS, FROZEN_FOR)
+        self.world.programs[LOST].crash()
+        self.killed[LOST] = self.world.spared[LOST] = None
+        await tasks.sleep(FROZEN_FOR - timedelta(seconds=10))
+        if not (there := await self._pods_of_lost()) or any(pod_state.is_leaving(pod) for pod in there):
+            raise Violated("frozen evictions", f"evictions are frozen, and of {LOST} there is {there}")
+        await tasks.sleep(timedelta(minutes=2))
+        if not all(pod_state.is_leaving(pod) for pod in await self._pods_of_lost()):
+            raise Violated("frozen evictions", f"nobody holds evictions any more, and pods of {LOST} stay")
+
+    async def _pods_of_lost(self) -> list[dict[str, object]]:
+        pods = [decode(entry.value) for entry in (await self.world.store.range(PODS_PREFIX)).entries]
+        return [pod for pod in pods if pod_state.node_of(pod) == LOST]
+
+
+SCENARIO: Final = Scenario(
+    name="frozen-evictions",
+    about="Evictions are frozen while nodes fall silent; nobody is removed, and afterwards those are who should be.",
+    make=FrozenEvictions,
+    checkers=lambda: [Patient(TIMES.duration), EvictionsHeld(*WATCHERS)],
+    faults=("crash", "crash-after", "answer-lost", "leader-loss"),
+    lasts=timedelta(minutes=2),
+    calm=CALM,
+    silence=SILENCE,
+    ids=("F2",),
+)

@@ -1,0 +1,92 @@
+"""Namespaces are deleted with what is in them, and made again under the same name, while who deletes them fails.
+
+Some of it waits for finalizers, some is of a kind that was defined a moment ago and that one of the servers may not
+know yet.
+"""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES
+from mainstay.client.client import Client
+from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
+from mainstay.controllers.namespace.loop import NamespaceDeletion
+from mainstay.env import tasks
+from mainstay.loop.periodic import OwnLoop
+from mainstay.scenarios._owning import CLEANERS, KINDS, OwningStage, define
+from mainstay.scenarios._stages import SILENCE, USER
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.namespaces import Namespaces
+from mainstay.sim.checkers.one_acting_leader import OneActingLeader
+from mainstay.sim.checkers.watch_contract import WatchContract
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario
+
+NAMES: Final = ("team-1", "team-2")
+HOLD: Final = "example.dev/hold"
+_KINDS: Final = tuple(KINDS.values())
+
+
+class NamespaceGoes(OwningStage):
+    turn_every = timedelta(milliseconds=700)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, [OwnLoop("namespace", NamespaceDeletion)])
+        self._is_defined = False
+        self._freeing: asyncio.Task[None] | None = None
+
+    async def turn(self, client: Client) -> None:
+        name = NAMES[self.choose("which", len(NAMES))]
+        with suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+        if not self._is_defined and self.choose("define", 3) == 2:
+            await define(client)
+            self._is_defined = True
+        kinds = _KINDS if self._is_defined else _KINDS[:-1]
+        for number in range(1 + self.choose("content", 5)):
+            metadata: Object = {"name": f"thing-{number}", "namespace": name}
+            if self.choose("held", 4) == 3:
+                metadata["finalizers"] = [HOLD]
+            with suppress(AlreadyExists, Forbidden, NotFound):
+                await client.create(kinds[self.choose("kind", len(kinds))], {"metadata": metadata})
+        if self.choose("delete", 2):
+            with suppress(NotFound):
+                await client.delete(NAMESPACES, name)
+        if self.choose("free", 2):
+            await self._free(client, name)
+
+    async def finish(self) -> None:
+        await super().finish()
+        self._freeing = tasks.spawn(self._free_all(), name="nobody holds anything any more")
+
+    async def _free_all(self) -> None:
+        """In the end nobody holds anything."""
+        async with self.world.client_for(USER, self.world.sim.env("free")) as client:
+            for _ in range(60):
+                for name in NAMES:
+                    with suppress(ApiError):
+                        await self._free(client, name)
+                await tasks.sleep(timedelta(seconds=2))
+
+    async def _free(self, client: Client, name: str) -> None:
+        for kind in _KINDS if self._is_defined else (CONFIG_MAPS, *_KINDS[:-1]):
+            for obj in (await client.list(kind, name)).items:
+                if obj["metadata"].get("finalizers"):
+                    with suppress(NotFound, Conflict):
+                        body = {"metadata": {"uid": obj["metadata"]["uid"], "finalizers": None}}
+                        await client.patch(kind, obj["metadata"]["name"], name, body)
+
+
+SCENARIO: Final = Scenario(
+    name="namespace-goes",
+    about="Namespaces go with all that is in them, and never before; what is in others is left alone.",
+    make=NamespaceGoes,
+    checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader(), Namespaces(KINDS, CLEANERS)],
+    lasts=timedelta(seconds=60),
+    calm=timedelta(minutes=15),
+    silence=SILENCE,
+    ids=("F6",),
+)

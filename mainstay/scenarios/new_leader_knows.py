@@ -1,0 +1,45 @@
+"""A task comes while one of two placers leads, and the other one takes over. (kubernetes #102790)
+
+The new leader must know of it, whether it heard of the task as a candidate, or missed it in a broken watch. Nothing
+happens to a task after it has come, so nothing reminds anybody of it.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from mainstay.client.client import Client
+from mainstay.scenarios._placing import Placing, add_node, add_task, placed
+from mainstay.scenarios._stages import SILENCE, UserStage
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.one_acting_leader import OneActingLeader
+from mainstay.sim.checkers.watch_contract import WatchContract
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario
+
+
+class NewLeaderKnows(UserStage):
+    turn_every = timedelta(seconds=3)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.add_controller(Placing(), "placer-1", "placer-2")
+        self._made = 0
+
+    async def prepare(self, client: Client) -> None:
+        await add_node(client, "node-0")
+
+    async def turn(self, client: Client) -> None:
+        self._made += 1
+        await add_task(client, f"task-{self._made}")
+
+
+SCENARIO: Final = Scenario(
+    name="new-leader-knows",
+    about="Tasks come while leaders change; the next leader must not wait to be told of what came before its time.",
+    make=NewLeaderKnows,
+    checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader(), placed()],
+    faults=("leader-loss", "crash", "restart", "crash-after", "watch-disconnect", "watch-delay", "cut", "server-crash"),
+    lasts=timedelta(minutes=2),  # Long enough for one of them to lead a second time.
+    silence=SILENCE,
+    ids=("7", "R6"),
+)

@@ -1,0 +1,374 @@
+"""A simulated cluster, made of production parts: API servers over one store, and programs that talk to them.
+
+    world = World(sim)
+    world.add_server("server-0")
+    world.add_server("server-1")
+    world.add_program("controller", lambda env: run(world.client_for("controller", env), env))
+    world.add_node("node-0")
+    await world.boot()
+    world.faults.start(["cut", "answer-lost"])
+    ...
+    await world.heal()
+    await world.quiet(within=timedelta(minutes=2))
+
+Each program is on a host of its own name and has a token of its own, so everybody knows who asks. What happens is in
+`history`; what goes wrong is in `faults`. Whoever makes the world is in no program, and is never hit by a fault.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import Context
+from datetime import timedelta
+from typing import Final
+
+from mainstay.agent.agent import Agent
+from mainstay.agent.fleet import PretendSettings, settings_of
+from mainstay.agent.runners.pretend import behaviour_of
+from mainstay.agent.settings import AgentSettings
+from mainstay.client.client import Client
+from mainstay.client.config import Config
+from mainstay.client.limits import Limits
+from mainstay.env import Env, tasks
+from mainstay.http.server import HttpServer
+from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.journal.record import DecisionRecord
+from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.authorization import MASTERS, User
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.server.decisions.journal import ServerJournal, in_memory
+from mainstay.server.decisions.pages import JournalPages
+from mainstay.server.request.app import Api
+from mainstay.server.request.metrics import Metrics
+from mainstay.server.request.observer import Observer
+from mainstay.sim.cluster.gate import TOKEN, Gate
+from mainstay.sim.cluster.history import Became, Committed, Crashed, Event, Fault, Healed, History, Started
+from mainstay.sim.cluster.machine import SimMachine
+from mainstay.sim.cluster.program import Main, Program, Step
+from mainstay.sim.cluster.store_host import HEARTBEATS, STORE, KeptLog, StoreHost
+from mainstay.sim.cluster.store_port import StorePort
+from mainstay.sim.disk import SimDisk
+from mainstay.sim.errors import SimulationError
+from mainstay.sim.faults.schedule import Faults
+from mainstay.sim.simulation import Simulation
+from mainstay.store.errors import StoreError
+from mainstay.store.interface import Check, Refused, Write
+from mainstay.store.interface import Committed as Done
+from mainstay.store.local import LocalStore
+from mainstay.store.log import Row
+
+__all__ = ["HEARTBEATS", "STORE", "KeptLog", "NotQuiet", "World"]
+
+PORT: Final = 6443
+DRAIN_WITHIN: Final = timedelta(seconds=10)
+BOOT_WITHIN: Final = timedelta(minutes=5)
+CALM: Final = timedelta(seconds=10)
+START_AGAIN_AFTER: Final = timedelta(seconds=1)
+
+
+class NotQuiet(SimulationError):
+    """Writes go on for longer than they should. Says which were the last."""
+
+
+class World:
+    """A cluster in a simulation. With `disk` the store writes to a simulated disk; without, it has none. With `journal`
+    all that happens and is decided is kept, to be explained and replayed."""
+
+    def __init__(self, sim: Simulation, *, disk: bool = False, journal: bool = False) -> None:
+        self.sim = sim
+        self.history = History()
+        self.programs: dict[str, Program] = {}
+        """All but the servers, in the order in which they were added."""
+        self.servers: dict[str, Program] = {}
+        self.gates: dict[str, Gate] = {}
+        """The doors of those servers that run."""
+        self.ports: dict[str, StorePort] = {}
+        self.machines: dict[str, SimMachine] = {}
+        """Of the nodes."""
+        self.spared: dict[str, None] = {}
+        """Programs that faults of one's own do not hit: they are part of the test, and not under test."""
+        self.restores = 0
+        """How often the store was put back."""
+        self.lost: dict[str, None] = {}
+        """Programs and servers that stay dead for good."""
+        self.faults = Faults(self)
+        sim.tellers.append(self._gone_wrong)
+        self._host = StoreHost(sim, self.history, MemoryJournal() if journal else None, has_disk=disk)
+        self._users: dict[str, User] = {}
+        self._serving: dict[str, asyncio.Event] = {}
+
+    @property
+    def store(self) -> LocalStore:
+        """The store itself, once the world has booted. While it is away, what it was at last."""
+        return self._host.process.store
+
+    @property
+    def has_disk(self) -> bool:
+        return self._host.has_disk
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the store is there just now."""
+        return self._host.is_open.is_set()
+
+    @property
+    def store_disk(self) -> SimDisk:
+        return self._host.disk
+
+    @property
+    def last_write_ns(self) -> int:
+        """When something was last written that is no heartbeat."""
+        return self._host.last_write_ns
+
+    @property
+    def journal(self) -> MemoryJournal | None:
+        """Of all that happens and is decided, if one is kept. May be given until the world boots."""
+        return self._host.journal
+
+    @journal.setter
+    def journal(self, journal: MemoryJournal) -> None:
+        self._host.journal = journal
+
+    @property
+    def recorder(self) -> Callable[[DecisionRecord], None] | None:
+        """To be given to components: where they record what they decide."""
+        return None if self.journal is None else self.journal.decided
+
+    # Making it.
+
+    def add_server(self, name: str) -> Program:
+        """An API server. Add all of them before the world boots: clients know those that are there."""
+        program = self.servers[name] = Program(self.sim, name, lambda env: self._serve(name, env), self._tell)
+        self._serving[name] = asyncio.Event()
+        return program
+
+    def add_program(
+        self,
+        name: str,
+        main: Main,
+        *,
+        user: User | None = None,
+        is_spared: bool = False,
+        versions: Mapping[str, Main] | None = None,
+    ) -> Program:
+        """A program. It may do everything unless another user is given. Started at boot; later ones, by hand. What else
+        it may be replaced by for a while, an older build for instance, is in `versions`."""
+        self.know(name, user)
+        if is_spared:
+            self.spared[name] = None
+        program = self.programs[name] = Program(self.sim, name, main, self._tell, versions=versions)
+        return program
+
+    def add_node(self, name: str, settings: PretendSettings | AgentSettings | None = None) -> Program:
+        """A node: a machine, with containers that outlive the agent, and the agent. With `AgentSettings` of its own it
+        does all that an agent does; otherwise pods need no command, and have no volumes and probes."""
+        number = len(self.machines)
+        given = settings or PretendSettings()
+        machine = self.machines[name] = SimMachine(self.sim, name, self.history)
+        if isinstance(given, PretendSettings):
+            machine.behave = behaviour_of(self.sim.env(name), given.delays, given.failure_rate)
+            given = settings_of(name, number, given)
+        told = given
+
+        async def main(env: Env) -> None:
+            async with self.client_for(name, env) as client:
+                await Agent(client, env, machine.runner(env), told, machine, recorder=self.recorder).run()
+
+        return self.add_program(name, main, user=User(f"system:node:{name}", ("system:nodes",)))
+
+    def know(self, name: str, user: User | None = None) -> None:
+        """Let a name be known to the servers, so that clients may be made for it."""
+        self._users[TOKEN + name] = user or User(name, (MASTERS, "system:authenticated"))
+
+    def client_for(self, name: str, env: Env, *, limits: Limits | None = None) -> Client:
+        """A client that asks as this program. It must be known: added, or told of with `know`."""
+        if TOKEN + name not in self._users:
+            raise ValueError(f"{name} is no program of this world")
+        servers = tuple(f"http://{server}:{PORT}" for server in self.servers)
+        return Client(Config(servers, token=TOKEN + name), env, user_agent=f"{name}/sim", limits=limits)
+
+    def begin_with(self, rows: Sequence[Row]) -> None:
+        """Let the store have this when the world boots. Only one that has no disk."""
+        if self.has_disk:
+            raise SimulationError("a store with a disk begins with what is on it")
+        self._host.rows = tuple(rows)
+
+    def store_on_disk(self) -> None:
+        """Give the store a disk, on which faults may happen. Before the world boots."""
+        self._host.has_disk = True
+
+    # Running it.
+
+    async def boot(self, within: timedelta = BOOT_WITHIN) -> None:
+        """Start everything, and wait until all servers can be reached."""
+        await self._host.open()
+        for server in self.servers.values():
+            server.start()
+        async with asyncio.timeout(within.total_seconds()):
+            for serving in self._serving.values():
+                await serving.wait()
+        for program in self.programs.values():
+            if not program.is_running:
+                program.start()
+
+    async def heal(self, lost: Collection[str] = ()) -> None:
+        """Undo all faults, let there be no more, and start what has crashed. Those in `lost` stay dead for good."""
+        await self.faults.stop()
+        self.lost = dict.fromkeys(lost)
+        self.sim.network.heal_all()
+        for name, program in (*self.servers.items(), *self.programs.items()):
+            program.resume()
+            if name in lost:
+                if program.is_running:
+                    program.crash()
+            elif program.ended is Step.CRASHED:
+                program.start()
+        self.history.add(Healed(self.sim.loop.time_ns()))
+
+    async def quiet(self, within: timedelta, calm: timedelta = CALM) -> None:
+        """Wait until nothing but heartbeats has been written for a while. Raises `NotQuiet`."""
+        loop = self.sim.loop
+        calm_ns, began_ns = _nanoseconds(calm), loop.time_ns()
+        until_ns = began_ns + _nanoseconds(within)
+        while (quiet_at_ns := max(self.last_write_ns, began_ns) + calm_ns) > loop.time_ns():
+            if quiet_at_ns > until_ns:
+                raise NotQuiet(f"after {within} there is no rest. The last writes:\n{self._last_writes()}")
+            await asyncio.sleep((quiet_at_ns - loop.time_ns()) / 1e9)
+
+    async def stop(self) -> None:
+        """Stop everything in order. A run may also just end."""
+        await self.faults.stop()
+        for program in (*reversed(self.programs.values()), *self.servers.values()):
+            await program.stop()
+        await self._host.close()
+
+    def after(self, duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call something later, on behalf of nobody: it happens whoever is dead or paused by then."""
+        return self.sim.loop.call_at_ns(self.sim.loop.time_ns() + _nanoseconds(duration), call, context=Context())
+
+    def targets(self) -> list[Program]:
+        """The programs that faults may hit."""
+        return [program for name, program in self.programs.items() if name not in self.spared]
+
+    async def compact(self) -> int:
+        """Forget all history of the store up to now."""
+        return await self._host.process.compact(await self.store.revision())
+
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Done | Refused:
+        """Write something past all servers, on behalf of nobody."""
+        storing = self._host.process
+        return await self.sim.loop.create_task(storing.commit(checks, writes), name="commit", context=Context())
+
+    def backup(self) -> KeptLog:
+        """All that was written so far. Only of a store that has no disk."""
+        return self._host.backup()
+
+    async def restore(self, backup: KeptLog) -> None:
+        """Put the store back to what it was, as an operator does: all servers are stopped, and started anew on that."""
+        self.restores += 1
+        self._crash_servers()
+        await self._host.restore(backup)
+        self._start_servers()
+
+    def lose_store(self, *, power: bool) -> None:
+        """Let the store and all servers die at once; without `power`, its disk loses what it has not synced. Only of a
+        store that has a disk. Servers that are started meanwhile wait for it."""
+        self._crash_servers()
+        self._host.lose(power=power)
+
+    async def reopen_store(self) -> None:
+        """Let the store and all servers come back on what the disk has."""
+        await self._host.reopen()
+        self._start_servers()
+
+    def _crash_servers(self) -> None:
+        for server in self.servers.values():
+            server.crash()
+
+    def _start_servers(self) -> None:
+        for server in self.servers.values():
+            if server.ended is Step.CRASHED and server.name not in self.lost:
+                server.start()
+
+    # Inside.
+
+    async def _serve(self, name: str, env: Env) -> None:
+        """What the process of an API server does (compare server/process.py)."""
+        await self._host.is_open.wait()
+        port = self.ports[name] = StorePort(self._host.process, self.faults.committing)
+        authenticator = _Badges(self._users)
+        journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
+        api = await _started(port, env, authenticator, journal)
+        metrics = Metrics(env.clock)
+        metrics.watched(api.feed.tallies)
+        if journal is not None:
+            metrics.more(journal.counts.collect)
+        pages = JournalPages(api.handle, authenticator, journal)
+        refusals = None if journal is None else journal.refusals
+        observer = Observer(pages.handle, env, authenticator, metrics, None, refusals)
+        gate = Gate(name, observer.answer, api.registry, self.history, self.faults, self.sim.loop)
+        self.gates[name] = gate
+        http = await HttpServer.start(gate.answer, "0.0.0.0", PORT)
+        self._serving[name].set()
+        try:
+            await self.sim.loop.create_future()
+        finally:
+            await http.drain(DRAIN_WITHIN)
+            await api.stop()
+            pages.close()
+            if journal is not None:
+                await journal.refusals.close()
+
+    def _tell(self, program: Program, step: Step) -> None:
+        if step not in (Step.STARTED, Step.PAUSED, Step.RESUMED) and program.name in self.servers:
+            self._serving[program.name].clear()
+            self.gates.pop(program.name, None)
+            if (port := self.ports.pop(program.name, None)) is not None:
+                port.let_go()
+        now_ns = self.sim.loop.time_ns()
+        self.history.add(_event_of(now_ns, program, step))
+
+    def _gone_wrong(self) -> list[str]:
+        return [str(event) for event in self.history.events if isinstance(event, Fault | Crashed)]
+
+    def _last_writes(self, count: int = 20) -> str:
+        writes = (
+            event
+            for event in reversed(self.history.events)
+            if isinstance(event, Committed) and not event.key.startswith(HEARTBEATS)
+        )
+        return "\n".join(f"  {event}" for event, _ in zip(writes, range(count), strict=False))
+
+
+async def _started(port: StorePort, env: Env, authenticator: Authenticator, journal: ServerJournal | None) -> Api:
+    """If the store does not let it start, it is started again, as a supervisor would."""
+    while True:
+        try:
+            return await Api.start(port, env, authenticator, journal=journal)
+        except StoreError:
+            await tasks.sleep(START_AGAIN_AFTER)
+
+
+class _Badges(Authenticator):
+    """Knows the programs of a world, also those that are added later."""
+
+    def __init__(self, users: Mapping[str, User]) -> None:
+        super().__init__({})
+        self._programs = users
+
+    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | Rejected:
+        user = self._programs.get(token)
+        return super().review(token, audiences) if user is None else Accepted(user, (AUDIENCE,))
+
+
+def _event_of(now_ns: int, program: Program, step: Step) -> Event:
+    match step:
+        case Step.STARTED:
+            return Started(now_ns, program.name, program.incarnation)
+        case Step.CRASHED:
+            return Crashed(now_ns, program.name, program.incarnation)
+        case _:
+            return Became(now_ns, program.name, program.incarnation, step)
+
+
+def _nanoseconds(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000

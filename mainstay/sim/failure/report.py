@@ -1,0 +1,189 @@
+"""What is said about a run that has not passed: in short by whoever makes many runs, at length when one is made again.
+
+report_short      the problem, what was drawn, what the scenario says, how to run it again, where its bundle is
+report_long       that, the story of the objects concerned, where it parts from the nearest passing run, and what
+                  all tasks were waiting for
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from mainstay.api.kinds import BUILTIN
+from mainstay.env import tasks
+from mainstay.explain.moment import Moment, NoSuchMoment
+from mainstay.explain.why.answer import Verdict
+from mainstay.explain.why.dispatch import why
+from mainstay.explain.why.text import text_of
+from mainstay.journal.keys import kind_of, object_key_of
+from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.sim.cluster.history import Fault
+from mainstay.sim.failure.divergence import difference, seen
+from mainstay.sim.failure.nearest import Nearest, nearest
+from mainstay.sim.failure.rerun import remade
+from mainstay.sim.failure.story import story
+from mainstay.sim.failure.subjects import concerned
+from mainstay.sim.failure.units import FAULT, Unit
+from mainstay.sim.faults import DURATIONS
+from mainstay.sim.faults.schedule import ALL
+from mainstay.sim.loop.trace import Choice
+from mainstay.sim.run.bundle import RunBundle
+from mainstay.sim.run.run import Booted, RunResult
+
+NAMES: Final = ("this run", "the passing one")
+FAULTS_MAX: Final = 40
+EXPLAINED_MAX: Final = 2
+"""Of so many objects the journal is asked why they are as they are."""
+
+
+def report_short(result: RunResult, again: str, bundle: str = "") -> list[str]:
+    """What one wants to know at once of a run that has not passed."""
+    lines = [
+        f"{result.scenario} seed {result.seed}: {result.verdict}",
+        f"  {result.problem}".replace("\n", "\n  "),
+    ]
+    lines += [f"  drawn: {result.drawn}"] if result.drawn else []
+    lines += [f"  told: {result.told}"] if result.told else []
+    lines.append(f"  run it again: {again}")
+    if bundle:
+        lines.append(f"  its bundle: {bundle}")
+        lines.append(f"  its story, and who waits where: mainstay sim replay {bundle} --story")
+        lines.append(f"  and: mainstay sim shrink | diff | serve {bundle}")
+    elif not result.trace:
+        lines.append("  it has no bundle: what it has chosen is lost with its process")
+    return lines
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a run tells of itself, from inside."""
+
+    result: RunResult
+    objects: list[str]
+    """The keys of those that the failure is about."""
+    story: list[str]
+    faults: list[str]
+    """What went wrong, in order."""
+    why: list[str]
+    """What the journal says of the objects, if there is one."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Told).decode
+
+
+def told(bundle: RunBundle, *, journal: bool | None = None) -> Told:
+    """Make the run again and let it tell. Raises as `remade` does."""
+    (sent,) = remade(bundle, _look, journal=journal)
+    return _decode(sent)
+
+
+def _look(booted: Booted, result: RunResult) -> bytes:
+    events = booted.world.history.events
+    keys = concerned(events, booted.error, result.problem)
+    faults = [
+        f"{event.at_ns / 1e9:11.6f}  {event.what}"
+        for event in events
+        if isinstance(event, Fault) and not event.what.startswith("over: ")
+    ]
+    journal = booted.world.journal
+    explained = [] if journal is None else tasks.run(_why(journal, keys))
+    return _encode(Told(result, keys, story(events, keys), faults, explained))
+
+
+async def _why(journal: MemoryJournal, keys: Sequence[str]) -> list[str]:
+    lines: list[str] = []
+    for key in keys[:EXPLAINED_MAX]:
+        plural, _, group = kind_of(key).partition(".")
+        kind = next((each for each in BUILTIN if (each.group, each.plural) == (group, plural)), None)
+        if kind is None:
+            continue
+        named = object_key_of(key)
+        try:
+            answer = await why(await Moment.now(journal), kind.reference, named.name, named.namespace)
+        except NoSuchMoment:
+            continue
+        if answer.verdict is Verdict.SATISFIED:
+            continue  # As far as the journal knows, nothing is wrong with it.
+        lines += [f"why {kind_of(key)}/{named.name}?", *(f"  {line}" for line in text_of(answer).splitlines())]
+    return lines
+
+
+def report_long(
+    bundle: RunBundle, again: str, *, jobs: int = 1, within: timedelta = timedelta(seconds=20)
+) -> list[str]:
+    """All that there is to say. Raises as `remade` does."""
+    plain = told(bundle)
+    result = plain.result
+    with_journal = plain if bundle.has_journal else told(bundle, journal=True)
+    lines = report_short(result, again)
+    if result.is_passed:
+        return lines
+    lines += ["", *_titled("what went wrong", _bounded(plain.faults)), ""]
+    title = f"the story of {', '.join(plain.objects)}" if plain.objects else "no object is named in the problem"
+    lines += [*_titled(title, plain.story), ""]
+    if with_journal.result.problem == result.problem:
+        lines += [*_titled("what the journal says", with_journal.why), ""] if with_journal.why else []
+    else:
+        lines += ["with a journal kept the run is another one: nothing is told from it", ""]
+    lines += [*divergence(bundle, nearest(bundle, jobs=jobs, within=within), jobs=jobs), ""]
+    return [*lines, *_titled("the tasks, and where they were waiting", _merged(result.waiting.splitlines()))]
+
+
+def divergence(bundle: RunBundle, passing: Nearest | None, *, jobs: int = 1) -> list[str]:
+    """Where a run parts from the nearest one that passes."""
+    if passing is None:
+        return ["no run that passes was found near this one: it may fail whatever is chosen"]
+    taken = [f"  {line}" for unit in passing.taken for line in words_of(unit)]
+    this, other = seen(bundle, [bundle.the_tape(), passing.tape], jobs=jobs)
+    return [
+        f"the nearest passing run is the same without {'this' if len(passing.taken) == 1 else 'these'}:",
+        *taken,
+        *difference(this, other, NAMES),
+    ]
+
+
+def words_of(unit: Unit) -> Iterator[str]:
+    """What was chosen, in words: one line, and one for each choice that says how."""
+    first = unit.first
+    kind, _, rest = first.label.partition("/")
+    name, _, whose = rest.partition("/")
+    nth = f"{first.label}, {_nth(first.ordinal + 1)} time"
+    if kind == FAULT and name in ALL and unit.is_strike:
+        to = f" ({whose})" if whose else ""
+        yield f"{ALL[name].about}{to}: {nth}"
+    else:
+        yield f"{nth}: {_chosen(first)}"
+    for choice in unit.choices[1:]:
+        if choice.chosen:
+            yield f"  {choice.label.rpartition('/')[2]}: {_chosen(choice)}"
+
+
+def _chosen(choice: Choice) -> str:
+    if choice.label.startswith(f"{FAULT}/") and choice.label.endswith("/duration") and choice.options == len(DURATIONS):
+        return f"{DURATIONS[choice.chosen].total_seconds():g} s"
+    return f"option {choice.chosen} of 0 to {choice.options - 1}"
+
+
+def _nth(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"the {number}{ending}"
+
+
+def _titled(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"{title}:", *(f"  {line}" for line in lines)]
+
+
+def _merged(lines: Sequence[str]) -> list[str]:
+    """Each once, with how many there are."""
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line] = counts.get(line, 0) + 1
+    return [line if count == 1 else f"{line} ({count} of them)" for line, count in counts.items()]
+
+
+def _bounded(lines: Sequence[str]) -> list[str]:
+    if len(lines) <= FAULTS_MAX:
+        return list(lines) or ["nothing"]
+    return [f"… {len(lines) - FAULTS_MAX} more before …", *lines[-FAULTS_MAX:]]

@@ -1,0 +1,1 @@
+"""The simulated network: hosts, links, names, sockets and TCP."""

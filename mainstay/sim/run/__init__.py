@@ -1,0 +1,1 @@
+"""Runs of a scenario: from a seed, in forks, repeated, swept, and kept as bundles."""

@@ -1,0 +1,77 @@
+"""Scenarios, and bugs to plant, by name: those that come with Mainstay, and anybody's by module and attribute.
+
+scenario_of("racing-schedulers")
+scenario_of("shop.tests.scenarios:CHECKOUT")
+planted("shop.tests.bugs:forgets_the_basket")       a patch, to be applied in the process that runs
+"""
+
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mainstay.sim.run.scenario import Scenario
+
+CATALOGUE: Final = "mainstay.scenarios:SCENARIOS"
+
+
+class NotFound(LookupError):
+    """There is nothing of this name. Says what to do."""
+
+
+def scenario_of(name: str) -> Scenario:
+    if ":" not in name:
+        scenarios = _catalogue()
+        if name not in scenarios:
+            raise NotFound(f"There is no scenario {name!r}; `mainstay sim list` has all names.")
+        return scenarios[name]
+    found = _attribute_of(name, "a scenario")
+    if not isinstance(found, Scenario):
+        raise NotFound(f"{name} is a {type(found).__name__}, and not a mainstay.sim.run.scenario.Scenario.")
+    return found
+
+
+def name_of(scenario: Scenario) -> str:
+    """What `scenario_of` finds this one by. Raises `NotFound` for one that is no module's attribute."""
+    if _catalogue().get(scenario.name) is scenario:
+        return scenario.name
+    # First where its parts were made, which is mostly where it was: others, like a test, may have imported it, and may
+    # not be there for whoever goes by the name.
+    parts = [getattr(part, "__module__", "") for part in (scenario.make, scenario.checkers)]
+    for name in [*(name for name in parts if name in sys.modules), *sys.modules]:
+        for attribute, value in list(getattr(sys.modules[name], "__dict__", {}).items()):
+            if value is scenario:
+                return f"{name}:{attribute}"
+    raise NotFound(f"the scenario {scenario.name!r} is no attribute of any module: make it one, to find it by name.")
+
+
+def planted(name: str) -> Callable[[], object]:
+    """A patch of the code under test: `name` is that of a function that is given a `pytest.MonkeyPatch`."""
+    plant = _attribute_of(name, "a bug to plant")
+    if not callable(plant):
+        raise NotFound(f"{name} is a {type(plant).__name__}, and not a function that plants a bug.")
+
+    def patch() -> object:
+        import pytest  # Whoever plants bugs has it.
+
+        return plant(pytest.MonkeyPatch())
+
+    return patch
+
+
+def _catalogue() -> Mapping[str, Scenario]:
+    # By name, as those of users are: the simulator is a library, and knows no scenario.
+    found: Mapping[str, Scenario] = _attribute_of(CATALOGUE, "the catalogue of scenarios")
+    return found
+
+
+def _attribute_of(name: str, what: str) -> Any:
+    if not all(name.partition(":")):
+        raise NotFound(f"{name!r} does not name {what}: write it as module:attribute.")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)  # As `python -m` does. The script `mainstay` begins with its own directory instead.
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise NotFound(f"{what} called {name!r} cannot be found: {error}") from error
