@@ -34,6 +34,7 @@ from mainstay.explain.why.dispatch import why
 from mainstay.journal.files import Series
 from mainstay.journal.local_journal import LocalJournal
 from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.journal.outbox import BATCH_BYTES
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import (
     ChangeRecord,
@@ -46,7 +47,6 @@ from mainstay.journal.record import (
 from mainstay.journal.sampling import Sampler
 from mainstay.journal.segments import Segments
 from mainstay.journal.snapshots import Snapshots
-from mainstay.journal.waiting import BATCH_BYTES
 
 OBJECTS: Final = 50_000
 SEED: Final = 7

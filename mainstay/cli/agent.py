@@ -23,11 +23,11 @@ from mainstay.agent.runner import CannotRun
 from mainstay.agent.serve.server import AgentServing
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
 from mainstay.cli.address import Address
+from mainstay.cli.component_process import shipping
 from mainstay.cli.durations import Duration
-from mainstay.cli.logs import set_up_logs
+from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
 from mainstay.cli.readiness import wait_for_server
-from mainstay.cli.running import shipping
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks

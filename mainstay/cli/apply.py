@@ -12,12 +12,12 @@ from typing import Any, Final
 import click
 
 from mainstay.api.kind import Object
-from mainstay.cli.asking import MANAGER, Command, Screen, ask, cluster_options, config_for, explained
+from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for, explained
 from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
 from mainstay.cli.manifests import Manifest, manifest_options, read_manifests
+from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Form, Output, OutputType, complete, print_objects
-from mainstay.cli.selecting import namespace_option
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound, Unavailable

@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.env import Chance, Disk, machine
-from mainstay.supervisor.deciding import Component
+from mainstay.supervisor.decide import Component
 
 PORT: Final = 6443
 NODES: Final = 3

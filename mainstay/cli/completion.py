@@ -1,6 +1,6 @@
 """`mainstay completion`: the script by which a shell completes commands, options, kinds and names.
 
-The script is click's. What it completes with is said where the arguments are (selecting.py).
+The script is click's. What it completes with is said where the arguments are (object_selection.py).
 """
 
 import click

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import click
 
+from mainstay.cli.component_process import component_options, run_component
 from mainstay.cli.durations import Duration
-from mainstay.cli.running import component_options, run_component
 from mainstay.client.client import Client
 from mainstay.controllers.component import LEASE, Controllers, UnknownController, chosen
 from mainstay.controllers.metrics import ControllersMetrics

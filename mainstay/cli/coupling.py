@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from mainstay.cli.answering import answer_option, show_answer, since_of, since_option
-from mainstay.cli.asking import Command, Screen
+from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options
+from mainstay.cli.explain_output import answer_option, show_answer, since_of, since_option
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options
+from mainstay.cli.object_selection import complete_objects, namespace_option
 from mainstay.cli.output import Output
-from mainstay.cli.selecting import complete_objects, namespace_option
 from mainstay.explain.coupling import Coupling, NoSuchComponent, coupling_of, coupling_of_object
 from mainstay.explain.coupling_text import coupling_text
 from mainstay.explain.story.timeline import NothingKnown

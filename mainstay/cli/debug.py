@@ -5,12 +5,12 @@ from typing import Final
 
 import click
 
-from mainstay.cli.answering import answer_option, show_answer
-from mainstay.cli.asking import Command, Screen
+from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options, nothing_known, object_argument
+from mainstay.cli.explain_output import answer_option, show_answer
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options, nothing_known, object_argument
+from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Output
-from mainstay.cli.selecting import namespace_option
 from mainstay.cli.why import EXITS
 from mainstay.explain.debug.builder import debug as joined
 from mainstay.explain.debug.text import debug_text

@@ -13,12 +13,12 @@ import click
 
 from mainstay.api.kind import Object, Propagation
 from mainstay.cli.apply import placed
-from mainstay.cli.asking import Command, Screen, ask, cluster_options, config_for, explained
+from mainstay.cli.cluster_access import Command, Screen, ask, cluster_options, config_for, explained
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
 from mainstay.cli.manifests import Manifest, manifest_options, read_manifests
-from mainstay.cli.selecting import (
+from mainstay.cli.object_selection import (
     Selection,
     complete_objects,
     everywhere_option,

@@ -9,11 +9,11 @@ from enum import IntEnum
 
 import click
 
-from mainstay.cli.answering import answer_option, show_answer
-from mainstay.cli.asking import Command, Screen
-from mainstay.cli.explaining import Opened, Source, explain, explain_options, moment_at
+from mainstay.cli.cluster_access import Command, Screen
+from mainstay.cli.explain_output import answer_option, show_answer
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options, moment_at
+from mainstay.cli.object_selection import complete_objects, everywhere_option, namespace_option
 from mainstay.cli.output import Output
-from mainstay.cli.selecting import complete_objects, everywhere_option, namespace_option
 from mainstay.explain.blame_text import diff_text
 from mainstay.explain.diff import diff as compared
 

@@ -15,10 +15,10 @@ import click
 
 from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import Cluster
+from mainstay.cli.cluster_stop import LEFT_OVER, stop_cluster
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.exits import Exit
-from mainstay.cli.logs import set_up_logs
-from mainstay.cli.stopping import LEFT_OVER, stop_cluster
+from mainstay.cli.log_output import set_up_logs
 from mainstay.env import SystemClock, SystemDisk, commands, disk, machine, signals, tasks
 from mainstay.supervisor import records
 from mainstay.supervisor.machine import SystemMachine

@@ -2,7 +2,7 @@
 
 A small `kubectl get` for machines without one. Tables are made by the server, so that every kind shows what is worth
 showing of it; `-o` chooses another form (output.py). With `-w` it goes on with each change, until it is interrupted.
-With `--at` it shows the state at another time, from the journal (showing_at.py); so it does with `--journal` and
+With `--at` it shows the state at another time, from the journal (history_printer.py); so it does with `--journal` and
 `--bundle`, also without a server.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import click
 
-from mainstay.cli.asking import Command, Screen, ask, config_for
+from mainstay.cli.cluster_access import Command, Screen, ask, config_for
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options
 from mainstay.cli.kinds import Asked, read_kinds
-from mainstay.cli.output import Form, Output, OutputType
-from mainstay.cli.selecting import (
+from mainstay.cli.object_printer import GetOptions, Objects, Tables
+from mainstay.cli.object_selection import (
     Selection,
     complete_objects,
     everywhere_option,
@@ -24,7 +24,7 @@ from mainstay.cli.selecting import (
     selection_of,
     selector_options,
 )
-from mainstay.cli.showing import GetOptions, Objects, Tables
+from mainstay.cli.output import Form, Output, OutputType
 from mainstay.client.client import Client
 
 
@@ -117,7 +117,7 @@ async def get_objects_at(
     field_selector: str = "",
 ) -> int:
     """The same at another time, from the journal. Raises `click.ClickException`, `ApiError`, `JournalError`."""
-    from mainstay.cli.showing_at import BadSelector, ObjectsAt, TablesAt
+    from mainstay.cli.history_printer import BadSelector, ObjectsAt, TablesAt
 
     if options.watch:
         raise click.UsageError("what was cannot be watched: leave out -w, or --at.")

@@ -16,12 +16,12 @@ from mainstay.api.holds import HOLDS, LONGEST, Held, What, held_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.times import format_time
-from mainstay.cli.asking import MANAGER, Command, Screen, ask, cluster_options, config_for
+from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.holding import HOLD, Target, meaning, shown, target_of
+from mainstay.cli.hold_target import HOLD, Target, meaning, shown, target_of
+from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Form, Output, OutputType, complete, print_objects
-from mainstay.cli.selecting import namespace_option
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists

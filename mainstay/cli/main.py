@@ -89,7 +89,7 @@ class Commands(click.Group):
 
                 return hold
             case "logs":
-                from mainstay.cli.logs_of import logs
+                from mainstay.cli.logs import logs
 
                 return logs
             case "plan":
@@ -117,7 +117,7 @@ class Commands(click.Group):
 
                 return server
             case "sim":
-                from mainstay.cli.simulating import sim
+                from mainstay.cli.sim import sim
 
                 return sim
             case "status":

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from mainstay.api.kind import Object
-from mainstay.cli.asking import Screen
+from mainstay.cli.cluster_access import Screen
 from mainstay.cli.jsonpath_template import BadTemplate, Template, compile_template
 from mainstay.cli.kinds import KnownKind
 from mainstay.cli.yaml_text import yaml_text

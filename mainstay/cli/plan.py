@@ -11,13 +11,13 @@ import click
 
 from mainstay.api.kind import Object
 from mainstay.cli.apply import placed
-from mainstay.cli.asking import MANAGER, Command, Screen
+from mainstay.cli.cluster_access import MANAGER, Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options
 from mainstay.cli.kinds import KnownKind
 from mainstay.cli.manifests import Manifest, manifest_options, read_manifests
+from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Form, Output, OutputType
-from mainstay.cli.selecting import namespace_option
 from mainstay.cli.yaml_text import yaml_text
 from mainstay.explain.plan.admission import Proposal, admitted_by_server, admitted_here
 from mainstay.explain.plan.planner import planned

@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 import click
 
 from mainstay.api.times import human_duration
-from mainstay.cli.asking import Command, Screen
+from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options
-from mainstay.cli.selecting import namespace_option
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options
+from mainstay.cli.object_selection import namespace_option
 from mainstay.env import SystemClock
 from mainstay.env.build import build
 from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import Head, write_bundle
-from mainstay.journal.gathering import About, gathered
+from mainstay.journal.bundle_contents import About, gathered
 from mainstay.journal.record import moment
 
 

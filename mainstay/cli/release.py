@@ -7,10 +7,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from mainstay.api.holds import HOLDS, held_of
-from mainstay.cli.asking import MANAGER, Command, Screen, ask, cluster_options, config_for
+from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for
 from mainstay.cli.exits import Exit
-from mainstay.cli.holding import shown, target_of
-from mainstay.cli.selecting import completed, namespace_option
+from mainstay.cli.hold_target import shown, target_of
+from mainstay.cli.object_selection import completed, namespace_option
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound

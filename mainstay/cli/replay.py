@@ -13,10 +13,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from mainstay.cli.asking import Command, Screen, Terminal
+from mainstay.cli.cluster_access import Command, Screen, Terminal
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options
 from mainstay.cli.output import Form, Output, OutputType
 from mainstay.cli.table_text import TableText
 from mainstay.cli.yaml_text import yaml_text
@@ -24,10 +24,10 @@ from mainstay.env import SystemClock, commands, tasks
 from mainstay.env.disk import is_directory, read_bytes
 from mainstay.explain.placement import rests_on
 from mainstay.explain.replay import Answer, CannotReplay, Differs, Same, Summary, replay_all
-from mainstay.journal.asking import Journal
 from mainstay.journal.bundle import Contents, journal_of, open_bundle, packed
+from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.errors import JournalError
-from mainstay.journal.gathering import gathered
+from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, WhyNot, moment
 
 DIFFERENCES_SHOWN: Final = 5

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mainstay.cli.running import component_options, run_component
+from mainstay.cli.component_process import component_options, run_component
 from mainstay.client.client import Client
 from mainstay.env import Env
 from mainstay.env.build import build

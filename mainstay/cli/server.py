@@ -8,7 +8,7 @@ import click
 
 from mainstay.cli.address import Address
 from mainstay.cli.durations import Duration
-from mainstay.cli.logs import set_up_logs
+from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sizes import Bytes
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
 from mainstay.env.disk import read_text

@@ -14,8 +14,8 @@ from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import Cluster
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.exits import Exit
-from mainstay.cli.holding import holds_of, holds_text
-from mainstay.cli.logs import set_up_logs
+from mainstay.cli.hold_target import holds_of, holds_text
+from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.readiness import NodeState, are_up, asking, nodes_of
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, disk, tasks
 from mainstay.supervisor import records

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from mainstay.cli.answering import answer_option, show_answer, since_of, since_option
-from mainstay.cli.asking import Command, Screen
+from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, explain, explain_options, nothing_known, object_argument
+from mainstay.cli.explain_output import answer_option, show_answer, since_of, since_option
+from mainstay.cli.journal_access import Opened, Source, explain, explain_options, nothing_known, object_argument
+from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Output
-from mainstay.cli.selecting import namespace_option
 from mainstay.explain.story.text import story_text
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.story.timeline import timeline as told

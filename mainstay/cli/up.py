@@ -14,7 +14,7 @@ from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import CannotStart, Told
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.durations import Duration
-from mainstay.cli.logs import set_up_logs
+from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.node_options import checked_capacity
 from mainstay.cli.up_detached import run_detached
 from mainstay.cli.up_foreground import run_in_foreground

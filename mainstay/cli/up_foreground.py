@@ -11,8 +11,8 @@ import msgspec
 
 from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import SERVER, CannotStart, Cluster, ClusterSettings, Told
+from mainstay.cli.cluster_stop import LEFT_OVER, WorkloadsEnd, end_workloads_of, stop_cluster
 from mainstay.cli.exits import Exit
-from mainstay.cli.stopping import LEFT_OVER, WorkloadsEnd, end_workloads_of, stop_cluster
 from mainstay.cli.up_progress import Progress, mark, nodes_text, say, show_use, wait_until_ready
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, log_files, signals, tasks
 from mainstay.env.disk import DiskFull, directories_in

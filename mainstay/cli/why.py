@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import click
 
-from mainstay.cli.asking import Command, Screen
+from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, elsewhere, explain, explain_options, object_argument
+from mainstay.cli.journal_access import Opened, Source, elsewhere, explain, explain_options, object_argument
+from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Form, Output, OutputType
-from mainstay.cli.selecting import namespace_option
 from mainstay.cli.yaml_text import yaml_text
 from mainstay.explain.why.answer import Answer, Verdict
 from mainstay.explain.why.causes import Cause

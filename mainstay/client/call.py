@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from mainstay.journal.tracing import traceparent
+from mainstay.journal.trace_id import traceparent
 
 ACCEPT_JSON: Final = b"Accept: application/json\r\n"
 ACCEPT_ANYTHING: Final = b"Accept: */*\r\n"

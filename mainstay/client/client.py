@@ -4,8 +4,9 @@
         pod = await client.get(PODS, "web-0", "default")
 
 Kinds are given by name (`KindName`), objects are plain dicts as JSON has them; typed.py makes more of them. What is
-sent twice, and when, is decided in repeats.py; what can be raised is in errors.py. The same client talks to our server
-and to a Kubernetes one; what only ours understands is ignored there, so do not rely on `operation` and `term` with it.
+sent twice, and when, is decided in retry_policy.py; what can be raised is in errors.py. The same client talks to our
+server and to a Kubernetes one; what only ours understands is ignored there, so do not rely on `operation` and `term`
+with it.
 
 No cache: each call asks. Reading often, or many things, is what informers are for.
 """
@@ -35,9 +36,9 @@ from mainstay.client.call import (
 )
 from mainstay.client.config import Config
 from mainstay.client.connection import Response
+from mainstay.client.dispatch import Counts, Sender, ServerState
 from mainstay.client.errors import Unavailable
 from mainstay.client.limits import Limits
-from mainstay.client.sending import Counts, Sender, ServerState
 from mainstay.client.stream import Stream
 from mainstay.client.watch import Watch
 from mainstay.env import Env

@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from mainstay.client.call import Call
+from mainstay.client.dispatch import Sender
 from mainstay.client.limits import Limits
-from mainstay.client.sending import Sender
-from mainstay.client.unread import Unread
+from mainstay.client.receive_buffer import Unread
 
 
 class Stream:

@@ -19,10 +19,10 @@ import msgspec
 
 from mainstay.client.call import Call
 from mainstay.client.connection import Broken
+from mainstay.client.dispatch import Sender
 from mainstay.client.errors import ApiError, Unavailable, error_of_event
 from mainstay.client.limits import Limits
-from mainstay.client.sending import Sender
-from mainstay.client.unread import Unread
+from mainstay.client.receive_buffer import Unread
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 

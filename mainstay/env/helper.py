@@ -1,6 +1,6 @@
 """A helper: a process of low priority that computes one function of bytes for this one, beside it.
 
-    helper = Helper("mainstay.journal.closing")     # a module whose main calls `serve(answer)`
+    helper = Helper("mainstay.journal.closed_segment")     # a module whose main calls `serve(answer)`
     answer = helper.ask(content)                    # what is asked meanwhile waits in line
     if answer.is_there: answer.content()
     helper.close()

@@ -10,8 +10,8 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
-from mainstay.journal.asking import Journal
 from mainstay.journal.coverage import Gap
+from mainstay.journal.interface import Journal
 from mainstay.journal.record import moment
 
 _FIRST_WINDOW: Final = timedelta(seconds=1)

@@ -25,8 +25,8 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
 from mainstay.explain.rebuild import CannotRebuild, Past, require_replayable
-from mainstay.journal.asking import Journal
 from mainstay.journal.coverage import Gap
+from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
 from mainstay.scheduler.bind import PODS, Cause
 from mainstay.scheduler.cache.vectors import Vectors

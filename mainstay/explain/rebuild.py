@@ -26,8 +26,8 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Entry
 from mainstay.client.indexes import Index
 from mainstay.journal.answers import Objects, Stored
-from mainstay.journal.asking import Journal
 from mainstay.journal.coverage import Gap
+from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Seen, WhyNot, moment
 from mainstay.loop.controller import Controller
 from mainstay.loop.view import View

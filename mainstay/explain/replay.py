@@ -28,7 +28,7 @@ from mainstay.explain.placement import NO_OTHER_NODE, explained_decision, schedu
 from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Past, controller_view, memory_of, require_replayable
 from mainstay.explain.snapshots import LOOKS
 from mainstay.journal import record as records
-from mainstay.journal.asking import Journal
+from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, WhyNot
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Apply, Create, Decision, Patch

@@ -16,8 +16,8 @@ from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.fields import FieldChange, differences
 from mainstay.explain.rebuild import Past
-from mainstay.journal.asking import Journal
 from mainstay.journal.coverage import Gap
+from mainstay.journal.interface import Journal
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord, WriteRecord, moment
 

@@ -21,7 +21,7 @@ from typing import Final, cast
 
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.env import tasks
-from mainstay.http import writing
+from mainstay.http import encoder
 from mainstay.http.limits import Limits
 from mainstay.http.messages import (
     Answer,
@@ -48,7 +48,7 @@ class Service:
 
     handler: Handler
     limits: Limits
-    date: writing.DateHeader
+    date: encoder.DateHeader
     connections: "dict[Connection, None]" = field(default_factory=dict)
     is_draining: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
     def _send_continue(self) -> None:
         if self._task is None and not self._reader.ready:
             self._reader.wants_continue = False
-            self._outlet.send(writing.CONTINUE)
+            self._outlet.send(encoder.CONTINUE)
 
     # From requests to answers.
 
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
                 self._write(request, answer)
                 return
         except ApiError as error:
-            self._write_safely(request, writing.response_of(error))
+            self._write_safely(request, encoder.response_of(error))
             return
         except Exception as error:  # noqa: BLE001 - reported; one request's bug must not end the server
             self._write_safely(request, self._failed(request, error))
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
                 case TunnelResponse():
                     await self._run_tunnel(answer)
         except ApiError as error:
-            self._answer_failure(request, writing.response_of(error))
+            self._answer_failure(request, encoder.response_of(error))
         except asyncio.CancelledError as error:
             if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
                 if self._outlet.is_open:
@@ -278,11 +278,11 @@ class Connection(asyncio.Protocol):
     def _write(self, request: Request, response: Response) -> None:
         service, body = self._service, response.body
         limits = service.limits
-        if len(body) > limits.gzip_above_bytes and limits.gzip and writing.accepts_gzip(request):
-            response = writing.compressed(response)
+        if len(body) > limits.gzip_above_bytes and limits.gzip and encoder.accepts_gzip(request):
+            response = encoder.compressed(response)
             body = response.body
-        head = writing.head_of_response(response, date=service.date.line(), closes=self._is_last_answer())
-        if request.method == "HEAD" or response.status in writing.WITHOUT_BODY:
+        head = encoder.head_of_response(response, date=service.date.line(), closes=self._is_last_answer())
+        if request.method == "HEAD" or response.status in encoder.WITHOUT_BODY:
             body = b""
         self._outlet.send(head, body)
 
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
         # HTTP/1.0 has no chunks. What the reader says is of the last request it has read, which may not be this one.
         is_chunked = not (self._reader.is_http_1_0 and self._reader.is_last and closes)
         date = self._service.date.line()
-        self._outlet.send(writing.head_of_stream(response, date=date, is_chunked=is_chunked, closes=closes))
+        self._outlet.send(encoder.head_of_stream(response, date=date, is_chunked=is_chunked, closes=closes))
         if request.method == "HEAD":
             return
         bytes_max = self._service.limits.stream_bytes
@@ -312,12 +312,12 @@ class Connection(asyncio.Protocol):
         if stream.is_too_slow or stream.is_broken_off:
             self._transport.abort()
         elif is_chunked:
-            self._outlet.send(writing.LAST_CHUNK)
+            self._outlet.send(encoder.LAST_CHUNK)
 
     def _streamed(self, request: Request, response: LongResponse) -> StreamResponse:
         limits, pieces, headers = self._service.limits, response.pieces, response.headers
-        if limits.gzip and writing.accepts_gzip(request):
-            pieces, headers = writing.compressed_pieces(pieces), (*headers, *writing.GZIP_HEADERS)
+        if limits.gzip and encoder.accepts_gzip(request):
+            pieces, headers = encoder.compressed_pieces(pieces), (*headers, *encoder.GZIP_HEADERS)
 
         async def run(stream: Stream) -> None:
             for piece in pieces:
@@ -334,7 +334,7 @@ class Connection(asyncio.Protocol):
         token = _accept_token_for(request)
         if token is None or not self._reader.is_upgrading or self._reader.ready:
             raise bad_request("a WebSocket is spoken here, and the request does not ask for one")
-        self._outlet.send(writing.head_of_upgrade(response, token, date=self._service.date.line()))
+        self._outlet.send(encoder.head_of_upgrade(response, token, date=self._service.date.line()))
         limits = self._service.limits
         websocket = WebSocket(self._outlet, message_bytes_max=limits.message_bytes, subprotocol=response.subprotocol)
         self._websocket = websocket
@@ -355,7 +355,7 @@ class Connection(asyncio.Protocol):
         if not self._reader.is_upgrading or self._reader.ready:
             response.drop()
             raise bad_request("another protocol is spoken here, and the request does not ask for one")
-        self._outlet.send(writing.head_of_tunnel(response, date=self._service.date.line()))
+        self._outlet.send(encoder.head_of_tunnel(response, date=self._service.date.line()))
         tunnel = self._tunnel = Tunnel(self._outlet, self._service.limits.message_bytes)
         self._outlet.resume_reading()
         tunnel.feed(self._held)
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
     def _failed(self, request: Request, error: BaseException) -> Response:
         message = f"the handler of {request.method} {request.path} failed"
         self._loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
-        return writing.response_of(writing.internal_error())
+        return encoder.response_of(encoder.internal_error())
 
     # Refusing and closing.
 
@@ -384,8 +384,8 @@ class Connection(asyncio.Protocol):
         self._linger()
 
     def _send_refusal(self, error: ApiError) -> None:
-        response = writing.response_of(error)
-        head = writing.head_of_response(response, date=self._service.date.line(), closes=True)
+        response = encoder.response_of(error)
+        head = encoder.head_of_response(response, date=self._service.date.line(), closes=True)
         self._outlet.send(head, response.body)
 
     def _linger(self) -> None:

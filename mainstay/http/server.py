@@ -7,9 +7,9 @@ from typing import Final
 
 from mainstay.env import Clock, network, tasks
 from mainstay.http.connection import Connection, Service
+from mainstay.http.encoder import DateHeader
 from mainstay.http.limits import Limits
 from mainstay.http.messages import Handler
-from mainstay.http.writing import DateHeader
 
 # What is cancelled has this long to end. Longer would be a bug, which must not keep the server from going down.
 CANCELLED_WITHIN: Final = timedelta(seconds=2)

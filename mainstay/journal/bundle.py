@@ -9,7 +9,7 @@ It begins with the state of the cluster, and has every change after that, who as
 memories they depended on, and so all that `why`, `timeline` and `replay` need. The state is taken early enough for the
 oldest view of any decision in it. Records are only ever added to, so bundles are read across versions as journals are.
 
-`gathered` (gathering.py) asks any journal for it, `write_bundle` makes the bytes, `open_bundle` a journal of them
+`gathered` (bundle_contents.py) asks any journal for it, `write_bundle` makes the bytes, `open_bundle` a journal of them
 again. Values of Secrets were never in the journal; whatever else a reader's rights leave out is not in the bundle
 either. A bundle is opened whole or not at all: one that was cut off or damaged says so and gives nothing, because half
 of a story misleads.

@@ -18,13 +18,13 @@ from typing import Final
 
 from mainstay.env import Clock, Disk, tasks
 from mainstay.env.disk import DiskFull
-from mainstay.journal.closing import ClosingHelper
+from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.files import Series
-from mainstay.journal.progress import Progress
+from mainstay.journal.outbox import WAITING_BYTES_MAX, Waiting
 from mainstay.journal.record import DecisionRecord, Memory, WriteRecord, encode, micros
 from mainstay.journal.retention import to_forget
 from mainstay.journal.segments import DEFAULT_LIMITS, Limits, Segments
-from mainstay.journal.waiting import WAITING_BYTES_MAX, Waiting
+from mainstay.journal.watermark import Progress
 
 _log = logging.getLogger(__name__)
 

@@ -24,8 +24,9 @@ import msgspec
 import zstandard
 
 from mainstay.env import frames
-from mainstay.journal import names as naming
-from mainstay.journal.glance import (
+from mainstay.journal import name_hashes as naming
+from mainstay.journal.record import LostRecord, MissedRecord, ReachedRecord, Record, SampledRecord, decode
+from mainstay.journal.record_header import (
     ChangeGlance,
     DecisionGlance,
     EntryGlance,
@@ -35,7 +36,6 @@ from mainstay.journal.glance import (
     glances,
     names_of,
 )
-from mainstay.journal.record import LostRecord, MissedRecord, ReachedRecord, Record, SampledRecord, decode
 
 MAGIC: Final = b"MAINSTAY JOURNAL 1\n"
 FORMAT: Final = 1

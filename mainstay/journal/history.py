@@ -18,7 +18,7 @@ because nobody recorded for a while, the recorder takes a snapshot, notes what w
 answer that crosses the gap says so (reader.py).
 
 A snapshot is also taken now and then, so that a view is rebuilt from a bounded number of changes. Values of Secrets
-never get here (masking.py).
+never get here (secret_mask.py).
 """
 
 import asyncio
@@ -33,16 +33,16 @@ import msgspec
 
 from mainstay.env import Clock, Disk, tasks
 from mainstay.env.disk import DiskFull
-from mainstay.journal.closing import ClosingHelper
+from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.errors import HistoryAhead, Missed, SourceUnavailable
 from mainstay.journal.files import Series, described
 from mainstay.journal.keys import is_object
-from mainstay.journal.masking import masked
-from mainstay.journal.progress import Progress
 from mainstay.journal.record import ChangeRecord, EntryRecord, MissedRecord, ReachedRecord, encode, micros
 from mainstay.journal.retention import to_forget
+from mainstay.journal.secret_mask import masked
 from mainstay.journal.segments import DEFAULT_LIMITS, Limits, Segments
 from mainstay.journal.snapshots import Snapshots
+from mainstay.journal.watermark import Progress
 
 _log = logging.getLogger(__name__)
 

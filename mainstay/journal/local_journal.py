@@ -11,7 +11,7 @@ from mainstay.journal.record import DecisionRecord
 
 
 class LocalJournal:
-    """Implements `Journal` (asking.py). `close` it."""
+    """Implements `Journal` (interface.py). `close` it."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -26,7 +26,7 @@ _FOREVER = 1 << 62
 
 
 class MemoryJournal:
-    """Implements `Journal` (asking.py)."""
+    """Implements `Journal` (interface.py)."""
 
     def __init__(self, begins: int = 0, entries: Iterable[EntryRecord] = (), missing: Sequence[Gap] = ()) -> None:
         """Begin after a revision, at which there was this. `missing` is what is not there of what comes after it."""

@@ -12,7 +12,7 @@ it goes; look at `is_complete` before you take it for the truth.
 
 The calls block: run them on a `tasks.Worker`. They read the directory anew each time, so a living journal can be asked
 again later; what cannot have changed since is kept (scan.py), so a reader that lives is quicker than a new one, and is
-for one thread at a time. Values are the bytes that the store had, Secrets without their values (masking.py).
+for one thread at a time. Values are the bytes that the store had, Secrets without their values (secret_mask.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence

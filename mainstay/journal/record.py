@@ -242,7 +242,7 @@ class ChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="c", gc=Fal
     key: str
     """Of the store: `core/pods/default/web-1`."""
     value: bytes | None
-    """The object as the store has it (Secrets: masking.py); None if it was deleted."""
+    """The object as the store has it (Secrets: secret_mask.py); None if it was deleted."""
     at: int
     """When it was recorded."""
     decision: str = ""
@@ -265,7 +265,7 @@ class WriteRecord(msgspec.Struct, array_like=True, frozen=True, tag="w", gc=Fals
     """Of the fields, if the request named one."""
     audit: str = ""
     trace: str = ""
-    """Empty if there is none, or if it follows from the decision (tracing.py)."""
+    """Empty if there is none, or if it follows from the decision (trace_id.py)."""
     decision: str = ""
     subresource: str = ""
 

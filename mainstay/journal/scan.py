@@ -30,7 +30,7 @@ from mainstay.journal.files import (
     read_frames,
     read_names,
 )
-from mainstay.journal.names import Names, hashed
+from mainstay.journal.name_hashes import Names, hashed
 from mainstay.journal.record import LostRecord, Record, SampledRecord, decode
 from mainstay.journal.segments import index_of
 

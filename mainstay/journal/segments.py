@@ -27,7 +27,7 @@ import msgspec
 from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.helper import Answer
-from mainstay.journal.closing import HELPED_FROM_BYTES, Closed, ClosingHelper, closed, result_of
+from mainstay.journal.closed_segment import HELPED_FROM_BYTES, Closed, ClosingHelper, closed, result_of
 from mainstay.journal.errors import InUse
 from mainstay.journal.files import (
     MAGIC,

@@ -19,8 +19,8 @@ from mainstay.journal.files import (
     names_file,
     parsed_name,
 )
-from mainstay.journal.glance import EntryGlance
 from mainstay.journal.record import EntryRecord, encode, joined
+from mainstay.journal.record_header import EntryGlance
 from mainstay.journal.segments import index_of, remove_all, write_anew
 
 

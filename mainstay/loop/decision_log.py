@@ -9,7 +9,7 @@ Logs are for those who have nothing but logs: the journal has all of it, and kee
 import logging
 
 from mainstay.journal.record import DecisionRecord, Ending
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 
 _logger = logging.getLogger("mainstay.decisions")
 

@@ -26,7 +26,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
 from mainstay.env import Clock, tasks
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 
 EVENTS: Final = KindName("", "v1", "Event", "events", True)
 COMBINED: Final = "(combined from similar events): "

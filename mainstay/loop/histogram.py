@@ -8,7 +8,7 @@ from bisect import bisect_left
 
 from prometheus_client.samples import Exemplar
 
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 
 Bucket = tuple[str, float] | tuple[str, float, Exemplar]
 

@@ -4,7 +4,7 @@
         Scheduler(..., recorder=shipper.record)
 
 `record` only encodes and puts down, and never makes the component wait; a task sends what has come together a few times
-a second. What waits is bounded, and what there was no room for is counted and told (journal/waiting.py): a server that
+a second. What waits is bounded, and what there was no room for is counted and told (journal/outbox.py): a server that
 is away for longer than the room lasts costs detail first, then records, never the component.
 
 Everything is sent until an answer says that it arrived, so it may arrive twice; decisions are known by their ids. A
@@ -28,10 +28,10 @@ from mainstay.env import Env, tasks
 from mainstay.env.disk import DiskFull
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import InUse
-from mainstay.journal.progress import Progress
+from mainstay.journal.outbox import WAITING_BYTES_MAX, Waiting
 from mainstay.journal.record import DecisionRecord, Memory, joined, micros
 from mainstay.journal.sampling import Sampler
-from mainstay.journal.waiting import WAITING_BYTES_MAX, Waiting
+from mainstay.journal.watermark import Progress
 
 _log = logging.getLogger(__name__)
 

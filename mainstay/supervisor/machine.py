@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from mainstay.env import SystemDisk, commands, log_files, process_search
 from mainstay.env.commands import Identity
-from mainstay.supervisor.deciding import Component, Process
+from mainstay.supervisor.decide import Component, Process
 
 MARK: Final = "MAINSTAY_COMPONENT"
 """In the environment of what is started here: the data directory, and the component's name."""

@@ -22,8 +22,9 @@ import msgspec
 from mainstay.env import Clock, Disk, tasks
 from mainstay.env.commands import Identity
 from mainstay.env.disk import DiskFull, Locked
-from mainstay.supervisor import deciding, records
-from mainstay.supervisor.deciding import Component, Ended, Ending, Past, Plan, Process, Run, Signal, Start, Stop, Wish
+from mainstay.supervisor import decide as deciding
+from mainstay.supervisor import records
+from mainstay.supervisor.decide import Component, Ended, Ending, Past, Plan, Process, Run, Signal, Start, Stop, Wish
 from mainstay.supervisor.machine import Machine
 from mainstay.supervisor.records import Record
 

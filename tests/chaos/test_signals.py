@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from tests.chaos.cluster import COMMAND_LIMIT_S
 from tests.processes import eventually
 from tests.server.test_otlp import a_collector

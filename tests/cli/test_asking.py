@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mainstay.cli.asking import Terminal, config_for, explained
+from mainstay.cli.cluster_access import Terminal, config_for, explained
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.client.errors import Unavailable

@@ -11,7 +11,7 @@ from mainstay.cli.delete import DeleteOptions, delete_objects
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.cli.manifests import parsed
-from mainstay.cli.selecting import Selection
+from mainstay.cli.object_selection import Selection
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks

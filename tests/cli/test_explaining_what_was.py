@@ -12,17 +12,17 @@ import yaml
 from click.testing import CliRunner
 
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
-from mainstay.cli import explaining
+from mainstay.cli import journal_access
 from mainstay.cli.blame import show_blame
 from mainstay.cli.coupling import show_coupling
 from mainstay.cli.debug import show_debug
 from mainstay.cli.diff import DiffExit, show_diff
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, kinds_of
 from mainstay.cli.get import get_objects, get_objects_at
+from mainstay.cli.journal_access import Opened, kinds_of
 from mainstay.cli.main import cli, run
+from mainstay.cli.object_printer import GetOptions
 from mainstay.cli.output import Form, Output
-from mainstay.cli.showing import GetOptions
 from mainstay.cli.timeline import show_timeline
 from mainstay.cli.why import show_why
 from mainstay.client.call import WriteOptions
@@ -154,7 +154,7 @@ async def test_an_object_that_is_not_there_is_found_where_it_is(sim: Simulation)
 
 @pytest.mark.real_loop
 async def test_files_are_read_instead_of_a_server_that_hangs_and_they_say_as_of_when(tmp_path, monkeypatch):
-    monkeypatch.setattr(explaining, "FILES_AFTER", seconds(0.2))
+    monkeypatch.setattr(journal_access, "FILES_AFTER", seconds(0.2))
     store, disk = await open_memory(), SystemDisk(tmp_path / "journal")
     recorder = HistoryRecorder(disk, StoreHistory(store), SystemClock())
     await recorder.start()
@@ -169,7 +169,7 @@ async def test_files_are_read_instead_of_a_server_that_hangs_and_they_say_as_of_
             "clusters": [{"name": "k", "cluster": {"server": f"http://127.0.0.1:{frozen.getsockname()[1]}"}}],
         }
         (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
-        async with explaining.opened(explaining.Source(kubeconfig=str(tmp_path / "kubeconfig"))) as found:
+        async with journal_access.opened(journal_access.Source(kubeconfig=str(tmp_path / "kubeconfig"))) as found:
             now = await found.moment()
             pod = await now.get(PODS, "web", "default")
 

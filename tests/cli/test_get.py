@@ -13,9 +13,9 @@ import yaml
 
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
+from mainstay.cli.object_printer import GetOptions
+from mainstay.cli.object_selection import Selection
 from mainstay.cli.output import Form, Output
-from mainstay.cli.selecting import Selection
-from mainstay.cli.showing import GetOptions
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation

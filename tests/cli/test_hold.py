@@ -11,11 +11,11 @@ from mainstay.api.holds import HOLDS, What, held_of, in_force
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
 from mainstay.cli.hold import hold_it, user_name, wished
-from mainstay.cli.holding import Target, holds_of, holds_text, target_of
+from mainstay.cli.hold_target import Target, holds_of, holds_text, target_of
 from mainstay.cli.main import run
+from mainstay.cli.object_printer import GetOptions
 from mainstay.cli.output import Form, Output
 from mainstay.cli.release import name_of, release_all
-from mainstay.cli.showing import GetOptions
 from mainstay.client.config import from_kubeconfig
 from mainstay.client.errors import Invalid, NotFound
 from mainstay.loop.component_state import COMPONENT_STATES

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from mainstay.cli.exits import Exit
-from mainstay.cli.logs_of import LogOptions, show_logs
+from mainstay.cli.logs import LogOptions, show_logs
 from mainstay.cli.main import run
 from mainstay.client.client import Client
 from mainstay.client.errors import BadRequest, NotFound

@@ -8,7 +8,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.api.times import human_duration
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, kinds_of
+from mainstay.cli.journal_access import Opened, kinds_of
 from mainstay.cli.record import record_bundle
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment

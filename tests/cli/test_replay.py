@@ -10,13 +10,13 @@ import pytest
 import mainstay
 from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened
+from mainstay.cli.journal_access import Opened
 from mainstay.cli.main import run
 from mainstay.cli.replay import Wanted, replay_decisions
 from mainstay.env import tasks
 from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import packed
-from mainstay.journal.gathering import gathered
+from mainstay.journal.bundle_contents import gathered
 from mainstay.scenarios._workloads import a_workload
 from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation

@@ -10,7 +10,7 @@ import pytest
 
 from mainstay import scenarios
 from mainstay.cli.main import run
-from mainstay.cli.simulating.running import run_all
+from mainstay.cli.sim.run import run_all
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage

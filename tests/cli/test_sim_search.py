@@ -8,7 +8,7 @@ import pytest
 
 from mainstay import scenarios
 from mainstay.cli.main import run
-from mainstay.cli.simulating.searching import at_most_one_in, claim_of
+from mainstay.cli.sim.search import at_most_one_in, claim_of
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.lookup import scenario_of
 

@@ -12,7 +12,7 @@ import yaml
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli import plugins
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, Source, kinds_of, moment_at, opened
+from mainstay.cli.journal_access import Opened, Source, kinds_of, moment_at, opened
 from mainstay.cli.main import cli, run
 from mainstay.cli.output import Form, Output
 from mainstay.cli.why import show_why

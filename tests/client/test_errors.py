@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from mainstay.client import errors
+from mainstay.client.dispatch import retry_after_of
 from mainstay.client.errors import ApiError, Throttled, error_of, error_of_event
-from mainstay.client.sending import retry_after_of
 
 
 def a_status(code: int, reason: str = "", message: str = "no", **details: object) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainstay.api.retry_shape import RetryShape
 from mainstay.client.call import Repeat, WriteOptions
-from mainstay.client.repeats import Attempt, Failure, wait_before_repeat
+from mainstay.client.retry_policy import Attempt, Failure, wait_before_repeat
 
 SHAPE = RetryShape(attempts_max=4, first_delay=timedelta(milliseconds=100), delay_max=timedelta(seconds=1), jitter=0.5)
 A_SECOND = timedelta(seconds=1)

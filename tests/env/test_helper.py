@@ -3,12 +3,12 @@
 import pytest
 
 from mainstay.env.helper import Helper
-from mainstay.journal.closing import answer
+from mainstay.journal.closed_segment import answer
 from mainstay.journal.files import MAGIC
 
 
 def test_what_it_computes_is_what_would_be_computed_here():
-    helper = Helper("mainstay.journal.closing")
+    helper = Helper("mainstay.journal.closed_segment")
     question = b"\x93\xa7history\x05" + b"\xc4" + bytes([len(MAGIC)]) + MAGIC
     answers = [helper.ask(question) for _ in range(2)]
     found = [each.content() for each in answers]

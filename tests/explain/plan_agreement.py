@@ -21,7 +21,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Kind
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
-from mainstay.cli.explaining import Opened, kinds_of
+from mainstay.cli.journal_access import Opened, kinds_of
 from mainstay.cli.kinds import Kinds, KnownKind
 from mainstay.cli.manifests import Manifest
 from mainstay.cli.plan import PlanOptions, plan_for

@@ -10,7 +10,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESOURCE_QUOTAS
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
-from mainstay.cli.explaining import Opened, kinds_of
+from mainstay.cli.journal_access import Opened, kinds_of
 from mainstay.cli.manifests import Manifest
 from mainstay.cli.output import Form, Output
 from mainstay.cli.plan import PlanOptions, plan_for, show_plan

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mainstay.journal.bundle import MAGIC, BadBundle, Bundle, Contents, open_bundle, packed, write_bundle
+from mainstay.journal.bundle_contents import About, gathered
 from mainstay.journal.coverage import GapReason
-from mainstay.journal.gathering import About, gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import (
     ChangeRecord,

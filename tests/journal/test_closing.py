@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mainstay.env import SystemDisk
-from mainstay.journal import closing
+from mainstay.journal import closed_segment
 from mainstay.journal import segments as segments_module
-from mainstay.journal.closing import ClosingHelper
+from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.files import Series, Suffix
 from mainstay.journal.segments import Limits, Segments
 from tests.journal.builders import AT
@@ -35,7 +35,7 @@ class PretendHelper(ClosingHelper):
         self._fails = fails
 
     def start(self, series: Series, number: int, content: bytes) -> Answered:  # type: ignore[override]
-        data = closing.answer(closing._encode(closing._Question(series, number, content)))
+        data = closed_segment.answer(closed_segment._encode(closed_segment._Question(series, number, content)))
         self.asked.append(Answered(None if self._fails else data))
         return self.asked[-1]
 

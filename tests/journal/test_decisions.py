@@ -5,10 +5,10 @@ from typing import Any
 
 from mainstay.env import tasks
 from mainstay.journal.decisions import DecisionRecorder
+from mainstay.journal.outbox import MEMORY_BYTES_EVERY, MEMORY_EVERY
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import MEMORY_BYTES_MAX, DecisionRecord, LookedAt, LostRecord, WhyNot, micros
 from mainstay.journal.segments import Limits
-from mainstay.journal.waiting import MEMORY_BYTES_EVERY, MEMORY_EVERY
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import a_decision

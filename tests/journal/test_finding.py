@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.env import frames
-from mainstay.journal import files, names
+from mainstay.journal import files, name_hashes
 from mainstay.journal.files import Series
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import (
@@ -189,7 +189,7 @@ def test_without_its_names_a_file_is_looked_into(small_blocks: None, harm: str):
     content = {
         "cut": data[: len(data) // 2],
         "garbled": data[:40] + b"\xff" + data[41:],
-        "other": names.MAGIC + frames.frame(names.packed([set()])),
+        "other": name_hashes.MAGIC + frames.frame(name_hashes.packed([set()])),
     }
     disk.remove(first)
     if harm in content:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from mainstay.env import tasks
+from mainstay.journal.outbox import MEMORY_BYTES_EVERY, MEMORY_EVERY, Waiting
 from mainstay.journal.record import (
     MEMORY_BYTES_MAX,
     DecisionRecord,
@@ -16,7 +17,6 @@ from mainstay.journal.record import (
     joined,
     whole,
 )
-from mainstay.journal.waiting import MEMORY_BYTES_EVERY, MEMORY_EVERY, Waiting
 from mainstay.sim.simulation import Simulation
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from mainstay.env.disk import Disk
 from mainstay.journal.files import Series
 from mainstay.journal.history import HistoryRecorder
-from mainstay.journal.masking import masked
 from mainstay.journal.reader import Reader
 from mainstay.journal.scan import Scan
+from mainstay.journal.secret_mask import masked
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from mainstay.journal.record import Action, DecisionRecord, Ending, Outcome, Subject, WriteResult
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from mainstay.loop.decision_log import log_decision
 
 

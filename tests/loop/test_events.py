@@ -8,7 +8,7 @@ from typing import Any
 from mainstay.api.kind_name import KindName
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Create, Decision, Tell

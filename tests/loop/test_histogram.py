@@ -1,6 +1,6 @@
 """Durations in buckets, each with an example that leads to a decision."""
 
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from mainstay.loop.histogram import Histogram
 
 MILLISECOND_NS = 1_000_000

@@ -13,9 +13,9 @@ from mainstay.env import Env, tasks
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
+from mainstay.journal.outbox import BATCH_BYTES
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import DecisionRecord, LookedAt, LostRecord, MemoryRecord, Record, WhyNot, decode
-from mainstay.journal.waiting import BATCH_BYTES
 from mainstay.loop.record_shipper import ASK_AGAIN_AFTER, CONTENT_TYPE, PATH, SHIP_EVERY, Shipper
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation

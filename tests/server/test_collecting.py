@@ -26,7 +26,7 @@ from mainstay.journal.record import (
     micros,
 )
 from mainstay.journal.sampling import Sampler
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from mainstay.server.decisions.journal import JournalLimits
 from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.cluster.world import World

@@ -25,7 +25,7 @@ from mainstay.journal.record import (
     encode,
     micros,
 )
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from mainstay.server.auth.authorization import User
 from mainstay.server.decisions import feed as decision_feed
 from mainstay.server.decisions import reads

@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from mainstay.journal.record import Ending
-from mainstay.journal.tracing import span_of, trace_of
+from mainstay.journal.trace_id import span_of, trace_of
 from mainstay.server.decisions import otlp
 from mainstay.server.decisions.otlp import SpanSender
 from tests.server.test_spans import a_decision, a_write

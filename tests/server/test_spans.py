@@ -1,7 +1,7 @@
 """Traces are made of records: what belongs together has one trace, and links lead across controllers."""
 
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, Seen, Subject, WriteRecord
-from mainstay.journal.tracing import span_of, trace_of
+from mainstay.journal.trace_id import span_of, trace_of
 from mainstay.server.decisions import spans
 from mainstay.server.decisions.spans import Place, Spans
 

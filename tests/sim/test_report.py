@@ -72,7 +72,7 @@ def test_the_long_report_has_all_that_one_asks_for(bundle: RunBundle):
     assert "of clerk is lost\n  the passing one " in text
     assert re.search(r"\n  core/secrets/default/delivery-\w+: there \| not there\n", text)
     assert "\nthe tasks, and where they were waiting:\n" in text
-    assert " clerk/0: client/sending.py:" in text
+    assert " clerk/0: client/dispatch.py:" in text
 
 
 def test_the_short_report_says_what_was_drawn_what_the_scenario_says_and_where_there_is_more(bundle: RunBundle):

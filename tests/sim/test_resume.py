@@ -11,7 +11,7 @@ from mainstay.cli.main import run
 from mainstay.env import tasks
 from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import Bundle, open_bundle, packed
-from mainstay.journal.gathering import gathered
+from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import moment
 from mainstay.scenarios._workloads import a_workload

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from mainstay.env import Clock
 from mainstay.env.commands import Identity
-from mainstay.supervisor.deciding import Component, Process
+from mainstay.supervisor.decide import Component, Process
 
 PIDS = range(100, 106)
 

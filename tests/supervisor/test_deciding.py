@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.env.commands import Identity
-from mainstay.supervisor.deciding import (
+from mainstay.supervisor.decide import (
     GRACE,
     KILL_AGAIN_EVERY,
     PAUSE_MAX,

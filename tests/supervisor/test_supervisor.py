@@ -15,7 +15,7 @@ from mainstay.env.commands import Identity
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.supervisor import records
-from mainstay.supervisor.deciding import PAUSE_MAX, Component
+from mainstay.supervisor.decide import PAUSE_MAX, Component
 from mainstay.supervisor.supervisor import Failure, Supervised, Supervisor
 from tests.supervisor.processes import FakeMachine
 from tests.twins import supervising as twins

@@ -2,19 +2,19 @@
 
 import pytest
 
-from mainstay.client import breaker, repeats, sending
+from mainstay.client import breaker, dispatch, retry_policy
 from mainstay.client.breaker import HEALTHY, Rules, State
 from mainstay.client.connection import Connection
+from mainstay.client.dispatch import Sender
 from mainstay.client.errors import Unavailable
 from mainstay.client.pool import Pool
-from mainstay.client.repeats import Failure
-from mainstay.client.sending import Sender
+from mainstay.client.retry_policy import Failure
 
 
 def repeats_whatever_got_no_answer(patch: pytest.MonkeyPatch) -> None:
     """What many HTTP libraries do with a connection that was closed before anything came."""
-    honest = repeats._may_repeat
-    patch.setattr(repeats, "_may_repeat", lambda attempt: attempt.failure is Failure.NO_ANSWER or honest(attempt))
+    honest = retry_policy._may_repeat
+    patch.setattr(retry_policy, "_may_repeat", lambda attempt: attempt.failure is Failure.NO_ANSWER or honest(attempt))
 
 
 def takes_every_server_for_one_that_knows_operations(patch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def forgets_that_an_earlier_attempt_may_have_happened(patch: pytest.MonkeyPatch)
             if name != "may_have_happened" or not hasattr(self, name):
                 super().__setattr__(name, value)
 
-    patch.setattr(sending, "Unavailable", Forgetful)
+    patch.setattr(dispatch, "Unavailable", Forgetful)
 
 
 def keeps_the_connection_of_a_cancelled_request(patch: pytest.MonkeyPatch) -> None:

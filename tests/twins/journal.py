@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mainstay.env import frames
-from mainstay.journal import history, masking, reader
+from mainstay.journal import history, reader, secret_mask
 from mainstay.journal.files import MAGIC, Suffix
 from mainstay.journal.history import Batch, HistoryRecorder
 from mainstay.journal.record import joined
@@ -132,4 +132,4 @@ def writes_secrets_as_they_are(patch: pytest.MonkeyPatch) -> None:
 
 
 def trusts_annotations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(masking, "_is_harmless", lambda text, parts: True)
+    patch.setattr(secret_mask, "_is_harmless", lambda text, parts: True)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.supervisor import deciding
+from mainstay.supervisor import decide
 from mainstay.supervisor.records import Record
 from mainstay.supervisor.supervisor import Supervisor
 from tests.supervisor.processes import FakeMachine
@@ -29,15 +29,15 @@ def starts_what_nobody_wrote_down_again(patch: pytest.MonkeyPatch, machine: Fake
 
 
 def restarts_at_once(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
-    patch.setattr(deciding, "pause", lambda failures: timedelta(microseconds=1))
+    patch.setattr(decide, "pause", lambda failures: timedelta(microseconds=1))
 
 
 def never_forgives(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
-    patch.setattr(deciding, "STEADY_AFTER", timedelta(days=1000))
+    patch.setattr(decide, "STEADY_AFTER", timedelta(days=1000))
 
 
 def never_kills(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
-    patch.setattr(deciding, "GRACE", timedelta(days=1000))
+    patch.setattr(decide, "GRACE", timedelta(days=1000))
 
 
 def takes_no_lock(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
@@ -45,15 +45,15 @@ def takes_no_lock(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
 
 
 def minds_no_turns(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
-    patch.setattr(deciding, "_must_end", lambda process, component, wish, turn: True)
+    patch.setattr(decide, "_must_end", lambda process, component, wish, turn: True)
 
 
 def adopts_whatever_it_runs(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
-    honest = deciding._must_end
+    honest = decide._must_end
 
     def must_end(
-        process: deciding.Process, component: deciding.Component | None, wish: deciding.Wish, turn: int | None
+        process: decide.Process, component: decide.Component | None, wish: decide.Wish, turn: int | None
     ) -> bool:
-        return False if isinstance(wish, deciding.Run) else honest(process, component, wish, turn)
+        return False if isinstance(wish, decide.Run) else honest(process, component, wish, turn)
 
-    patch.setattr(deciding, "_must_end", must_end)
+    patch.setattr(decide, "_must_end", must_end)

@@ -17,7 +17,7 @@ from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.explain.placement import Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild, Past
 from mainstay.explain.writers import Version
-from mainstay.journal.asking import Journal
+from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord
 from mainstay.scheduler.component import NODES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.scheduler.messages import amount, summary_of

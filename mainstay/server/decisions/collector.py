@@ -187,7 +187,7 @@ class Collector:
         self._feed = feed
         self._counts = counts
         self._recent: set[int] = set()
-        """Hashes of the records that came. What is sent again is the same, to the byte (journal/waiting.py)."""
+        """Hashes of the records that came. What is sent again is the same, to the byte (journal/outbox.py)."""
         self._recent_before: set[int] = set()
         self._audits: OrderedDict[str, list[str]] = OrderedDict()
         """By decision, the audit ids of its writes. A component does not know them, and its record comes later."""

@@ -15,11 +15,11 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.env import Clock, Disk, SystemDisk, tasks
-from mainstay.journal.asking import Journal
-from mainstay.journal.closing import ClosingHelper
+from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import JournalError
 from mainstay.journal.history import HistoryRecorder
+from mainstay.journal.interface import Journal
 from mainstay.journal.local_journal import LocalJournal
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.reader import Reader

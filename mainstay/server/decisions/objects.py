@@ -9,7 +9,7 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.api.kinds.decisions import DECISION, NAMESPACE
 from mainstay.api.times import format_micro_time, format_time
 from mainstay.journal.record import DecisionRecord, Subject, moment
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from mainstay.server.storage.keyspace import key_of
 from mainstay.server.storage.stored import stored
 from mainstay.store.interface import Entry

@@ -1,6 +1,6 @@
 """Traces as a projection of the journal: each decision is a span, and so is each write; links lead to what caused them.
 
-A decision's trace follows from its id (journal/tracing.py), and its writes are children in it. What woke the decision
+A decision's trace follows from its id (journal/trace_id.py), and its writes are children in it. What woke the decision
 are *links*, not parents: a parent would claim that somebody waited for it, and a controller may act hours later. A
 write that belongs to no decision has a trace of its own, by its audit id. Nothing is measured for this on the way of a
 request: records have all of it.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mainstay.journal.record import DecisionRecord, Ending, WriteRecord
-from mainstay.journal.tracing import span_of, trace_of
+from mainstay.journal.trace_id import span_of, trace_of
 
 REMEMBERED_MAX: Final = 100_000
 

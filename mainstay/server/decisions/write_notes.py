@@ -17,7 +17,7 @@ from mainstay.env import Clock
 from mainstay.http.messages import Request
 from mainstay.journal.keys import CORE
 from mainstay.journal.record import Subject, WriteRecord, micros
-from mainstay.journal.tracing import trace_of
+from mainstay.journal.trace_id import trace_of
 from mainstay.server.decisions.collector import Collector
 from mainstay.server.decisions.refusals import Refusals
 from mainstay.server.request.context import Seen

@@ -19,9 +19,9 @@ from typing import Final
 from mainstay.env import tasks
 from mainstay.journal.history import Written
 from mainstay.journal.keys import is_object
-from mainstay.journal.masking import masked
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import ChangeRecord, micros
+from mainstay.journal.secret_mask import masked
 from mainstay.server.decisions.history_source import joined
 from mainstay.server.storage.keyspace import ASIDE
 from mainstay.sim.cluster.history import Committed, History, Reopened, Restored

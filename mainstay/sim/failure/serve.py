@@ -31,7 +31,7 @@ from mainstay.explain.placement import rests_on
 from mainstay.http.messages import Answer, Request
 from mainstay.http.server import HttpServer
 from mainstay.journal.bundle import open_bundle, packed
-from mainstay.journal.gathering import gathered
+from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import MASTERS, User

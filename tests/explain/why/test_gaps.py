@@ -10,7 +10,7 @@ from mainstay.explain.why.answer import Answer, State, Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.journal.bundle import open_bundle, packed
-from mainstay.journal.gathering import gathered
+from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, LostRecord, without_detail
 from mainstay.sim.simulation import Simulation

@@ -11,7 +11,7 @@ from mainstay.agent.runner import Wish
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
-from mainstay.cli.logs_of import logs
+from mainstay.cli.logs import logs
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.explain.why.ends import Ends

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 import click
 
 from mainstay.cli.address import Address
-from mainstay.cli.logs import set_up_logs
+from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.readiness import wait_for_server
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config

@@ -2,7 +2,7 @@
 
 It is bounded: beyond so many bytes the connection is not read, and the server has to wait. How bytes become pieces is
 for `feed`, which whoever needs it brings along (watch.py: lines; stream.py: as they come). Together they implement
-`Follower` (sending.py).
+`Follower` (dispatch.py).
 """
 
 import asyncio

@@ -8,7 +8,7 @@ import click
 
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.simulating.telling import BUNDLE_ENDING, Progress, exit_of, jobs_option, opened_bundle, said_errors
+from mainstay.cli.sim.report import BUNDLE_ENDING, Progress, exit_of, jobs_option, opened_bundle, said_errors
 from mainstay.env.processes import cores
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.tables.texts import labels as labels_text
-from mainstay.cli.asking import Screen, explained
+from mainstay.cli.cluster_access import Screen, explained
 from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import Asked, KnownKind
+from mainstay.cli.object_selection import Selection
 from mainstay.cli.output import Form, Output, complete, print_objects
-from mainstay.cli.selecting import Selection
 from mainstay.cli.table_text import TableText
 from mainstay.client.client import Client
 from mainstay.client.errors import Expired, NotFound, Unavailable

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mainstay.api.retry_shape import RetryShape
-from mainstay.cli.asking import Screen, ask, config_for
+from mainstay.cli.cluster_access import Screen, ask, config_for
 from mainstay.cli.kinds import read_kinds
 from mainstay.client.client import Client
 from mainstay.client.config import Config

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 import click
 
 from mainstay.api import times
-from mainstay.cli.asking import Screen
+from mainstay.cli.cluster_access import Screen
 from mainstay.cli.output import Form, Output, OutputType
 from mainstay.cli.yaml_text import yaml_text
 from mainstay.explain.moment import Moment

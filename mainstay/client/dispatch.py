@@ -2,7 +2,7 @@
 
 One server is asked until it fails, then the next one. Each has a pool of connections and a breaker; a server that has
 failed again and again is left alone, and if that is so of all of them a request fails at once. What may be sent a
-second time is decided in repeats.py.
+second time is decided in retry_policy.py.
 
 An operation id makes a repeat safe only where the server knows such ids. A Kubernetes API server ignores them, so
 before the first repeat that depends on one, the server is asked what it is.
@@ -26,7 +26,7 @@ from mainstay.client.credentials import Credentials
 from mainstay.client.errors import ApiError, Unauthorized, Unavailable, error_of
 from mainstay.client.limits import Limits
 from mainstay.client.pool import NotSent, Pool, ShutDown
-from mainstay.client.repeats import Attempt, Failure, wait_before_repeat
+from mainstay.client.retry_policy import Attempt, Failure, wait_before_repeat
 from mainstay.client.tls import tls_context
 from mainstay.env import Env, tasks
 

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from mainstay.cli.durations import Duration
-from mainstay.cli.simulating.telling import (
+from mainstay.cli.sim.report import (
     Progress,
     bundles_option,
     exit_of,

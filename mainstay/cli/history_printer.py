@@ -1,7 +1,7 @@
 """Showing objects as they were at a moment: `mainstay get … --at`, from the journal instead of a server's store.
 
-What is selected, and how it is printed, is as for the present (showing.py); only where objects and tables come from is
-another. The tables are those that a server would have made then, with the ages of that moment.
+What is selected, and how it is printed, is as for the present (object_printer.py); only where objects and tables come
+from is another. The tables are those that a server would have made then, with the ages of that moment.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -12,10 +12,10 @@ from mainstay.api.errors import ApiError
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.tables import Table, custom_table
-from mainstay.cli.asking import Screen
-from mainstay.cli.explaining import DEFINITIONS
+from mainstay.cli.cluster_access import Screen
+from mainstay.cli.journal_access import DEFINITIONS
 from mainstay.cli.kinds import Asked, KnownKind
-from mainstay.cli.showing import GetOptions, Objects, Showing, Tables
+from mainstay.cli.object_printer import GetOptions, Objects, Showing, Tables
 from mainstay.explain.moment import Moment
 
 _KINDS: Final[dict[tuple[str, str], Kind]] = {(kind.group, kind.kind): kind for kind in BUILTIN}

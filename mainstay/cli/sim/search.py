@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from mainstay.cli.durations import Duration
-from mainstay.cli.simulating.telling import (
+from mainstay.cli.sim.report import (
     Guarding,
     Progress,
     bundles_option,

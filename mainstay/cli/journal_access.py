@@ -31,7 +31,7 @@ from mainstay.api import times
 from mainstay.api.kind import Kind
 from mainstay.api.kind_name import KindName
 from mainstay.api.kinds import BUILTIN
-from mainstay.cli.asking import Screen, Terminal, cluster_options, config_for, explained, kubeconfig_places
+from mainstay.cli.cluster_access import Screen, Terminal, cluster_options, config_for, explained, kubeconfig_places
 from mainstay.cli.kinds import Asked as KindAsked
 from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
 from mainstay.client.client import Client
@@ -40,9 +40,9 @@ from mainstay.client.errors import ApiError, Unavailable
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.env.disk import files_below, is_directory, read_bytes
 from mainstay.explain.moment import Moment, NoSuchMoment
-from mainstay.journal.asking import Journal
 from mainstay.journal.errors import JournalError
 from mainstay.journal.files import Series, parsed_name
+from mainstay.journal.interface import Journal
 from mainstay.journal.local_journal import LocalJournal
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import moment
@@ -148,7 +148,7 @@ def explain_options(command: F) -> F:
 
 def object_argument(command: F) -> F:
     """`TYPE/NAME` or `TYPE NAME`; it comes to the command as `words`."""
-    from mainstay.cli.selecting import complete_objects
+    from mainstay.cli.object_selection import complete_objects
 
     return click.argument("words", nargs=-1, metavar="TYPE/NAME", shell_complete=complete_objects)(command)
 

@@ -15,8 +15,8 @@ import msgspec
 
 from mainstay.api.kinds import BUILTIN
 from mainstay.journal.answers import State
-from mainstay.journal.asking import Journal
 from mainstay.journal.bundle import SECRETS_MASKED, Contents, Head
+from mainstay.journal.interface import Journal
 from mainstay.journal.keys import key_of, kind_of, object_key_of, prefix_of
 from mainstay.journal.record import (
     ChangeRecord,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mainstay.cli.exits import Exit
-from mainstay.cli.simulating.replaying import bundle_argument
-from mainstay.cli.simulating.telling import BUNDLE_ENDING, opened_bundle, said_errors
+from mainstay.cli.sim.replay import bundle_argument
+from mainstay.cli.sim.report import BUNDLE_ENDING, opened_bundle, said_errors
 from mainstay.env import tasks
 from mainstay.env.disk import replace_bytes
 from mainstay.env.signals import StopSignals

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from mainstay.cli.durations import Duration
-from mainstay.cli.logs import set_up_logs
-from mainstay.cli.simulating.telling import (
+from mainstay.cli.log_output import set_up_logs
+from mainstay.cli.sim.report import (
     Guarding,
     Progress,
     bundles_option,
