@@ -16,6 +16,7 @@ from mainstay.cli.readiness import wait_for_server
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
+from mainstay.env.invariants import find_broken
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
@@ -187,6 +188,8 @@ async def _metrics(component: Measured, measured: ComponentMetrics, host: str, p
             case "/healthz" | "/livez":
                 return Response(200, b"ok", content_type="text/plain")
             case "/readyz":
+                if (bug := find_broken()) is not None:
+                    return Response(503, str(bug).encode(), content_type="text/plain")
                 # One that only stands by is ready to take over.
                 is_ready = bool(component.informers.all()) and all(
                     informer.cache.is_synced for informer in component.informers.all()

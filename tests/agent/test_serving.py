@@ -9,6 +9,7 @@ import pytest
 
 from mainstay.agent.serve.server import AgentServing
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
+from mainstay.env.invariants import broken
 from mainstay.http.certificates import ServingCertificate, ensure_self_signed
 from mainstay.http.outgoing import Broken, Exchange, WrongCertificate, client_tls, connect
 from mainstay.server.auth.certificates import Certificates, ensure_certificates, issue_client
@@ -74,14 +75,20 @@ async def test_others_of_the_cluster_are_not(tmp_path, cluster, certificates):
     await serving.stop()
 
 
-async def test_whoever_shows_nothing_learns_only_that_the_agent_lives(tmp_path, certificates):
+async def test_a_caller_without_a_certificate_only_learns_whether_the_agent_is_healthy(tmp_path, certificates):
     serving, own = await an_agent(tmp_path / "n1", certificates)
-    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    nobody.check_hostname = False
-    nobody.verify_mode = ssl.CERT_NONE
+    anonymous = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anonymous.check_hostname = False
+    anonymous.verify_mode = ssl.CERT_NONE
 
-    assert (await asked(serving, own.digest, nobody))[0] == 401
-    assert await asked(serving, own.digest, nobody, GET.replace(b"/usage", b"/healthz")) == (200, b"ok")
+    assert (await asked(serving, own.digest, anonymous))[0] == 401
+    for path in (b"/healthz", b"/readyz"):
+        assert await asked(serving, own.digest, anonymous, GET.replace(b"/usage", path)) == (200, b"ok")
+    broken("a pod has one worker", "pod web-1")
+    assert await asked(serving, own.digest, anonymous, GET.replace(b"/usage", b"/readyz")) == (
+        503,
+        b"a pod has one worker",
+    )
     await serving.stop()
 
 

@@ -8,7 +8,7 @@ no TLS (a simulation, a test on one machine) neither shows one, and whoever can 
     GET /exec/NAMESPACE/POD/CONTAINER    a WebSocket, as sessions.py says; /attach likewise
     GET /portforward/NAMESPACE/POD       a WebSocket, as ports.py says
     GET /usage                           what is used, of all nodes of this process
-    GET /healthz                         for anybody
+    GET /healthz, /readyz                for any caller
 
 Each but the last two says in its query which node is meant (`node`), because one process may be the agent of many, and
 the uid of the pod (`uid`), because a pod may have been replaced by another one of the same name since.
@@ -29,6 +29,7 @@ from mainstay.api import times
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.kind import Object
 from mainstay.env import Env
+from mainstay.env.invariants import find_broken
 from mainstay.http.certificates import ServingCertificate, tls_context
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.http.server import HttpServer
@@ -98,6 +99,9 @@ class AgentServing:
     def answer(self, request: Request) -> Answer | Awaitable[Answer]:
         if request.path == "/healthz":
             return Response(200, b"ok", "text/plain")
+        if request.path == "/readyz":
+            bug = find_broken()
+            return Response(200, b"ok", "text/plain") if bug is None else Response(503, bug.rule.encode(), "text/plain")
         self._require_known(request)
         if not self._nodes:
             raise ApiError(503, Reason.SERVICE_UNAVAILABLE, "the agent is starting")

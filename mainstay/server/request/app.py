@@ -44,6 +44,7 @@ from mainstay.server.placement.recount import quotas_recounted, recounted
 from mainstay.server.request import representation
 from mainstay.server.request.context import Seen
 from mainstay.server.request.discovery import VERSION, Discovery
+from mainstay.server.request.health import HEALTH_PATHS, check_health
 from mainstay.server.request.options import DeleteOptions, WriteOptions
 from mainstay.server.request.patch import Patch, application_of, is_apply, patch_of
 from mainstay.server.request.representation import Form, form_of
@@ -69,7 +70,6 @@ from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 from mainstay.store.interface import Entry, Store
 
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
-_HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OWNERS: Final = "managedFields"
 _SHOWN_HERE: Final = ("", "status", "scale", "ghosts", "resize", "ephemeralcontainers")
 _WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
@@ -172,8 +172,8 @@ class Api:
     def handle(self, request: Request, seen: Seen) -> Answer | Awaitable[Answer]:
         """Answer a request, and note what was found out about it. Raises `ApiError`."""
         path = request.path
-        if path in _HEALTH:
-            return _text(200, "[+]ping ok\nhealthz check passed\n" if "verbose" in request.query else "ok")
+        if path in HEALTH_PATHS:
+            return _text(*check_health(request))
         if path.rstrip("/") == "/version":
             return _json(200, VERSION)
         user = seen.user = self._authenticator.user_of(request)
