@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             self._answered(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
 
     def _take_chunks(self, data: bytes) -> None:
-        """A long list. Nobody looks into it: only its length, with the frames of its chunks, and its end count."""
+        """A long list. It is not parsed: only its length, with the frames of its chunks, and its end count."""
         self.answer_bytes += len(data)
         self._tail = ((self._tail or b"") + data[-7:])[-7:]
         if self._tail == b"\r\n0\r\n\r\n":

@@ -6,7 +6,7 @@ The server has its durable store, TLS and journal, the scheduler its journal. No
 which then only looks at the scheduler's metrics now and then, so that two cores are left to the two. Bindings are
 counted from the first look that shows some to the look that shows all (from the look before that, should all of them be
 bound between two looks of a busy machine); what they cost is asked of the operating system. The
-nodes' agents are not there: nobody reports pods as running.
+nodes' agents are not there: no pod is reported as running.
 """
 
 import asyncio
@@ -252,7 +252,7 @@ async def _add_node(client: Client, number: int) -> None:
     status = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
     node: dict[str, Any] = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": status}}
     made = await client.create(NODES, node)
-    if (made.get("spec") or {}).get("taints"):  # It is not ready, says the server; nobody is there to say that it is.
+    if (made.get("spec") or {}).get("taints"):  # The server marks it as not ready, and no agent runs to correct that.
         made["spec"]["taints"] = []
         await client.replace(NODES, made)
 

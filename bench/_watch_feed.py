@@ -1,4 +1,4 @@
-"""A process that only sends the watch it was started with, for benchmarks of whoever follows one.
+"""A process that only sends the watch it was started with, for benchmarks of watch clients.
 
     python -m bench._watch_feed PODS CHANGES SEED
 

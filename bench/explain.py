@@ -183,7 +183,7 @@ def _snapshot(snapshots: Snapshots, revision: int) -> None:
 
 
 def _filler(revision: int, at: int) -> ChangeRecord:
-    """A change of one of a thousand objects that nobody asks about. Every other one is a deletion: none is left."""
+    """A change of one of a thousand objects that no question is about. Every other one is a deletion: none is left."""
     name = f"filler-{revision // 2 % 1_000}"
     value = msgspec.json.encode({"metadata": {"name": name, "namespace": "team"}, "data": {"text": "x" * 500}})
     return ChangeRecord(revision, f"core/configmaps/team/{name}", None if revision % 2 else value, at, f"d-{revision}")

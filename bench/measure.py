@@ -69,7 +69,7 @@ class Figure:
 
 
 class Stopwatch:
-    """Measures the wall and CPU time of a `with` block. Entering it again measures anew."""
+    """Measures the wall and CPU time of a `with` block. Entering it again starts over."""
 
     def __init__(self, *, with_children: bool = False) -> None:
         """`with_children` also counts the CPU time of processes that ended, and were waited for, in the block."""

@@ -5,7 +5,7 @@ its CPU time is that of one virtual second, or of one run.
 
 *Virtual seconds a second*: a cluster of one API server, a scheduler and all controllers that have been elected, over
 one store without a disk, with pretend nodes that renew their leases as in production (every ten seconds); no journal,
-and no faults. The small one has five nodes and somebody who scales a Deployment every ten seconds. The large one has a
+and no faults. The small one has five nodes and a user who scales a Deployment every ten seconds. The large one has a
 hundred nodes: at first nothing but heartbeats, then five pods a second that are created, placed, run for ten seconds
 and deleted. Boot, and the first twenty seconds, are not counted.
 

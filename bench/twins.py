@@ -1,4 +1,4 @@
-"""How long it takes to find each planted bug when nobody says where to look.
+"""How long it takes to find each planted bug without a hint where to look.
 
     python -m bench.twins                       all of them
     python -m bench.twins ghost-node releases   those whose scenario or function has this in its name
