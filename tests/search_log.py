@@ -63,4 +63,4 @@ def _read(path: Path) -> Iterator[Done]:
         try:
             yield msgspec.json.decode(line, type=Done)
         except msgspec.MsgspecError:
-            continue  # It was being written when somebody stopped the search.
+            continue  # It was being written when the search was stopped.

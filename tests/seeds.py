@@ -33,7 +33,7 @@ class KeptSeed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fixed: str
     """Where: the issue, or the commit."""
     seeds: list[int] = []
-    """Those that have failed. None: nobody has kept them."""
+    """Those that have failed. None: they were not kept."""
     strategy: str = "random"
     bundle: str = ""
     """The file of the run, beside seeds.toml: where the choices are needed, and not the seed alone."""

@@ -1,4 +1,4 @@
-"""Seeds that once failed pass, and would fail again if somebody brought the bug back. docs/BUGS.md tells how."""
+"""Seeds that once failed pass, and fail again when the bug is planted. docs/BUGS.md tells how."""
 
 from pathlib import Path
 

@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _round(cluster: Cluster, chance: random.Random, history: list[str]) -> None:
-    """Some kills, while somebody writes; then all has to be as it was, and nothing lost."""
+    """Some kills, while a client writes; then all has to be as it was, and nothing lost."""
     writer = Writer(cluster.kubeconfig, f"round-{len(history)}")
     writer.start()
     try:

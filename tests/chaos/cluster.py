@@ -95,7 +95,7 @@ class Cluster:
         return {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(self.kubeconfig)}
 
     def logs(self) -> str:
-        """The end of what each component says: for whoever reads why a test failed."""
+        """The end of what each component says: to explain a failed test."""
         found = sorted((self.data_dir / "logs").glob("*.log"))
         return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in found)
 
@@ -110,7 +110,7 @@ class Cluster:
         return {each["name"]: each["pid"] for each in self.status()["components"] if each["running"]}
 
     def recorded(self) -> dict[str, int]:
-        """The same without asking anybody, and the supervisor too: from the records on the disk."""
+        """The same without asking the API server, and the supervisor too: from the records on the disk."""
         found = {}
         for path in sorted((self.data_dir / "run").glob("*.json")):
             found[path.stem] = json.loads(path.read_text())["pid"]

@@ -2,9 +2,9 @@
 
 python exclusive.py DIRECTORY IDENTITY
 
-It holds a lock for as long as it lives. Whoever finds the lock held has found a twin, and says so in `violations`; the
-kernel lets go of a lock only when its holder is dead. Meanwhile it writes the time (of the clock that all processes of
-the machine share) twenty times a second, and counts aloud.
+It holds a lock for as long as it lives. A process that finds the lock held has found a second instance, and records it
+in `violations`; the kernel lets go of a lock only when its holder is dead. Meanwhile it writes the time (of the clock
+that all processes of the machine share) twenty times a second, and counts aloud.
 """
 
 import fcntl

@@ -26,7 +26,7 @@ CLIENTS = 2
 
 
 class Load:
-    """Requests without end, while it is entered, from when somebody is ready. If nobody is any more, it fails."""
+    """Requests without end, while it is entered, from when an endpoint is ready. If none is any more, it fails."""
 
     def __init__(self, kubeconfig: Path, service: str, namespace: str = "default") -> None:
         self.served = 0
@@ -117,7 +117,7 @@ class Load:
                 self._ask_one(host, port)
             else:
                 with self._lock:
-                    self.failures.append(f"nobody is ready at {time.time():.3f}")
+                    self.failures.append(f"no endpoint is ready at {time.time():.3f}")
             time.sleep(PAUSE_S)
 
     def _ask_one(self, host: str, port: int) -> None:

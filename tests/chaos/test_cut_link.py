@@ -1,8 +1,8 @@
 """The link between a node and the control plane is really cut, and fencing holds.
 
 The observer is where the control plane is: it sees the node's lease, and may give a pod that asked for at-most-one to
-another node only when the arithmetic of fencing.py says so. At that moment the old one must have ended, though nobody
-could tell it to.
+another node only when the arithmetic of fencing.py allows it. At that moment the old one must have ended, though no
+request could reach it.
 """
 
 import fcntl
@@ -107,7 +107,7 @@ class Site:
         return json.loads(self.kubectl("get", "lease", NODE, "-n", "kube-node-lease", "-o", "json"))
 
     def wait_until_a_replacement_may_start(self) -> None:
-        """What whoever replaces a pod does: watch the lease, by its own clock."""
+        """What the controller that replaces a pod does: watch the lease, by its own clock."""
         seen: Observed | None = None
 
         def may() -> bool:
@@ -119,7 +119,7 @@ class Site:
         assert wait_until(may, 60)
 
     def is_running(self, name: str) -> bool:
-        """Whether somebody holds its lock. The kernel knows."""
+        """Whether a process holds its lock. The kernel knows."""
         file = os.open(self.shared / f"{name}.lock", os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Each component of a real cluster is killed in turn while workloads run and somebody writes."""
+"""Each component of a real cluster is killed in turn while workloads run and a client writes."""
 
 import os
 import signal

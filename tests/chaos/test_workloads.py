@@ -1,4 +1,4 @@
-"""What users do with workloads, and what happens to their nodes, on a real cluster under load: nobody may notice.
+"""What users do with workloads, and what happens to their nodes, on a real cluster under load: no request may fail.
 
 All of it is seen from outside: with kubectl, and by a client that goes by the EndpointSlices and counts what fails.
 """
@@ -160,7 +160,8 @@ def test_when_the_acting_controllers_are_paused_others_take_over_and_the_first_s
 def test_the_pods_of_a_lost_node_are_replaced_and_never_two_where_one_is_asked_for(cluster: Cluster, load: Load):
     (node,) = nodes_of(cluster, ONLY)
     agent = cluster.components()[node]
-    # Frozen, so that nobody starts it again: from outside that is a machine which is gone. Its pods go on for now.
+    # Frozen, so that the supervisor does not restart it: from outside that is a machine which is gone. Its pods go on
+    # for now.
     os.kill(agent, signal.SIGSTOP)
     try:
         cluster.until(lambda: _health(cluster, node) == "Released")

@@ -44,7 +44,7 @@ class ServerProcess:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a client's process has to see: this server, and nothing of whoever runs the test."""
+        """What a client's process has to see: this server, and nothing of the environment of the test."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
@@ -119,5 +119,5 @@ def shared_server() -> ServerProcess:
 
 
 def unique_name(what: str = "test") -> str:
-    """A name that nobody else in the shared server uses, for a namespace or anything without one."""
+    """A name that no other test of the shared server uses, for a namespace or anything without one."""
     return f"{what}-{os.getpid()}-{next(_numbers)}"

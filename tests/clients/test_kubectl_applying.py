@@ -115,7 +115,7 @@ def test_edit_sends_what_the_editor_leaves(kubectl, tmp_path: Path):
     assert kubectl.json("get", "configmap", "settings")["data"] == {"colour": "green"}
 
 
-def test_replace_is_refused_when_somebody_was_faster(kubectl):
+def test_replace_conflicts_with_a_newer_version(kubectl):
     kubectl("create", "-f", "-", stdin=CONFIGMAP)
     read = kubectl("get", "configmap", "settings", "-o", "yaml")
 

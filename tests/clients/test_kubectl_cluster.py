@@ -63,7 +63,7 @@ def test_drain_is_held_up_by_a_disruption_budget(kubectl, node):
 # Who one is, and what there is.
 
 
-def test_whoever_has_the_kubeconfig_may_do_everything(kubectl):
+def test_the_kubeconfig_has_full_access(kubectl):
     assert kubectl("auth", "can-i", "create", "pods") == "yes\n"
     assert kubectl("auth", "can-i", "get", "pods", "--subresource=log") == "yes\n"
     assert kubectl("auth", "can-i", "*", "*", "--all-namespaces") == "yes\n"

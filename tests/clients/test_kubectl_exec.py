@@ -149,7 +149,7 @@ def test_files_are_copied_both_ways(kubectl, node, tmp_path):
     assert (tmp_path / "back.bin").read_bytes() == source.read_bytes()
 
 
-def test_whoever_attaches_hears_what_is_said_from_now_on(kubectl, node):
+def test_attach_streams_output_from_now_on(kubectl, node):
     container = node.add_pod("web")["c"]
     node.runner.say(container, "before\n")
 
@@ -163,7 +163,7 @@ def test_whoever_attaches_hears_what_is_said_from_now_on(kubectl, node):
         assert attached.wait(10) == 0
 
 
-def test_nobody_attaches_to_the_input(kubectl, node):
+def test_attaching_to_the_input_is_refused(kubectl, node):
     node.add_pod("web")
 
     assert "takes no input once it runs" in kubectl.refused("attach", "-i", "web")
@@ -186,7 +186,7 @@ def test_the_python_client_runs_commands(kubectl, node, core):
     call = (core.connect_get_namespaced_pod_exec, "web", kubectl.namespace)
     heard = {"stdout": True, "stderr": True, "stdin": False, "tty": False}
 
-    # Not with its answer read for us: then nobody closes the connection.
+    # Not with its answer read for us: then the connection is not closed.
     saying = stream(*call, command=["echo", "hello"], **heard, _preload_content=False)
     saying.run_forever(timeout=10)
     assert saying.read_stdout() == "hello\n"
@@ -249,7 +249,7 @@ def test_the_python_client_forwards_ports(kubectl, node, core):
         forwarded.close()
 
 
-def test_a_port_on_which_nobody_listens(kubectl, node, core):
+def test_a_port_without_a_listener(kubectl, node, core):
     node.add_pod("web")
     with a_web_server() as port:
         pass

@@ -139,7 +139,7 @@ def test_an_agent_that_is_gone_is_said_to_be(kubectl, node):
     )
 
 
-def test_whoever_shows_another_certificate_is_not_asked(kubectl, node, tmp_path):
+def test_an_agent_with_another_certificate_is_not_asked(kubectl, node, tmp_path):
     container = node.add_pod("web")["c"]
     node.runner.say(container, "secret\n")
     known = node.digest

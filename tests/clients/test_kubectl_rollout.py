@@ -73,7 +73,7 @@ def test_a_deployment_is_rolled_out_undone_restarted_paused_and_scaled(cluster):
     assert [line.split()[0] for line in shown if line] == ["2", "3"]
     assert len(kubectl.json("get", "replicasets")["items"]) == 2
 
-    # All pods anew, with the same image.
+    # New pods, with the same image.
     before = _pods(kubectl)
     kubectl("rollout", "restart", "deployment/web")
     kubectl("rollout", "status", "deployment/web", WITHIN)

@@ -56,7 +56,7 @@ class Bed:
         await tasks.sleep(_A_WHILE)
 
     async def as_user(self, name: str) -> Client:
-        """A client of somebody else's, who may do everything."""
+        """A client of another user, with full access."""
         self.world.know(name)
         return await self._closing.enter_async_context(self.world.client_for(name, self.world.sim.env(name)))
 
@@ -82,7 +82,7 @@ class Bed:
             gate.interference = _Losing(gate.interference, fate)
 
     def vanish(self, *nodes: str) -> None:
-        """Machines lose their power: nobody hears anything of them."""
+        """Machines lose their power: no heartbeat comes from them."""
         for name in nodes:
             self.world.programs[name].crash(silently=True)
 

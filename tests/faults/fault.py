@@ -7,7 +7,7 @@
         await bed.must_be_pending("web")
         return Ask(PODS, "web")
 
-What is planted is the truth that an answer is judged by; nobody else's opinion counts, the product's least of all. Each
+What is planted is the truth that an answer is judged by; no other opinion counts, the product's least of all. Each
 fault makes sure that its trouble is there (`bed.must…`) before it is asked about.
 """
 

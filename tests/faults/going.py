@@ -84,7 +84,7 @@ async def evicted_by_taint(bed: Bed) -> Ask:
 
 @fault("scaled-down", codes=[Cause.SCALED_DOWN], words=["web", "alice"])
 async def scaled_down(bed: Bed) -> Ask:
-    """Somebody has scaled the Deployment down, and the pod is gone."""
+    """A user has scaled the Deployment down, and the pod is gone."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 3))
     before = await bed.must_have_ready("web", 3)
     alice = await bed.as_user("alice")
@@ -157,7 +157,7 @@ def _is_unready(bed: Bed, name: str) -> Callable[[], Awaitable[bool]]:
 
 @fault("finalizer", codes=[Cause.FINALIZER_WAITING], words=[FINALIZER])
 async def finalizer(bed: Bed) -> Ask:
-    """The pod was deleted and has stopped; a finalizer keeps it, and nobody takes that off."""
+    """The pod was deleted and has stopped; a finalizer keeps it, and no controller removes it."""
     pod = a_pod("db")
     pod["metadata"]["finalizers"] = [FINALIZER]
     await bed.client.create(PODS, pod)
@@ -179,7 +179,7 @@ async def finalizer(bed: Bed) -> Ask:
     words=[FINALIZER, "precious"],
 )
 async def namespace_terminating(bed: Bed) -> Ask:
-    """The namespace was deleted; something in it has a finalizer that nobody takes off."""
+    """The namespace was deleted; something in it has a finalizer that no controller removes."""
     await bed.client.create(NAMESPACES, {"metadata": {"name": "old-team"}})
     await bed.rest(3)
     metadata = {"name": "precious", "namespace": "old-team", "finalizers": [FINALIZER]}

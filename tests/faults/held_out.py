@@ -1,7 +1,7 @@
-"""Faults that are in no list: written after `why` was, and not shown to whoever wrote it until they were asked.
+"""Faults that are in no list: written after `why` was, and not known to its author until they were asked.
 
 The forty of docs/faults.md were known while `why` was written. These are other causes, and the same ones in other
-circumstances, to see how it does on what nobody has prepared it for: `python -m bench.faults --held-out`. When they
+circumstances, to see how it does on what it was not prepared for: `python -m bench.faults --held-out`. When they
 were first asked about, 21 of 26 were named; since then they are known, too.
 """
 
@@ -49,7 +49,7 @@ async def other_scheduler(bed: Bed) -> Ask:
 
 @fault("gated", codes=[Cause.SCHEDULING_GATED], words=["example.com/budget"])
 async def gated(bed: Bed) -> Ask:
-    """The pod waits behind a gate that somebody set; asked about its Deployment."""
+    """The pod waits behind a scheduling gate; asked about its Deployment."""
     pod = {"schedulingGates": [{"name": "example.com/budget"}]}
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 1, pod=pod))
     await bed.rest(20)
@@ -291,7 +291,7 @@ async def unready_service(bed: Bed) -> Ask:
 
 @fault("who-deleted-it", codes=[Cause.DELETED], words=["mallory"])
 async def who_deleted_it(bed: Bed) -> Ask:
-    """Somebody has deleted a single pod."""
+    """A user has deleted a single pod."""
     await bed.client.create(PODS, a_pod("db"))
     await bed.must_run("db")
     mallory = await bed.as_user("mallory")
@@ -302,7 +302,7 @@ async def who_deleted_it(bed: Bed) -> Ask:
 
 @fault("gone-with-its-owner", codes=[Cause.OWNER_DELETED], words=["web", "mallory"])
 async def gone_with_its_owner(bed: Bed) -> Ask:
-    """Somebody has deleted the Deployment, and its pods went with it."""
+    """A user has deleted the Deployment, and its pods went with it."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 1))
     (pod,) = await bed.must_have_ready("web", 1)
     mallory = await bed.as_user("mallory")
@@ -313,7 +313,7 @@ async def gone_with_its_owner(bed: Bed) -> Ask:
 
 @fault("rolled-over", codes=[Cause.ROLLED_OVER], words=["web", "alice"])
 async def rolled_over(bed: Bed) -> Ask:
-    """Somebody has changed the image, and the old pod was replaced."""
+    """A user has changed the image, and the old pod was replaced."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 1))
     (pod,) = await bed.must_have_ready("web", 1)
     alice = await bed.as_user("alice")
@@ -325,7 +325,7 @@ async def rolled_over(bed: Bed) -> Ask:
 
 @fault("evicted-by-drain", codes=[Cause.EVICTED], words=["drainer"])
 async def evicted_by_drain(bed: Bed) -> Ask:
-    """Somebody has drained the node, and nothing stood in the way."""
+    """A user has drained the node, and nothing stood in the way."""
     await bed.client.create(PODS, a_pod("web"))
     await bed.must_run("web")
     drainer = await bed.as_user("drainer")
@@ -362,7 +362,7 @@ async def two_budgets(bed: Bed) -> Ask:
 
 @fault("cordoned-node", codes=[Cause.NODE_CORDONED], words=["ops"])
 async def cordoned_node(bed: Bed) -> Ask:
-    """Somebody has cordoned a node. Asked about the node."""
+    """A user has cordoned a node. Asked about the node."""
     ops = await bed.as_user("ops")
     await ops.patch(NODES, "node-a", "", {"spec": {"unschedulable": True}})
     await bed.rest(5)
@@ -376,7 +376,7 @@ async def cordoned_node(bed: Bed) -> Ask:
 
 @fault("scaled-to-zero", codes=[Cause.SCALED_TO_ZERO, Cause.SCALED_DOWN], words=["alice"])
 async def scaled_to_zero(bed: Bed) -> Ask:
-    """Somebody has scaled the Deployment to nothing. Asked about the Deployment."""
+    """A user has scaled the Deployment to nothing. Asked about the Deployment."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
     await bed.must_have_ready("web", 2)
     alice = await bed.as_user("alice")
@@ -392,7 +392,7 @@ async def scaled_to_zero(bed: Bed) -> Ask:
 
 @fault("stop-unconfirmed", codes=[Cause.STOP_NOT_CONFIRMED, Cause.NODE_LOST], words=["node-a"])
 async def stop_unconfirmed(bed: Bed) -> Ask:
-    """The pod was deleted, and its machine is gone: nobody says that it has stopped."""
+    """The pod was deleted, and its machine is gone: no agent reports that it has stopped."""
     await bed.client.create(PODS, a_pod("db", nodeSelector={ZONE_LABEL: "a"}))
     await bed.must_run("db")
     bed.vanish("node-a")

@@ -22,7 +22,7 @@ NAMED_AT_FIRST: Final = 8
 
 @fault("change-refused", codes=[Cause.INVALID, Cause.ADMISSION_REFUSED], words=["alice"])
 async def change_refused(bed: Bed) -> Ask:
-    """The Deployment is well; a change of it was refused, and whoever made it wonders where it is."""
+    """The Deployment is well; a change of it was refused, and its author wonders where it is."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
     await bed.must_have_ready("web", 2)
     alice = await bed.as_user("alice")
@@ -51,7 +51,7 @@ async def lost_node_asked(bed: Bed) -> Ask:
 
 @fault("all-cordoned", codes=[Cause.NODE_CORDONED], words=["node-a", "node-b"])
 async def all_cordoned(bed: Bed) -> Ask:
-    """Somebody has cordoned every node. Asked about a Deployment of two."""
+    """A user has cordoned every node. Asked about a Deployment of two."""
     for name in TWO_NODES:
         await bed.client.patch(NODES, name, "", {"spec": {"unschedulable": True}})
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
@@ -85,7 +85,7 @@ async def no_such_node(bed: Bed) -> Ask:
         pod = await bed.get(PODS, "web")
         return pod is not None and not pod["status"].get("startTime")
 
-    await bed.must("nobody runs it", waits)
+    await bed.must("no runner takes it", waits)
     return Ask(PODS, "web")
 
 
@@ -158,7 +158,7 @@ async def owner_waits(bed: Bed) -> Ask:
 
 @fault("readiness-gate", codes=[Cause.NOT_READY_YET], words=["example.com/balanced"], nodes=ACTING)
 async def readiness_gate(bed: Bed) -> Ask:
-    """The pod counts as ready only when somebody else says so, and nobody does."""
+    """The pod counts as ready only when a readiness gate is set, and no controller sets it."""
     await bed.client.create(PODS, a_pod("web", readinessGates=[{"conditionType": "example.com/balanced"}]))
     await bed.rest(30)
 

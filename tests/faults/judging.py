@@ -79,7 +79,7 @@ async def _tried(fault: Fault, sim: Simulation, *, is_busy: bool) -> Result:
         try:
             asked = await fault.plant(bed)
             if not bed.made_sure:
-                raise NotPlanted("nobody has made sure that it is there")
+                raise NotPlanted("the fault did not verify that it was planted")
         except (NotPlanted, ApiError) as error:
             return Result(fault=fault, not_planted=str(error))
         moment = await Moment.now(cluster.journal)

@@ -61,7 +61,7 @@ async def refused_at_the_door(bed: Bed) -> Ask:
 
 @fault("no-leader", codes=[Cause.NO_CONTROLLER, Cause.LEADER_LOST], words=["controller"])
 async def no_leader(bed: Bed) -> Ask:
-    """No controllers run, and nobody holds their lease."""
+    """No controllers run, and no process holds their lease."""
     bed.world.programs[CONTROLLERS].crash()
     await bed.rest(20)
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
@@ -101,7 +101,7 @@ async def paused(bed: Bed) -> Ask:
 
 @fault("held-rollout", codes=[Cause.ROLLOUT_HELD], words=[OWNER, "INC-7"])
 async def held_rollout(bed: Bed) -> Ask:
-    """Break glass: somebody holds the rollout."""
+    """Break glass: a user holds the rollout."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
     await bed.must_have_ready("web", 2)
     await hold(bed, What.ROLLOUT, {"name": "web", "namespace": NAMESPACE})
@@ -113,7 +113,7 @@ async def held_rollout(bed: Bed) -> Ask:
 
 @fault("held-controller", codes=[Cause.CONTROLLER_HELD], words=["replicaset", OWNER])
 async def held_controller(bed: Bed) -> Ask:
-    """Break glass: somebody holds the controller of ReplicaSets; the Deployment was scaled since."""
+    """Break glass: a user holds the controller of ReplicaSets; the Deployment was scaled since."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
     await bed.must_have_ready("web", 2)
     await hold(bed, What.CONTROLLER, {"name": "replicaset"})
