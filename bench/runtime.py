@@ -16,7 +16,7 @@ from typing import IO, Final
 from bench._queue import measure_queue
 from bench._reconcile import measure_reconcile
 from bench.measure import Figure, Stopwatch, main
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.entry import Change
@@ -25,7 +25,6 @@ from mainstay.client.informer import Informer
 from mainstay.client.pump import Collection
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
 SEED: Final = 7
 RECONCILED_PODS: Final = 5_000
 INDEXES: Final = (NAMESPACE, NODE, OWNER, label("app"))

@@ -33,7 +33,7 @@ import msgspec
 from bench.measure import Figure, Stopwatch, cores, main
 from mainstay.agent.fleet import PretendSettings
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
@@ -47,8 +47,6 @@ from mainstay.sim.run.sweep import EVERYWHERE, sweep
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies.all import STRATEGIES
 
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
-DEPLOYMENTS: Final = KindName("apps", "v1", "Deployment", "deployments", True)
 NAMESPACE: Final = "default"
 USER: Final = "user"
 SETTLES_WITHIN: Final = timedelta(seconds=20)

@@ -4,6 +4,7 @@ kubectl apply -f examples/01_website.yaml
 KUBECONFIG=… python examples/01_website.py
 """
 
+from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.loop import (
     OWNER,
     Apply,
@@ -22,7 +23,6 @@ from mainstay.loop import (
 )
 
 WEBSITES = KindName("example.com", "v1", "Website", "websites", namespaced=True)
-DEPLOYMENTS = KindName("apps", "v1", "Deployment", "deployments", namespaced=True)
 
 
 class Websites(Controller):

@@ -14,15 +14,11 @@ from typing import Any
 import msgspec
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, ENDPOINT_SLICES, NODES, PODS
 from mainstay.api.progress import progress_of
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import tasks
-
-PODS = KindName("", "v1", "Pod", "pods", True)
-NODES = KindName("", "v1", "Node", "nodes", False)
-DEPLOYMENTS = KindName("apps", "v1", "Deployment", "deployments", True)
-ENDPOINT_SLICES = KindName("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True)
 
 HEALTH = "mainstay.dev/health"
 ASK_EVERY_S = 0.01

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEFINITIONS
 from mainstay.api.object_key import ObjectKey
 from mainstay.env import tasks
 from mainstay.loop import Component
@@ -24,7 +24,6 @@ from tests.processes import eventually
 from tests.requirements import needs
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-CRDS = KindName("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
 LINES_MAX = 60
 
 
@@ -65,7 +64,7 @@ def test_its_decision_is_a_plain_function(website):
 
 async def test_a_website_gets_its_deployment_and_says_when_it_is_online(sim, website):
     async with a_world(sim) as world, a_client(sim, name="websites") as client:
-        await world.client.create(CRDS, yaml.safe_load((EXAMPLES / "01_website.yaml").read_text()))
+        await world.client.create(DEFINITIONS, yaml.safe_load((EXAMPLES / "01_website.yaml").read_text()))
         await tasks.sleep(timedelta(seconds=1))
         component = Component("websites", [website.Websites()], client, sim.env("websites"))
         running = tasks.spawn(component.run(), name="websites")

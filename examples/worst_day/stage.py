@@ -16,7 +16,7 @@ import yaml
 
 from examples.worst_day.promises import DATABASES, DATABASES_PREFIX, PROMISES
 from examples.worst_day.running_kopf import NAMESPACE, kopf_program
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEFINITIONS, PERSISTENT_VOLUME_CLAIMS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
@@ -26,11 +26,7 @@ from mainstay.sim.cluster.program import Main
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage
 
-DEFINITIONS: Final = KindName(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False
-)
-CLAIMS: Final = KindName("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True)
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
+CLAIMS: Final = PERSISTENT_VOLUME_CLAIMS
 OPERATOR: Final = "operator"
 SERVER: Final = "server-1"
 NAME: Final = "orders"

@@ -17,10 +17,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
 from mainstay.api.times import format_time, parse_time
 
-HOLDS: Final = KindName("mainstay.dev", "v1", "Hold", "holds", False)
 LONGEST: Final = timedelta(days=7)
 """From now, whenever it is made or changed. Whoever needs longer says so again."""
 KEPT_FOR: Final = timedelta(days=1)

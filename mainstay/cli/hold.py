@@ -12,9 +12,10 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from mainstay.api.holds import HOLDS, LONGEST, Held, What, held_of
+from mainstay.api.holds import LONGEST, Held, What, held_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
 from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for
 from mainstay.cli.durations import Duration

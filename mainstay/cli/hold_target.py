@@ -14,8 +14,9 @@ from typing import Final
 
 import click
 
-from mainstay.api.holds import HOLDS, Held, What, in_force, name_of
+from mainstay.api.holds import Held, What, in_force, name_of
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import human_duration
 from mainstay.cli.kinds import KnownKind
 from mainstay.client.client import Client

@@ -6,7 +6,8 @@ from datetime import datetime
 import click
 from click.shell_completion import CompletionItem
 
-from mainstay.api.holds import HOLDS, held_of
+from mainstay.api.holds import held_of
+from mainstay.api.kind_names import HOLDS
 from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for
 from mainstay.cli.exits import Exit
 from mainstay.cli.hold_target import shown, target_of

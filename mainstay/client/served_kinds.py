@@ -11,12 +11,10 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEFINITIONS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound, Throttled, Unavailable
 
-DEFINITIONS: Final = KindName(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False
-)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 

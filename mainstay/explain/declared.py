@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mainstay.api.holds import HOLDS
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    HOLDS,
     JOBS,
     LEASES,
     NAMESPACES,

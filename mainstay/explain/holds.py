@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from mainstay.api.holds import HOLDS, SCHEDULER, Held, What, in_force
+from mainstay.api.holds import SCHEDULER, Held, What, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.node_health import snapshot
 from mainstay.controllers.pod_gc import loop

@@ -8,10 +8,9 @@ own `decide` decides, and what the record says was done must be among it, in its
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-from mainstay.api.holds import HOLDS
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import NAMESPACES, NODES, PODS
+from mainstay.api.kind_names import HOLDS, NAMESPACES, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.indexes import NODE, Index

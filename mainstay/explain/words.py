@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.holds import HOLDS, held_of
+from mainstay.api.holds import held_of
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import HOLDS
 from mainstay.explain.fields import NOTHING, FieldChange, Path, path_text, shown
 
 POD: Final = "pods"

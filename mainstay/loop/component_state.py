@@ -9,17 +9,15 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from mainstay.api import times
 from mainstay.api.holds import Held
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import COMPONENT_STATES
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
 from mainstay.env import Env, tasks
-
-COMPONENT_STATES: Final = KindName("mainstay.dev", "v1", "ComponentState", "componentstates", False)
 
 _logger = logging.getLogger(__name__)
 

@@ -22,13 +22,13 @@ from typing import Any, Final
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import EVENTS
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
 from mainstay.env import Clock, tasks
 from mainstay.journal.trace_id import trace_of
 
-EVENTS: Final = KindName("", "v1", "Event", "events", True)
 COMBINED: Final = "(combined from similar events): "
 DECISION: Final = "mainstay.dev/decision"
 TRACE: Final = "mainstay.dev/trace"

@@ -23,7 +23,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.holds import HOLDS, Held, HoldReason, holding_controller, in_force
+from mainstay.api.holds import Held, HoldReason, holding_controller, in_force
+from mainstay.api.kind_names import HOLDS
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, NotFound

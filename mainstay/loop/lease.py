@@ -22,15 +22,13 @@ from typing import Any, Final
 
 from mainstay.api import times
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import LEASES
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Throttled, Unavailable
 from mainstay.env import Env, tasks
 from mainstay.loop.fencing import LeaseTimes, MayStart, Observed, holder_times, may_start, observed
 from mainstay.loop.term import Deposed, Term
-
-LEASES: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
 
 _logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import OWNER
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
@@ -19,8 +19,6 @@ from mainstay.loop.view import View
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.sim.checkers.count import Count
 
-JOBS: Final = KindName("batch", "v1", "Job", "jobs", True)
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
 POD_SPEC: Final = {"containers": [{"name": "main", "image": "work:1"}], "restartPolicy": "Never"}
 
 FAULTS: Final = (

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import NODES, PODS
+from mainstay.api.kind_names import DAEMON_SETS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
 from mainstay.client.cache import Cache
@@ -25,7 +24,6 @@ from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, WakeAt
 from mainstay.loop.view import View
 
-DAEMON_SETS: Final = KindName("apps", "v1", "DaemonSet", "daemonsets", True)
 NODE_UID: Final = "example.com/node-uid"
 FAILURES: Final = "example.com/failures"
 _SHAPE: Final = RetryShape(

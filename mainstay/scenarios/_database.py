@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.client.indexes import label
@@ -31,10 +32,8 @@ from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch
 from mainstay.loop.view import View
 
 DATABASES: Final = KindName("example.dev", "v1", "Database", "databases", True)
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
-VOLUMES: Final = KindName("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True)
-SECRETS: Final = KindName("", "v1", "Secret", "secrets", True)
-SETTINGS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
+VOLUMES: Final = PERSISTENT_VOLUME_CLAIMS
+SETTINGS: Final = CONFIG_MAPS
 KINDS: Final = (PODS, VOLUMES, SECRETS, SETTINGS)
 
 FINALIZER: Final = "example.dev/database"

@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import DEFINITIONS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.env import tasks
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Decision, Patch

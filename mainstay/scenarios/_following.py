@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.entry import Change, ChangeType, Entry
@@ -22,7 +22,6 @@ from mainstay.scenarios._stages import NAMESPACE, UserStage
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.world import World
 
-CONFIGMAPS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
 NAMES: Final = tuple(f"map-{number}" for number in range(8))
 FOLLOWERS: Final = ("streamer-1", "streamer-2", "lister")
 LISTS_MAX: Final = (
@@ -78,13 +77,13 @@ class Following(UserStage):
     async def turn(self, client: Client) -> None:
         name = NAMES[self.choose("which", len(NAMES))]
         try:
-            await client.create(CONFIGMAPS, {"metadata": {"name": name, "namespace": NAMESPACE}})
+            await client.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": NAMESPACE}})
         except AlreadyExists:
             if self.choose("deletes", 2):
-                await client.delete(CONFIGMAPS, name, NAMESPACE)
+                await client.delete(CONFIG_MAPS, name, NAMESPACE)
             else:
                 self._changes += 1
-                await client.patch(CONFIGMAPS, name, NAMESPACE, {"data": {"changes": str(self._changes)}})
+                await client.patch(CONFIG_MAPS, name, NAMESPACE, {"data": {"changes": str(self._changes)}})
 
     async def check(self) -> None:
         page = await self.world.store.range(f"core/configmaps/{NAMESPACE}/")
@@ -108,7 +107,7 @@ class Following(UserStage):
             informer = Informer(
                 client,
                 env,
-                Collection(CONFIGMAPS, NAMESPACE),
+                Collection(CONFIG_MAPS, NAMESPACE),
                 streams_state=streams,
                 page_limit=3,
                 silence_max=SILENCE_MAX,

@@ -4,7 +4,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.holds import HOLDS, What, name_of
+from mainstay.api.holds import What, name_of
+from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound

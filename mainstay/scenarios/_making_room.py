@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PRIORITY_CLASSES
 from mainstay.api.pod_resources import CPU, allocatable_of, requests_of
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound
@@ -18,7 +18,6 @@ from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.history import Committed, Event
 from mainstay.sim.cluster.world import World
 
-PRIORITY_CLASSES: Final = KindName("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False)
 IMPORTANT: Final = "important"
 VITAL: Final = "vital"
 VALUES: Final = {IMPORTANT: 100, VITAL: 1000}

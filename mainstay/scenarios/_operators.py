@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.api import pod_state
 from mainstay.api.holds import What
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
+from mainstay.api.kind_names import NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SAMPLING_POLICIES, ZONE_QUOTAS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from mainstay.controllers.node_health.evidence import OUT_OF_SERVICE
@@ -32,8 +32,6 @@ PODS_MAX: Final = ("20", "6", "3")
 KEPT: Final = {"key": "example.dev/kept", "effect": "NoSchedule"}
 OFF: Final = {"key": OUT_OF_SERVICE, "effect": "NoExecute"}
 QUOTA: Final = "limit"
-SAMPLING_POLICIES: Final = KindName("mainstay.dev", "v1", "SamplingPolicy", "samplingpolicies", False)
-PRIORITY_CLASSES: Final = KindName("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False)
 _HELD: Final = ("replicaset", "deployment", "scheduler")
 
 

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import CONFIG_MAPS, SERVICE_ACCOUNTS
+from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS, SERVICE_ACCOUNTS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError
-from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.controllers.component import Controllers
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings

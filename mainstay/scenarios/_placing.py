@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, NODES
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
@@ -19,8 +19,7 @@ from mainstay.loop.view import View
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.sim.checkers.placed import Placed
 
-NODES: Final = KindName("", "v1", "Node", "nodes", False)
-TASKS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
+TASKS: Final = CONFIG_MAPS
 TASK_NAMES: Final = tuple(f"task-{number}" for number in range(10))
 
 

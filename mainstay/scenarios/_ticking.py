@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object, Propagation
-from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import JOBS
+from mainstay.api.kind_names import CRON_JOBS, JOBS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.times import format_time
 from mainstay.client.errors import ApiError
@@ -24,7 +23,6 @@ from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, WakeAt
 from mainstay.loop.view import View
 
-CRON_JOBS: Final = KindName("batch", "v1", "CronJob", "cronjobs", True)
 TICK: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

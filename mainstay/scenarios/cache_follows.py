@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
@@ -28,7 +28,6 @@ from mainstay.sim.run.scenario import Scenario, Stage
 SERVERS: Final = ("server-1", "server-2")
 WRITERS: Final = ("writer-1", "writer-2", "writer-3")
 NAMES: Final = tuple(f"map-{number}" for number in range(6))  # Few, so that writers get into each other's way.
-CONFIGMAPS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
 NAMESPACE: Final = "default"
 
 TURN_EVERY: Final = timedelta(milliseconds=500)
@@ -63,7 +62,7 @@ class CacheFollows(Stage):
 
     async def check(self) -> None:
         async with self.world.client_for("observer", self.world.sim.env("observer")) as client:
-            page = await client.list(CONFIGMAPS, NAMESPACE)
+            page = await client.list(CONFIG_MAPS, NAMESPACE)
         listed = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in page.items}
         for name in WRITERS:
             cache = self.informers[name].cache
@@ -80,7 +79,7 @@ class CacheFollows(Stage):
 
     async def _writer(self, name: str, env: Env) -> None:
         async with self.world.client_for(name, env) as client:
-            collection = Collection(CONFIGMAPS, NAMESPACE)
+            collection = Collection(CONFIG_MAPS, NAMESPACE)
             informer = self.informers[name] = Informer(client, env, collection, silence_max=SILENCE_MAX)
             informer.start()
             await informer.synced()
@@ -107,16 +106,16 @@ class CacheFollows(Stage):
         obj = {"metadata": {"name": name, "namespace": NAMESPACE}, "data": {"last": operation}}
         if choices.choose(f"work/{who}/makes", 8) == 7:
             unnamed = {"metadata": {"generateName": "made-"}, "data": {"last": operation}}
-            await client.create(CONFIGMAPS, unnamed, NAMESPACE, write=WriteOptions(operation=operation))
+            await client.create(CONFIG_MAPS, unnamed, NAMESPACE, write=WriteOptions(operation=operation))
         elif held is None:
-            await client.create(CONFIGMAPS, obj, write=write)
+            await client.create(CONFIG_MAPS, obj, write=write)
         elif choices.choose(f"work/{who}/deletes", 4) == 3:
-            await client.delete(CONFIGMAPS, name, NAMESPACE, uid=held.uid, write=write)
+            await client.delete(CONFIG_MAPS, name, NAMESPACE, uid=held.uid, write=write)
         elif choices.choose(f"work/{who}/patches", 2):
-            await client.patch(CONFIGMAPS, name, NAMESPACE, {"data": {who: operation}}, write=write)
+            await client.patch(CONFIG_MAPS, name, NAMESPACE, {"data": {who: operation}}, write=write)
         else:
             obj["metadata"]["resourceVersion"] = str(held.revision)
-            await client.replace(CONFIGMAPS, obj, write=write)
+            await client.replace(CONFIG_MAPS, obj, write=write)
 
 
 SCENARIO: Final = Scenario(

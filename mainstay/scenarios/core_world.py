@@ -10,7 +10,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
-from mainstay.api.kind_names import DISRUPTION_BUDGETS, REPLICASETS
+from mainstay.api.kind_names import DISRUPTION_BUDGETS, PRIORITY_CLASSES, REPLICASETS
 from mainstay.client.client import Client
 from mainstay.controllers.budget.controller import DisruptionBudgets
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
@@ -18,7 +18,6 @@ from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.scenarios import _operators as operators
 from mainstay.scenarios import _users as users
-from mainstay.scenarios._operators import PRIORITY_CLASSES
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.scenarios._users import HIGH, SETS, Deed, a_pod_spec, a_workload, ensure_singles
 from mainstay.scenarios._worlds import SILENCE, WITHIN, WorldStage

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.reservations import reservation_name
 from mainstay.client.client import Client
@@ -30,7 +30,6 @@ from mainstay.sim.checkers.reserved import Reserved
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
-DEPLOYMENTS: Final = KindName("apps", "v1", "Deployment", "deployments", True)
 CANDIDATES: Final = ("controller-1", "controller-2")
 NODE: Final = "node-1"
 LATE: Final = timedelta(seconds=5)

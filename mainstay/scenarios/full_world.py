@@ -18,6 +18,7 @@ from mainstay.api.kind_names import (
     ENDPOINT_SLICES,
     JOBS,
     PODS,
+    PRIORITY_CLASSES,
     REPLICASETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -26,7 +27,6 @@ from mainstay.client.client import Client
 from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.scenarios import _operators as operators
 from mainstay.scenarios import _users as users
-from mainstay.scenarios._operators import PRIORITY_CLASSES
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.scenarios._users import APPS, HIGH, SETS, Deed, a_pod_spec, a_workload
 from mainstay.scenarios._worlds import CONTROLLERS as CONTROLLER_PROCESSES

@@ -7,9 +7,10 @@ other nodes: what was on the first is not on the second.
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.kind_names import NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
-from mainstay.scenarios._placing import NODES, TASK_NAMES, Placing, add_node, add_or_remove_task, placed
+from mainstay.scenarios._placing import TASK_NAMES, Placing, add_node, add_or_remove_task, placed
 from mainstay.scenarios._stages import SILENCE, UserStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api.kind import Propagation
+from mainstay.api.kind_names import JOBS, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.scenarios._batch import FAULTS, JOBS, PODS, Batch, a_job, as_many_pods_as_wanted
+from mainstay.scenarios._batch import FAULTS, Batch, a_job, as_many_pods_as_wanted
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

@@ -15,12 +15,13 @@ from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import CRON_JOBS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.controllers.job.controller import Jobs
 from mainstay.env import tasks
 from mainstay.scenarios._stages import NAMESPACE, SERVERS, SILENCE, USER
-from mainstay.scenarios._ticking import CRON_JOBS, TICK, Ticking, last_of, latest, period_of
+from mainstay.scenarios._ticking import TICK, Ticking, last_of, latest, period_of
 from mainstay.scenarios._workloads import AGENTS, WorkloadStage, decode, told
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

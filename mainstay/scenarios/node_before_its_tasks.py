@@ -8,10 +8,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.kind_names import NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.env import tasks
-from mainstay.scenarios._placing import NODES, TASK_NAMES, TASKS, Placing, add_node, add_task, node_of, placed
+from mainstay.scenarios._placing import TASK_NAMES, TASKS, Placing, add_node, add_task, node_of, placed
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, SECRETS
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
@@ -21,8 +21,8 @@ from mainstay.sim.checkers.count import Count
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
-ORDERS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
-DELIVERIES: Final = KindName("", "v1", "Secret", "secrets", True)
+ORDERS: Final = CONFIG_MAPS
+DELIVERIES: Final = SECRETS
 LOOK_EVERY: Final = timedelta(seconds=1)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Fenced, NotFound
@@ -29,7 +29,6 @@ from mainstay.sim.run.scenario import Scenario, Stage
 
 SERVERS: Final = ("server-1", "server-2")
 CANDIDATES: Final = ("candidate-1", "candidate-2", "candidate-3")
-CONFIGMAPS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
 NAMESPACE: Final = "default"
 COUNTER: Final = "counter"
 LEASE: Final = "counting"
@@ -104,10 +103,10 @@ class OneLeader(Stage):
 
     async def _last_count(self, client: Client, term: Term) -> int:
         try:
-            found = await client.get(CONFIGMAPS, COUNTER, NAMESPACE)
+            found = await client.get(CONFIG_MAPS, COUNTER, NAMESPACE)
         except NotFound:
             made = {"metadata": {"name": COUNTER, "namespace": NAMESPACE}, "data": {"count": "0"}}
-            found = await client.create(CONFIGMAPS, made, write=WriteOptions(term=term.text))
+            found = await client.create(CONFIG_MAPS, made, write=WriteOptions(term=term.text))
         return int(found["data"]["count"])
 
 
@@ -117,7 +116,7 @@ async def _written(client: Client, term: Term, count: int) -> ApiError | None:
     # With an id: a request that was given up may still be under way, and must not be done after later ones.
     write = WriteOptions(term=term.text, operation=f"{LEASE}.{term.revision}.{count}")
     try:
-        await client.replace(CONFIGMAPS, made, write=write)
+        await client.replace(CONFIG_MAPS, made, write=write)
     except ApiError as error:
         return error
     return None

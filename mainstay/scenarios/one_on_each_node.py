@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import DAEMON_SETS, NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from mainstay.env import Env, tasks
-from mainstay.scenarios._daemons import DAEMON_SETS, NODE_UID, Daemons
+from mainstay.scenarios._daemons import NODE_UID, Daemons
 from mainstay.scenarios._scheduling import SHARED, SchedulingStage, add_node
 from mainstay.scenarios._stages import LEASE, NAMESPACE, SILENCE
 from mainstay.scenarios._workloads import PODS_PREFIX, READY, REJECTED, decode, removed, told

@@ -6,9 +6,10 @@ The user touches jobs soon after they were made, so that there is a reason to lo
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.kind_names import JOBS
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scenarios._batch import FAULTS, JOBS, Batch, a_job, as_many_pods_as_wanted
+from mainstay.scenarios._batch import FAULTS, Batch, a_job, as_many_pods_as_wanted
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract

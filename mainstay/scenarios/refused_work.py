@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import NAMESPACES, REPLICASETS
+from mainstay.api.kind_names import NAMESPACES, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.controllers.replicaset.controller import ReplicaSets
@@ -29,7 +28,6 @@ from mainstay.sim.cluster.history import Answered, Asked, Committed, Event
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
-QUOTAS: Final = KindName("", "v1", "ResourceQuota", "resourcequotas", True)
 CROWDED: Final = "crowded"
 HOT: Final = 8
 LATENCY: Final = timedelta(milliseconds=100)
@@ -54,7 +52,7 @@ class RefusedWork(WorkloadStage):
     async def prepare(self, client: Client) -> None:
         await client.create(NAMESPACES, {"metadata": {"name": CROWDED}})
         quota = {"metadata": {"name": "none", "namespace": CROWDED}, "spec": {"hard": {"pods": "0"}}}
-        await client.create(QUOTAS, quota)
+        await client.create(RESOURCE_QUOTAS, quota)
 
     async def ready(self) -> None:
         await super().ready()
@@ -78,7 +76,7 @@ class RefusedWork(WorkloadStage):
         """The quota is lifted when all has come to rest."""
         async with self.world.client_for(USER, self.world.sim.env("check")) as client:
             await self._require_said()
-            await client.patch(QUOTAS, "none", CROWDED, {"spec": {"hard": {"pods": "100"}}})
+            await client.patch(RESOURCE_QUOTAS, "none", CROWDED, {"spec": {"hard": {"pods": "100"}}})
             for _ in range(60):
                 await tasks.sleep(timedelta(seconds=10))
                 with suppress(ApiError):

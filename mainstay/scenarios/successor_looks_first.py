@@ -9,12 +9,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from mainstay.api.kind_names import JOBS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.loop.decision import Create, Decision
 from mainstay.loop.view import View
-from mainstay.scenarios._batch import JOBS, Batch, Made, a_job, as_many_pods_as_wanted
+from mainstay.scenarios._batch import Batch, Made, a_job, as_many_pods_as_wanted
 from mainstay.scenarios._stages import SILENCE, UserStage
 from mainstay.scenarios.one_pod_too_many import SOON, OnePodTooMany
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, ENDPOINT_SLICES
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
@@ -26,8 +26,8 @@ from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
-GROUPS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
-SLICES: Final = KindName("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True)
+GROUPS: Final = CONFIG_MAPS
+SLICES: Final = ENDPOINT_SLICES
 GROUP_NAMES: Final = ("group-1", "group-2", "group-3")
 MEMBERS: Final = tuple(f"10.0.0.{number}" for number in range(1, 9))
 PER_SLICE: Final = 3

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.holds import HOLDS, SCHEDULER
+from mainstay.api.holds import SCHEDULER
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import HOLDS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Fenced, NotFound

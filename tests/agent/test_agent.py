@@ -12,10 +12,10 @@ from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import ContainerId, Exited, Wish
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, EVENTS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
-from mainstay.loop.events import EVENTS
 from mainstay.sim.cluster.history import Asked, Committed, ContainerEnded
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
@@ -32,8 +32,6 @@ from tests.agent.cluster import (
     state_of,
     writes_of,
 )
-
-CONFIG_MAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
 
 
 async def the_pod(client: Client, name: str = "one") -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.cli.apply import ApplyOptions, apply_all
 from mainstay.cli.exits import Exit
 from mainstay.cli.manifests import parsed, read_manifests
@@ -15,7 +16,7 @@ from mainstay.cli.output import Form, Output
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from tests.cli.paper import Paper
-from tests.client.world import CONFIGMAPS, DEPLOYMENTS, a_world
+from tests.client.world import a_world
 
 PLAIN = ApplyOptions()
 
@@ -94,7 +95,7 @@ async def test_what_is_in_the_file_no_more_is_taken_back(sim):
     async with a_world(sim) as world:
         await applied(world.client, a_map("red", labels={"a": "b"}))
         assert (await applied(world.client, a_map("red"))).lines == ["configmap/settings configured"]
-        assert "labels" not in (await world.client.get(CONFIGMAPS, "settings", "default"))["metadata"]
+        assert "labels" not in (await world.client.get(CONFIG_MAPS, "settings", "default"))["metadata"]
 
 
 async def test_a_dry_run_tells_and_changes_nothing(sim):
@@ -102,7 +103,7 @@ async def test_a_dry_run_tells_and_changes_nothing(sim):
     async with a_world(sim) as world:
         assert (await applied(world.client, a_map("red"), dry)).lines == ["configmap/settings created (server dry run)"]
         with pytest.raises(NotFound):
-            await world.client.get(CONFIGMAPS, "settings", "default")
+            await world.client.get(CONFIG_MAPS, "settings", "default")
         await applied(world.client, a_map("red"))
         assert (await applied(world.client, a_map("red"), dry)).lines == [
             "configmap/settings unchanged (server dry run)"
@@ -110,12 +111,12 @@ async def test_a_dry_run_tells_and_changes_nothing(sim):
         assert (await applied(world.client, a_map("blue"), dry)).lines == [
             "configmap/settings configured (server dry run)"
         ]
-        assert (await world.client.get(CONFIGMAPS, "settings", "default"))["data"] == {"colour": "red"}
+        assert (await world.client.get(CONFIG_MAPS, "settings", "default"))["data"] == {"colour": "red"}
 
 
 async def test_what_others_own_is_left_alone_unless_it_is_taken_over(sim):
     async with a_world(sim) as world:
-        await world.client.apply(CONFIGMAPS, json.loads(a_map("red", namespace="default")), manager="somebody")
+        await world.client.apply(CONFIG_MAPS, json.loads(a_map("red", namespace="default")), manager="somebody")
         paper = await refused(world.client, a_map("blue"))
         assert paper.notes[0].startswith("mainstay: a.yaml: others own fields that this would change:")
         assert ".data.colour" in paper.notes[0]
@@ -150,7 +151,7 @@ async def test_the_namespace_of_the_command_line_is_for_objects_without_one(sim)
     elsewhere = replace(PLAIN, namespace="kube-system")
     async with a_world(sim) as world:
         await applied(world.client, a_map("red"), elsewhere)
-        assert await world.client.get(CONFIGMAPS, "settings", "kube-system")
+        assert await world.client.get(CONFIG_MAPS, "settings", "kube-system")
         paper = await refused(world.client, a_map("red", namespace="default"), elsewhere)
         assert "the object is for namespace default, and --namespace says kube-system" in paper.notes[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.cli.delete import DeleteOptions, delete_objects
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
@@ -16,7 +17,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
 from tests.cli.paper import Paper
-from tests.client.world import CONFIGMAPS, PODS, a_world
+from tests.client.world import a_world
 from tests.server.world import a_configmap, a_pod
 
 PLAIN = DeleteOptions()
@@ -30,7 +31,7 @@ async def deleted(client: Client, *words: str, options: DeleteOptions = PLAIN, t
 
 
 async def names(client: Client) -> list[str]:
-    listed = (await client.list(CONFIGMAPS, "default")).items
+    listed = (await client.list(CONFIG_MAPS, "default")).items
     return [each["metadata"]["name"] for each in listed if each["metadata"]["name"] != "kube-root-ca.crt"]
 
 
@@ -42,7 +43,9 @@ def held(name: str) -> dict[str, Any]:
 async def test_objects_are_removed_by_name_by_path_by_labels_all_or_from_a_file(sim):
     async with a_world(sim) as world:
         for name in "abcdefg":
-            await world.client.create(CONFIGMAPS, a_configmap(name, {"half": "yes" if name > "d" else "no"}), "default")
+            await world.client.create(
+                CONFIG_MAPS, a_configmap(name, {"half": "yes" if name > "d" else "no"}), "default"
+            )
         assert (await deleted(world.client, "cm", "a", "b")).lines == [
             'configmap "a" deleted',
             'configmap "b" deleted',
@@ -51,7 +54,7 @@ async def test_objects_are_removed_by_name_by_path_by_labels_all_or_from_a_file(
         selected = replace(PLAIN, selection=Selection(labels="half=yes"))
         await deleted(world.client, "cm", options=selected)
         assert await names(world.client) == ["d"]
-        await world.client.create(CONFIGMAPS, a_configmap("from-a-file"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("from-a-file"), "default")
         await deleted(world.client, text="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: from-a-file}")
         assert await names(world.client) == ["d"]
         await deleted(world.client, "cm", options=replace(PLAIN, all=True))
@@ -71,14 +74,14 @@ async def test_what_is_not_there_is_an_error_unless_nobody_minds(sim):
 
 async def test_it_waits_until_the_object_is_gone_and_not_for_its_successor(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, held("slow"), "default")
+        await world.client.create(CONFIG_MAPS, held("slow"), "default")
         paper = Paper()
         waiting = tasks.spawn(delete_objects(world.client, paper, ["cm", "slow"], [], PLAIN), name="delete")
         await tasks.sleep(timedelta(seconds=30))
         assert paper.lines == ['configmap "slow" deleted']
         assert not waiting.done()
-        await world.client.patch(CONFIGMAPS, "slow", "default", {"metadata": {"finalizers": []}})
-        await world.client.create(CONFIGMAPS, a_configmap("slow"), "default")
+        await world.client.patch(CONFIG_MAPS, "slow", "default", {"metadata": {"finalizers": []}})
+        await world.client.create(CONFIG_MAPS, a_configmap("slow"), "default")
         async with tasks.timeout(timedelta(seconds=5)):
             assert await waiting == Exit.SATISFIED
 
@@ -86,7 +89,7 @@ async def test_it_waits_until_the_object_is_gone_and_not_for_its_successor(sim):
 async def test_it_waits_no_longer_than_it_is_told_or_not_at_all(sim):
     async with a_world(sim) as world:
         for name in ("slow", "slower"):
-            await world.client.create(CONFIGMAPS, held(name), "default")
+            await world.client.create(CONFIG_MAPS, held(name), "default")
         paper = Paper()
         started = sim.env("client").clock.monotonic_ns()
         limited = replace(PLAIN, timeout=timedelta(seconds=7))
@@ -98,7 +101,7 @@ async def test_it_waits_no_longer_than_it_is_told_or_not_at_all(sim):
 
 async def test_a_dry_run_removes_nothing(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("a"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("a"), "default")
         paper = await deleted(world.client, "cm", "a", options=replace(PLAIN, dry_run=True))
         assert paper.lines == ['configmap "a" deleted (server dry run)']
         assert await names(world.client) == ["a"]

@@ -11,6 +11,7 @@ import click
 import pytest
 import yaml
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
 from mainstay.cli.object_printer import GetOptions
@@ -20,7 +21,7 @@ from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper
-from tests.client.world import DEPLOYMENTS, GATE_PORT, PODS, World, a_client, a_gate, a_world
+from tests.client.world import GATE_PORT, World, a_client, a_gate, a_world
 from tests.server.world import a_deployment, a_pod
 
 PLAIN = GetOptions()

@@ -7,7 +7,8 @@ import click
 import msgspec
 import pytest
 
-from mainstay.api.holds import HOLDS, What, held_of, in_force
+from mainstay.api.holds import What, held_of, in_force
+from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
 from mainstay.cli.hold import hold_it, user_name, wished
@@ -18,9 +19,8 @@ from mainstay.cli.output import Form, Output
 from mainstay.cli.release import name_of, release_all
 from mainstay.client.config import from_kubeconfig
 from mainstay.client.errors import Invalid, NotFound
-from mainstay.loop.component_state import COMPONENT_STATES
 from tests.cli.paper import Paper
-from tests.client.world import DEPLOYMENTS, World, a_world
+from tests.client.world import World, a_world
 from tests.controllers.objects import NOON, a_hold
 from tests.server.world import a_deployment
 

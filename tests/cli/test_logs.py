@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pytest
 
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.exits import Exit
 from mainstay.cli.logs import LogOptions, show_logs
 from mainstay.cli.main import run
@@ -18,7 +19,7 @@ from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from tests.cli.log_api import LogApi, a_log_api
 from tests.cli.paper import Paper
-from tests.client.world import DEPLOYMENTS, PODS, a_client, a_world
+from tests.client.world import a_client, a_world
 from tests.server.world import a_deployment, a_pod
 
 PLAIN = LogOptions()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client, RawPage
 from mainstay.client.errors import Expired, Unavailable
@@ -28,7 +29,6 @@ from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Committed, Delete, Put, Store
 from tests.client.follower import Follower
-from tests.client.objects import CONFIGMAPS
 from tests.client.world import a_client
 from tests.server.world import a_server
 
@@ -87,9 +87,9 @@ async def _run(simulation: Simulation, chance: random.Random, writes: int) -> No
     async with a_server(simulation, "server", store), a_client(simulation) as client:
         unruly = Unruly(client, chance)
         informers = [
-            Informer(unruly, simulation.env("one"), Collection(CONFIGMAPS), [NAMESPACE, label("tier")]),
-            Informer(unruly, simulation.env("two"), Collection(CONFIGMAPS), streams_state=False, page_limit=7),
-            Informer(unruly, simulation.env("three"), Collection(CONFIGMAPS, labels=SELECTED)),
+            Informer(unruly, simulation.env("one"), Collection(CONFIG_MAPS), [NAMESPACE, label("tier")]),
+            Informer(unruly, simulation.env("two"), Collection(CONFIG_MAPS), streams_state=False, page_limit=7),
+            Informer(unruly, simulation.env("three"), Collection(CONFIG_MAPS, labels=SELECTED)),
         ]
         followers = [Follower(informer) for informer in informers]
         for informer in informers:

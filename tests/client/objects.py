@@ -4,13 +4,8 @@ from typing import Any
 
 import msgspec
 
-from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Entry
-
-PODS = KindName("", "v1", "Pod", "pods", True)
-NODES = KindName("", "v1", "Node", "nodes", False)
-CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
 
 
 def a_pod(name: str, revision: int = 1, *, uid: str = "", namespace: str = "default", **more: Any) -> dict[str, Any]:

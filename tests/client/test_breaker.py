@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstay.api.kind_names import PODS
 from mainstay.client import breaker
 from mainstay.client.breaker import HEALTHY, Closed, Condition, Open, Probing, Rules, State
 from mainstay.client.errors import Unavailable
 from mainstay.client.limits import Limits
 from mainstay.env import tasks
-from tests.client.world import PODS, a_client, a_scripted_server, an_answer, seconds
+from tests.client.world import a_client, a_scripted_server, an_answer, seconds
 from tests.server.world import a_server
 
 RULES = Rules(failures_max=3, open_for=timedelta(seconds=1), open_for_max=timedelta(seconds=4))

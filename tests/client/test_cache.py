@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.cache import Cache, Malformed, Stopped
 from mainstay.client.entry import Change, ChangeType
 from mainstay.client.indexes import (
@@ -26,7 +27,7 @@ from mainstay.client.indexes import (
 )
 from mainstay.client.partial import reader, values_at
 from mainstay.env import tasks
-from tests.client.objects import NODES, PODS, a_pod, key, raw
+from tests.client.objects import a_pod, key, raw
 
 INDEXES = (NAMESPACE, NODE, OWNER, label("app"))
 

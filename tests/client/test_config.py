@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.config import (
     Address,
@@ -23,7 +24,7 @@ from mainstay.client.credentials import Credentials
 from mainstay.client.errors import Unauthorized
 from mainstay.client.tls import tls_context
 from mainstay.env import tasks
-from tests.client.world import PODS, a_scripted_server, an_answer, seconds
+from tests.client.world import a_scripted_server, an_answer, seconds
 from tests.server.world import PORT
 
 

@@ -7,22 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.client.client import Client, ListPage
 from mainstay.client.connection import Response
 from mainstay.client.errors import ApiError, BadRequest, Unavailable
 from mainstay.client.limits import Limits
 from mainstay.env import network, tasks
-from tests.client.world import (
-    CONFIGMAPS,
-    GATE_PORT,
-    PODS,
-    a_client,
-    a_gate,
-    a_scripted_server,
-    a_world,
-    an_answer,
-    seconds,
-)
+from tests.client.world import GATE_PORT, a_client, a_gate, a_scripted_server, a_world, an_answer, seconds
 from tests.server.world import PORT, a_configmap
 
 GATE = f"gate:{GATE_PORT}"
@@ -52,9 +43,9 @@ async def test_requests_one_after_the_other_share_a_connection(sim):
 async def test_requests_at_once_have_one_each_up_to_the_limit_and_all_are_answered(sim):
     async with a_world(sim, limits=Limits(connections=4)) as world:
         names = [f"c{number}" for number in range(50)]
-        await asyncio.gather(*(world.client.create(CONFIGMAPS, a_configmap(name), "default") for name in names))
+        await asyncio.gather(*(world.client.create(CONFIG_MAPS, a_configmap(name), "default") for name in names))
 
-        assert len((await world.client.list(CONFIGMAPS, "default")).items) == 50
+        assert len((await world.client.list(CONFIG_MAPS, "default")).items) == 50
         assert opened(world.client) == 4
 
 
@@ -99,7 +90,7 @@ async def test_a_connection_that_is_not_used_is_closed_and_the_next_request_open
 async def test_a_server_that_closes_idle_connections_is_no_error(sim):
     async with a_world(sim), a_gate(sim) as gate, a_client(sim, GATE) as client:
         for _ in range(3):
-            await client.create(CONFIGMAPS, {"metadata": {"generateName": "c-"}}, "default")
+            await client.create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}, "default")
             gate.close_all()
             await tasks.sleep(seconds(1))
 
@@ -123,7 +114,7 @@ async def test_the_same_with_an_unsafe_one_is_told_and_not_repeated(sim):
         gate.close_all()
 
         with pytest.raises(Unavailable) as lost:
-            await client.create(CONFIGMAPS, a_configmap("one"), "default")
+            await client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
         assert lost.value.may_have_happened
         assert client.counts.repeats == 0
@@ -140,13 +131,13 @@ async def test_a_connection_whose_last_answer_says_so_is_not_used_again(sim):
 
 async def test_a_cancelled_request_does_not_leave_its_answer_to_the_next_one(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
         sim.network.set_latency("client", "server", seconds(1))
         with pytest.raises(TimeoutError):
             async with tasks.timeout(seconds(0.5)):
                 await world.client.list(PODS)
 
-        assert (await world.client.get(CONFIGMAPS, "one", "default"))["kind"] == "ConfigMap"
+        assert (await world.client.get(CONFIG_MAPS, "one", "default"))["kind"] == "ConfigMap"
 
 
 async def test_a_closed_client_answers_nobody(sim):
@@ -239,7 +230,7 @@ async def test_a_network_that_lets_nothing_through_is_noticed_when_connecting(si
         sim.network.cut("client", "server")
 
         with pytest.raises(Unavailable, match="within 1 s") as lost:
-            await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
         assert not lost.value.may_have_happened
 
 
@@ -249,17 +240,17 @@ async def test_a_network_that_lets_nothing_through_is_noticed_when_connecting(si
 async def test_a_large_body_goes_either_way(sim):
     async with a_world(sim) as world:
         big = {f"k{number}": "x" * 1000 for number in range(900)}
-        await world.client.create(CONFIGMAPS, {**a_configmap("big"), "data": big}, "default")
+        await world.client.create(CONFIG_MAPS, {**a_configmap("big"), "data": big}, "default")
 
         for _ in range(3):
-            assert (await world.client.get(CONFIGMAPS, "big", "default"))["data"] == big
+            assert (await world.client.get(CONFIG_MAPS, "big", "default"))["data"] == big
         assert opened(world.client) == 1
 
 
 async def test_a_body_that_the_server_does_not_want_is_a_bad_request(sim):
     async with a_world(sim) as world:
         with pytest.raises(BadRequest) as refused:
-            await world.client.create(CONFIGMAPS, a_configmap("big", k="x" * 5_000_000), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap("big", k="x" * 5_000_000), "default")
 
         assert refused.value.status == 413
         assert (await world.client.list(PODS)).items == []

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, NODES, PODS
 from mainstay.client.cache import Stopped
 from mainstay.client.entry import Change
 from mainstay.client.errors import Forbidden
@@ -24,7 +25,7 @@ from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Put
 from tests.client.follower import Follower
-from tests.client.objects import CONFIGMAPS, NODES, PODS, a_pod, key, raw
+from tests.client.objects import a_pod, key, raw
 from tests.client.pretend_api import PretendApi
 from tests.client.world import GATE_PORT, World, a_client, a_gate, a_world
 from tests.server.world import a_configmap
@@ -83,7 +84,7 @@ def a_stored_configmap(name: str) -> dict[str, Any]:
 
 async def make(world: World, *names: str) -> None:
     for name in names:
-        await world.client.create(CONFIGMAPS, a_configmap(name), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap(name), "default")
 
 
 # Following a real server.
@@ -93,10 +94,10 @@ async def make(world: World, *names: str) -> None:
 async def test_a_cache_follows_what_happens(sim, streams_state: bool):
     async with a_world(sim) as world:
         await make(world, "a", "b")
-        async with following(sim, world.client, CONFIGMAPS, streams_state=streams_state) as (informer, follower):
-            await world.client.patch(CONFIGMAPS, "a", "default", {"data": {"k": "v"}})
+        async with following(sim, world.client, CONFIG_MAPS, streams_state=streams_state) as (informer, follower):
+            await world.client.patch(CONFIG_MAPS, "a", "default", {"data": {"k": "v"}})
             await make(world, "c")
-            await world.client.delete(CONFIGMAPS, "b", "default")
+            await world.client.delete(CONFIG_MAPS, "b", "default")
             await a_while(2)
 
             await same_as_a_real_list(world, informer, follower)
@@ -114,17 +115,17 @@ async def test_a_list_in_many_pages_is_one_state(sim):
             await store.commit(
                 [], [Put(f"core/configmaps/default/c{number}", stored(a_stored_configmap(f"c{number}")))]
             )
-        async with following(sim, world.client, CONFIGMAPS, streams_state=False) as (informer, follower):
+        async with following(sim, world.client, CONFIG_MAPS, streams_state=False) as (informer, follower):
             await same_as_a_real_list(world, informer, follower)
             assert len(informer.cache) == 1101
 
 
 async def test_ones_own_writes_can_be_waited_for(sim):
-    async with a_world(sim) as world, following(sim, world.client, CONFIGMAPS) as (informer, _):
+    async with a_world(sim) as world, following(sim, world.client, CONFIG_MAPS) as (informer, _):
         sim.network.set_latency("client", "server", timedelta(seconds=2))
         with sim.network.host("elsewhere").active():
             async with a_client(sim, name="elsewhere") as client:
-                written = await client.create(CONFIGMAPS, a_configmap("mine"), "default")
+                written = await client.create(CONFIG_MAPS, a_configmap("mine"), "default")
         revision = int(written["metadata"]["resourceVersion"])
         informer.saw(revision)
 
@@ -135,7 +136,7 @@ async def test_ones_own_writes_can_be_waited_for(sim):
 
 
 async def test_a_bookmark_tells_that_nothing_else_happened(sim):
-    async with a_world(sim) as world, following(sim, world.client, CONFIGMAPS) as (informer, _):
+    async with a_world(sim) as world, following(sim, world.client, CONFIG_MAPS) as (informer, _):
         written = await world.client.create(PODS, a_new_pod("of-another-kind"), "default")
         await a_while(3)
 
@@ -147,12 +148,12 @@ async def test_a_bookmark_tells_that_nothing_else_happened(sim):
 
 async def test_an_object_that_is_no_longer_selected_is_gone(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("one", {"on": "yes"}), "default")
-        informer = Informer(world.client, sim.env("client"), Collection(CONFIGMAPS, "default", labels="on=yes"))
+        await world.client.create(CONFIG_MAPS, a_configmap("one", {"on": "yes"}), "default")
+        informer = Informer(world.client, sim.env("client"), Collection(CONFIG_MAPS, "default", labels="on=yes"))
         follower = Follower(informer)
         informer.start()
         await informer.synced()
-        await world.client.patch(CONFIGMAPS, "one", "default", {"metadata": {"labels": {"on": "no"}}})
+        await world.client.patch(CONFIG_MAPS, "one", "default", {"metadata": {"labels": {"on": "no"}}})
         await a_while(2)
         await informer.stop()
 
@@ -161,7 +162,7 @@ async def test_an_object_that_is_no_longer_selected_is_gone(sim):
 
 
 async def test_a_broken_connection_costs_no_list(sim):
-    async with a_world(sim) as world, following(sim, world.client, CONFIGMAPS) as (informer, follower):
+    async with a_world(sim) as world, following(sim, world.client, CONFIG_MAPS) as (informer, follower):
         await make(world, "a")
         sim.network.reset("client", "server")
         await a_while(5)
@@ -173,7 +174,7 @@ async def test_a_broken_connection_costs_no_list(sim):
 
 
 async def test_a_server_that_is_away_is_found_again(sim):
-    async with a_world(sim) as world, following(sim, world.client, CONFIGMAPS) as (informer, follower):
+    async with a_world(sim) as world, following(sim, world.client, CONFIG_MAPS) as (informer, follower):
         sim.network.cut("client", "server")
         await a_while(600)
         assert informer.last_error != ""
@@ -200,7 +201,7 @@ async def a_silent_connection(sim: Simulation) -> None:
         a_world(sim) as world,
         a_gate(sim) as gate,
         a_client(sim, f"gate:{GATE_PORT}") as client,
-        following(sim, client, CONFIGMAPS) as (informer, follower),
+        following(sim, client, CONFIG_MAPS) as (informer, follower),
     ):
         for inside in gate.open:
             inside.transport = Nowhere()  # type: ignore[assignment]
@@ -240,12 +241,12 @@ async def compaction_while_a_watch_is_broken(sim: Simulation) -> None:
 
 async def more_than_a_server_holds_for_one_client(sim: Simulation) -> None:
     """It is cut off, and again each time that it comes back for the same."""
-    async with a_world(sim) as world, following(sim, world.client, CONFIGMAPS) as (informer, follower):
+    async with a_world(sim) as world, following(sim, world.client, CONFIG_MAPS) as (informer, follower):
         sim.network.cut("server", "client", one_way=True)  # The server's buffer for this client fills up.
         with sim.network.host("elsewhere").active():
             async with a_client(sim, name="elsewhere") as client:
                 for number in range(30):
-                    await client.create(CONFIGMAPS, a_configmap(f"big-{number}", blob="x" * 900_000), "default")
+                    await client.create(CONFIG_MAPS, a_configmap(f"big-{number}", blob="x" * 900_000), "default")
         sim.network.heal("client", "server")
         await a_while(200)
 

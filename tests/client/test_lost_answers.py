@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, LEASES, PODS
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, Fenced, NotFound, Throttled, Unavailable
@@ -17,24 +17,12 @@ from mainstay.client.limits import Limits
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
-from tests.client.world import (
-    CONFIGMAPS,
-    GATE_PORT,
-    PODS,
-    Gate,
-    a_client,
-    a_gate,
-    a_scripted_server,
-    a_world,
-    an_answer,
-    seconds,
-)
+from tests.client.world import GATE_PORT, Gate, a_client, a_gate, a_scripted_server, a_world, an_answer, seconds
 from tests.server.world import a_configmap, a_server
 from tests.twins import client as twins
 
 GATE = f"gate:{GATE_PORT}"
 NAMELESS = {"metadata": {"generateName": "c-"}}
-LEASES = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
 
 
 @asynccontextmanager
@@ -44,7 +32,7 @@ async def a_gated_client(sim: Simulation) -> AsyncIterator[tuple[Client, Gate]]:
 
 
 async def count(client: Client) -> int:
-    return len((await client.list(CONFIGMAPS, "default")).items)
+    return len((await client.list(CONFIG_MAPS, "default")).items)
 
 
 # What is not safe.
@@ -56,7 +44,7 @@ async def made_when_the_answer_is_lost(sim: Simulation, **write: Any) -> tuple[E
         error: Exception | None = None
         gate.answers_to_lose = 1
         try:
-            await client.create(CONFIGMAPS, NAMELESS, "default", write=WriteOptions(**write))
+            await client.create(CONFIG_MAPS, NAMELESS, "default", write=WriteOptions(**write))
         except Unavailable as lost:
             error = lost
         return error, await count(client)
@@ -78,30 +66,30 @@ async def test_a_client_that_repeats_anything_would_be_noticed(sim, monkeypatch)
 
 async def test_a_patch_without_a_version_is_not_repeated(sim):
     async with a_gated_client(sim) as (client, gate):
-        await client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await client.create(CONFIG_MAPS, a_configmap("one"), "default")
         gate.answers_to_lose = 1
 
         with pytest.raises(Unavailable) as lost:
-            await client.patch(CONFIGMAPS, "one", "default", {"data": {"k": "v"}})
+            await client.patch(CONFIG_MAPS, "one", "default", {"data": {"k": "v"}})
 
         assert lost.value.may_have_happened
         assert gate.count(b"PATCH") == 1
-        assert (await client.get(CONFIGMAPS, "one", "default"))["data"] == {"k": "v"}
+        assert (await client.get(CONFIG_MAPS, "one", "default"))["data"] == {"k": "v"}
 
 
 @pytest.mark.parametrize("verb", ["replace", "delete", "apply", "delete_collection"])
 async def test_other_unsafe_writes_are_sent_once(sim, verb):
     async with a_gated_client(sim) as (client, gate):
-        made = await client.create(CONFIGMAPS, a_configmap("one"), "default")
+        made = await client.create(CONFIG_MAPS, a_configmap("one"), "default")
         unversioned = {"metadata": {"name": "one", "namespace": "default"}, "data": {"k": "v"}}
         before = len(gate.requests)
         gate.answers_to_lose = 1
 
         calls = {
-            "replace": lambda: client.replace(CONFIGMAPS, unversioned),
-            "delete": lambda: client.delete(CONFIGMAPS, "one", "default"),
-            "apply": lambda: client.apply(CONFIGMAPS, unversioned, manager="me"),
-            "delete_collection": lambda: client.delete_collection(CONFIGMAPS, "default"),
+            "replace": lambda: client.replace(CONFIG_MAPS, unversioned),
+            "delete": lambda: client.delete(CONFIG_MAPS, "one", "default"),
+            "apply": lambda: client.apply(CONFIG_MAPS, unversioned, manager="me"),
+            "delete_collection": lambda: client.delete_collection(CONFIG_MAPS, "default"),
         }
         with pytest.raises(Unavailable) as lost:
             await calls[verb]()
@@ -116,10 +104,10 @@ async def test_other_unsafe_writes_are_sent_once(sim, verb):
 
 async def test_a_read_is_repeated(sim):
     async with a_gated_client(sim) as (client, gate):
-        await client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await client.create(CONFIG_MAPS, a_configmap("one"), "default")
         gate.answers_to_lose = 3
 
-        assert (await client.get(CONFIGMAPS, "one", "default"))["kind"] == "ConfigMap"
+        assert (await client.get(CONFIG_MAPS, "one", "default"))["kind"] == "ConfigMap"
         assert client.counts.repeats == 3
 
 
@@ -137,24 +125,24 @@ async def test_a_read_is_not_repeated_for_ever(sim):
 
 async def test_a_conditional_replacement_is_repeated_and_conflicts_with_itself(sim):
     async with a_gated_client(sim) as (client, gate):
-        made = await client.create(CONFIGMAPS, a_configmap("one", k="1"), "default")
+        made = await client.create(CONFIG_MAPS, a_configmap("one", k="1"), "default")
         gate.answers_to_lose = 1
 
         with pytest.raises(Conflict) as refused:
-            await client.replace(CONFIGMAPS, {**made, "data": {"k": "2"}})
+            await client.replace(CONFIG_MAPS, {**made, "data": {"k": "2"}})
 
         assert refused.value.may_have_happened  # And so it is: whoever reads again finds its own write.
         assert gate.count(b"PUT") == 2
-        assert (await client.get(CONFIGMAPS, "one", "default"))["data"] == {"k": "2"}
+        assert (await client.get(CONFIG_MAPS, "one", "default"))["data"] == {"k": "2"}
 
 
 async def test_a_deletion_by_uid_is_repeated_and_finds_it_gone(sim):
     async with a_gated_client(sim) as (client, gate):
-        made = await client.create(CONFIGMAPS, a_configmap("one"), "default")
+        made = await client.create(CONFIG_MAPS, a_configmap("one"), "default")
         gate.answers_to_lose = 1
 
         with pytest.raises(NotFound) as done:
-            await client.delete(CONFIGMAPS, "one", "default", uid=made["metadata"]["uid"])
+            await client.delete(CONFIG_MAPS, "one", "default", uid=made["metadata"]["uid"])
 
         assert done.value.may_have_happened
 
@@ -163,10 +151,10 @@ async def test_a_write_with_an_operation_id_is_repeated_and_done_once(sim):
     async with a_gated_client(sim) as (client, gate):
         gate.answers_to_lose = 1
 
-        made = await client.create(CONFIGMAPS, NAMELESS, "default", write=WriteOptions(operation="op-1"))
+        made = await client.create(CONFIG_MAPS, NAMELESS, "default", write=WriteOptions(operation="op-1"))
 
         assert (gate.count(b"POST"), await count(client)) == (2, 1)
-        assert await client.get(CONFIGMAPS, made["metadata"]["name"], "default") == made
+        assert await client.get(CONFIG_MAPS, made["metadata"]["name"], "default") == made
 
 
 async def made_by_a_server_that_knows_no_operations(sim: Simulation) -> int:
@@ -186,7 +174,7 @@ async def made_by_a_server_that_knows_no_operations(sim: Simulation) -> int:
 
     async with a_scripted_server(sim, answer), a_client(sim) as client:
         with contextlib.suppress(Unavailable):
-            await client.create(CONFIGMAPS, NAMELESS, "default", write=WriteOptions(operation="op-1"))
+            await client.create(CONFIG_MAPS, NAMELESS, "default", write=WriteOptions(operation="op-1"))
         return created
 
 
@@ -205,11 +193,11 @@ async def test_a_deposed_leader_is_fenced(sim):
         lease = {"metadata": {"name": "l", "namespace": "default"}, "spec": {"holderIdentity": "a"}}
         held = await world.client.create(LEASES, lease)
         term = f"default/l={held['metadata']['resourceVersion']}"
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default", write=WriteOptions(term=term))
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default", write=WriteOptions(term=term))
         await world.client.replace(LEASES, {**held, "spec": {"holderIdentity": "b"}})
 
         with pytest.raises(Fenced) as refused:
-            await world.client.create(CONFIGMAPS, a_configmap("two"), "default", write=WriteOptions(term=term))
+            await world.client.create(CONFIG_MAPS, a_configmap("two"), "default", write=WriteOptions(term=term))
 
         assert not refused.value.may_have_happened
 
@@ -220,9 +208,9 @@ async def test_a_deposed_leader_is_fenced(sim):
 async def told_after_a_loss_and_a_dead_server(sim: Simulation) -> bool:
     """The first attempt is done and its answer lost; then nobody can be reached. What the client says."""
     async with a_server(sim), a_gate(sim) as gate, a_client(sim, GATE) as client:
-        made = await client.create(CONFIGMAPS, a_configmap("one", k="1"), "default")
+        made = await client.create(CONFIG_MAPS, a_configmap("one", k="1"), "default")
         gate.answers_to_lose = 1
-        replacing = asyncio.gather(client.replace(CONFIGMAPS, {**made, "data": {"k": "2"}}), return_exceptions=True)
+        replacing = asyncio.gather(client.replace(CONFIG_MAPS, {**made, "data": {"k": "2"}}), return_exceptions=True)
         await tasks.sleep(timedelta(milliseconds=20))
         sim.network.vanish("gate")
         (error,) = await replacing
@@ -244,7 +232,7 @@ async def test_a_client_that_forgets_it_would_be_noticed(sim, monkeypatch):
 async def kind_read_after_a_cancelled_request(sim: Simulation) -> str:
     """What is read over a connection on which an earlier request was given up."""
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
         sim.network.set_latency("client", "server", seconds(1))
         with pytest.raises(TimeoutError):
             async with tasks.timeout(seconds(0.5)):
@@ -315,9 +303,9 @@ async def test_a_server_that_cannot_is_asked_again_only_for_what_is_safe(sim):
 
 async def test_a_refusal_that_is_an_answer_is_not_asked_for_again(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
         with pytest.raises(AlreadyExists):
-            await world.client.create(CONFIGMAPS, a_configmap("one"), "default", write=WriteOptions(operation="x"))
+            await world.client.create(CONFIG_MAPS, a_configmap("one"), "default", write=WriteOptions(operation="x"))
 
         assert world.client.counts.repeats == 0
 
@@ -334,7 +322,7 @@ async def test_when_one_server_is_gone_the_next_one_is_asked_at_once(sim):
         a_client(sim, "one", "two", limits=limits) as client,
     ):
         for turn in range(4):
-            await client.create(CONFIGMAPS, NAMELESS, "default")
+            await client.create(CONFIG_MAPS, NAMELESS, "default")
             gone, other = ("one", "two") if turn % 2 else ("two", "one")
             sim.network.cut("client", gone)
             sim.network.reset("client", gone)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES
 from mainstay.client.client import Client
 from mainstay.client.config import Config, Tls, from_kubeconfig_file
 from mainstay.client.errors import Unauthorized, Unavailable
 from mainstay.client.watch import WatchEvent
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
-from tests.client.world import CONFIGMAPS, NAMESPACES
 from tests.clients.server_process import ServerProcess, shared_server, unique_name
 from tests.server.world import a_configmap
 
@@ -26,18 +26,18 @@ async def test_the_kubeconfig_that_a_server_writes_is_all_that_is_needed(tmp_pat
     namespace = unique_name("client")
     async with a_real_client(config, tmp_path) as client:
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-        start = (await client.list(CONFIGMAPS, namespace)).revision
-        async with client.watch(CONFIGMAPS, namespace, resource_version=start, bookmarks=False) as watch:
-            made = await client.create(CONFIGMAPS, a_configmap("one", k="x" * 500_000), namespace)
-            assert await client.get(CONFIGMAPS, "one", namespace) == made
-            many = [client.create(CONFIGMAPS, a_configmap(f"c{number}"), namespace) for number in range(100)]
+        start = (await client.list(CONFIG_MAPS, namespace)).revision
+        async with client.watch(CONFIG_MAPS, namespace, resource_version=start, bookmarks=False) as watch:
+            made = await client.create(CONFIG_MAPS, a_configmap("one", k="x" * 500_000), namespace)
+            assert await client.get(CONFIG_MAPS, "one", namespace) == made
+            many = [client.create(CONFIG_MAPS, a_configmap(f"c{number}"), namespace) for number in range(100)]
             await asyncio.gather(*many)
             events: list[WatchEvent] = []
             while len(events) < 101:
                 events += await watch.fetch()
         assert [event.type for event in events] == ["ADDED"] * 101
-        assert await client.delete(CONFIGMAPS, "one", namespace, uid=made["metadata"]["uid"])
-        assert len((await client.list(CONFIGMAPS, namespace)).items) == 100
+        assert await client.delete(CONFIG_MAPS, "one", namespace, uid=made["metadata"]["uid"])
+        assert len((await client.list(CONFIG_MAPS, namespace)).items) == 100
         assert client.counts.repeats == 0
 
 
@@ -75,12 +75,12 @@ async def test_without_a_certificate_a_client_is_nobody(tmp_path):
 async def test_a_server_that_was_killed_and_started_again_is_found_again(tmp_path):
     with ServerProcess() as server:
         async with a_real_client(from_kubeconfig_file(server.kubeconfig), tmp_path) as client:
-            await client.create(CONFIGMAPS, a_configmap("one"), "default")
-            async with client.watch(CONFIGMAPS, bookmarks=False) as watch:
+            await client.create(CONFIG_MAPS, a_configmap("one"), "default")
+            async with client.watch(CONFIG_MAPS, bookmarks=False) as watch:
                 assert (await anext(watch)).type == "ADDED"
                 server.kill()
                 with pytest.raises(Unavailable):
                     await anext(watch)
             server.start()
 
-            assert (await client.get(CONFIGMAPS, "one", "default"))["kind"] == "ConfigMap"
+            assert (await client.get(CONFIG_MAPS, "one", "default"))["kind"] == "ConfigMap"

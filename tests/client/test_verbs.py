@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mainstay.api.kind import Propagation
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
 from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import ListPage
 from mainstay.client.errors import (
@@ -21,16 +21,16 @@ from mainstay.client.errors import (
     Unauthorized,
 )
 from mainstay.store import open_memory
-from tests.client.world import CONFIGMAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS, a_client, a_world
+from tests.client.world import a_client, a_world
 from tests.server.world import a_configmap, a_deployment, a_pod
 
 
 async def test_what_was_created_can_be_read(sim):
     async with a_world(sim) as world:
-        made = await world.client.create(CONFIGMAPS, a_configmap("one", k="v"), "default")
+        made = await world.client.create(CONFIG_MAPS, a_configmap("one", k="v"), "default")
 
         assert made["metadata"]["uid"]
-        assert await world.client.get(CONFIGMAPS, "one", "default") == made
+        assert await world.client.get(CONFIG_MAPS, "one", "default") == made
         assert made == await world.asking.get("/api/v1/namespaces/default/configmaps/one")
 
 
@@ -39,7 +39,7 @@ async def test_the_namespace_may_stand_in_the_object(sim):
         new = a_configmap("one")
         new["metadata"]["namespace"] = "default"
 
-        assert (await world.client.create(CONFIGMAPS, new))["metadata"]["namespace"] == "default"
+        assert (await world.client.create(CONFIG_MAPS, new))["metadata"]["namespace"] == "default"
         assert new == {"metadata": {"name": "one", "namespace": "default"}, "data": {}}  # It is not ours to change.
 
 
@@ -57,10 +57,10 @@ async def test_kinds_without_a_namespace_and_in_a_group(sim):
 async def test_a_list_comes_in_pages(sim):
     async with a_world(sim) as world:
         for name in ("a", "b", "c"):
-            await world.client.create(CONFIGMAPS, a_configmap(name), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap(name), "default")
 
-        first = await world.client.list(CONFIGMAPS, "default", limit=2)
-        second = await world.client.list(CONFIGMAPS, "default", limit=2, continue_=first.continue_)
+        first = await world.client.list(CONFIG_MAPS, "default", limit=2)
+        second = await world.client.list(CONFIG_MAPS, "default", limit=2, continue_=first.continue_)
 
         assert [item["metadata"]["name"] for item in first.items + second.items] == ["a", "b", "c"]
         assert (first.remaining, bool(first.continue_)) == (1, True)
@@ -69,22 +69,22 @@ async def test_a_list_comes_in_pages(sim):
 
 async def test_a_list_can_be_had_without_taking_the_items_apart(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("a"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("a"), "default")
 
-        page = await world.client.list_raw(CONFIGMAPS)
+        page = await world.client.list_raw(CONFIG_MAPS)
 
         assert [b'"name":"a"' in item for item in page.items] == [True]
-        assert page.revision == (await world.client.list(CONFIGMAPS)).revision
+        assert page.revision == (await world.client.list(CONFIG_MAPS)).revision
 
 
 async def test_a_list_selects_by_labels_fields_and_version(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("a", {"app": "x"}), "default")
-        before = await world.client.list(CONFIGMAPS, "default")
-        await world.client.create(CONFIGMAPS, a_configmap("b", {"app": "z"}), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("a", {"app": "x"}), "default")
+        before = await world.client.list(CONFIG_MAPS, "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("b", {"app": "z"}), "default")
 
         async def names(**how: Any) -> list[str]:
-            page = await world.client.list(CONFIGMAPS, "default", **how)
+            page = await world.client.list(CONFIG_MAPS, "default", **how)
             return [item["metadata"]["name"] for item in page.items]
 
         assert await names(labels="app in (x, y)") == ["a"]
@@ -102,13 +102,13 @@ async def test_an_empty_list_is_a_list(sim):
 
 async def test_a_replacement_of_what_was_read(sim):
     async with a_world(sim) as world:
-        made = await world.client.create(CONFIGMAPS, a_configmap("one", k="1"), "default")
+        made = await world.client.create(CONFIG_MAPS, a_configmap("one", k="1"), "default")
 
-        replaced = await world.client.replace(CONFIGMAPS, {**made, "data": {"k": "2"}})
+        replaced = await world.client.replace(CONFIG_MAPS, {**made, "data": {"k": "2"}})
 
         assert replaced["data"] == {"k": "2"}
         with pytest.raises(Conflict) as refused:
-            await world.client.replace(CONFIGMAPS, {**made, "data": {"k": "3"}})
+            await world.client.replace(CONFIG_MAPS, {**made, "data": {"k": "3"}})
         assert not refused.value.may_have_happened
 
 
@@ -141,38 +141,38 @@ async def test_patches_of_each_kind(sim):
 
 async def test_a_patch_may_be_given_as_bytes(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
-        assert (await world.client.patch(CONFIGMAPS, "one", "default", b'{"data":{"k":"v"}}'))["data"] == {"k": "v"}
+        assert (await world.client.patch(CONFIG_MAPS, "one", "default", b'{"data":{"k":"v"}}'))["data"] == {"k": "v"}
 
 
 async def test_what_is_applied_is_made_and_then_belongs_to_its_manager(sim):
     async with a_world(sim) as world:
         wanted = {"metadata": {"name": "one", "namespace": "default"}, "data": {"k": "1"}}
 
-        made = await world.client.apply(CONFIGMAPS, wanted, manager="ann")
+        made = await world.client.apply(CONFIG_MAPS, wanted, manager="ann")
 
         assert made["metadata"]["managedFields"][0]["manager"] == "ann"
         other = {**wanted, "data": {"k": "2"}}
         with pytest.raises(Conflict) as refused:
-            await world.client.apply(CONFIGMAPS, other, manager="bob")
+            await world.client.apply(CONFIG_MAPS, other, manager="bob")
         assert refused.value.causes[0].field == ".data.k"
-        assert (await world.client.apply(CONFIGMAPS, other, manager="bob", force=True))["data"] == {"k": "2"}
+        assert (await world.client.apply(CONFIG_MAPS, other, manager="bob", force=True))["data"] == {"k": "2"}
 
 
 async def test_a_deletion_only_of_the_one_that_was_meant(sim):
     async with a_world(sim) as world:
-        made = await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        made = await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
         with pytest.raises(Conflict):
-            await world.client.delete(CONFIGMAPS, "one", "default", uid="another")
+            await world.client.delete(CONFIG_MAPS, "one", "default", uid="another")
         with pytest.raises(Conflict):
-            await world.client.delete(CONFIGMAPS, "one", "default", resource_version="1")
-        answer = await world.client.delete(CONFIGMAPS, "one", "default", uid=made["metadata"]["uid"])
+            await world.client.delete(CONFIG_MAPS, "one", "default", resource_version="1")
+        answer = await world.client.delete(CONFIG_MAPS, "one", "default", uid=made["metadata"]["uid"])
 
         assert answer["status"] == "Success"
         with pytest.raises(NotFound):
-            await world.client.get(CONFIGMAPS, "one", "default")
+            await world.client.get(CONFIG_MAPS, "one", "default")
 
 
 async def test_a_deletion_with_its_options(sim):
@@ -189,11 +189,11 @@ async def test_a_deletion_with_its_options(sim):
 async def test_a_collection_is_deleted_by_labels(sim):
     async with a_world(sim) as world:
         for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
-            await world.client.create(CONFIGMAPS, a_configmap(name, {"app": app}), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap(name, {"app": app}), "default")
 
-        await world.client.delete_collection(CONFIGMAPS, "default", labels="app=x")
+        await world.client.delete_collection(CONFIG_MAPS, "default", labels="app=x")
 
-        assert [each["metadata"]["name"] for each in (await world.client.list(CONFIGMAPS, "default")).items] == ["c"]
+        assert [each["metadata"]["name"] for each in (await world.client.list(CONFIG_MAPS, "default")).items] == ["c"]
 
 
 async def test_parts_of_an_object_are_made(sim):
@@ -210,27 +210,29 @@ async def test_parts_of_an_object_are_made(sim):
 async def test_a_dry_run_changes_nothing(sim):
     async with a_world(sim) as world:
         write = WriteOptions(dry_run=True)
-        await world.client.create(CONFIGMAPS, a_configmap("kept"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("kept"), "default")
 
-        assert (await world.client.create(CONFIGMAPS, a_configmap("one"), "default", write=write))[
+        assert (await world.client.create(CONFIG_MAPS, a_configmap("one"), "default", write=write))[
             "kind"
         ] == "ConfigMap"
-        await world.client.delete(CONFIGMAPS, "kept", "default", write=write)
-        await world.client.delete_collection(CONFIGMAPS, "default", write=write)
+        await world.client.delete(CONFIG_MAPS, "kept", "default", write=write)
+        await world.client.delete_collection(CONFIG_MAPS, "default", write=write)
 
-        assert [each["metadata"]["name"] for each in (await world.client.list(CONFIGMAPS, "default")).items] == ["kept"]
+        assert [each["metadata"]["name"] for each in (await world.client.list(CONFIG_MAPS, "default")).items] == [
+            "kept"
+        ]
 
 
 async def test_a_write_says_who_manages_the_fields_and_how_strictly_they_are_read(sim):
     async with a_world(sim) as world:
         made = await world.client.create(
-            CONFIGMAPS, a_configmap("one", k="v"), "default", write=WriteOptions(field_manager="me")
+            CONFIG_MAPS, a_configmap("one", k="v"), "default", write=WriteOptions(field_manager="me")
         )
 
         assert made["metadata"]["managedFields"][0]["manager"] == "me"
         with pytest.raises(BadRequest):
             wrong = {**a_configmap("two"), "dta": {}}
-            await world.client.create(CONFIGMAPS, wrong, "default", write=WriteOptions(field_validation="Strict"))
+            await world.client.create(CONFIG_MAPS, wrong, "default", write=WriteOptions(field_validation="Strict"))
 
 
 async def test_any_other_request(sim):
@@ -265,20 +267,20 @@ async def test_headers_and_methods_that_are_not_the_callers(sim):
 
 async def test_no_name_is_not_all_names(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
         for ask in (world.client.get, world.client.delete):
             with pytest.raises(ValueError, match="without a name"):
-                await ask(CONFIGMAPS, "", "default")
+                await ask(CONFIG_MAPS, "", "default")
 
-        assert len((await world.client.list(CONFIGMAPS, "default")).items) == 1
+        assert len((await world.client.list(CONFIG_MAPS, "default")).items) == 1
 
 
 async def test_odd_names_stay_in_their_place(sim):
     async with a_world(sim) as world:
         for name in ("a/b", "..", "a?b=c", "ä", "a%2fb"):
             with pytest.raises(ApiError) as refused:
-                await world.client.get(CONFIGMAPS, name, "default")
+                await world.client.get(CONFIG_MAPS, name, "default")
             assert isinstance(refused.value, NotFound | BadRequest)
 
 
@@ -287,16 +289,16 @@ async def test_odd_names_stay_in_their_place(sim):
 
 async def test_errors_are_named_for_what_to_do_next(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
         with pytest.raises(AlreadyExists) as taken:
-            await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
         with pytest.raises(NotFound) as missing:
-            await world.client.get(CONFIGMAPS, "two", "default")
+            await world.client.get(CONFIG_MAPS, "two", "default")
         with pytest.raises(Invalid) as invalid:
-            await world.client.create(CONFIGMAPS, a_configmap("NO"), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap("NO"), "default")
         with pytest.raises(BadRequest):
-            await world.client.patch(CONFIGMAPS, "one", "default", b"{")
+            await world.client.patch(CONFIG_MAPS, "one", "default", b"{")
         with pytest.raises(BadRequest) as odd:
             await world.client.request("DELETE", "/api/v1/namespaces/default/bindings")
 
@@ -321,17 +323,17 @@ async def test_a_page_that_is_too_old_has_expired(sim):
     store = await open_memory()
     async with a_world(sim, store=store) as world:
         for name in ("a", "b", "c"):
-            await world.client.create(CONFIGMAPS, a_configmap(name), "default")
-        page = await world.client.list(CONFIGMAPS, "default", limit=1)
-        await world.client.create(CONFIGMAPS, a_configmap("d"), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap(name), "default")
+        page = await world.client.list(CONFIG_MAPS, "default", limit=1)
+        await world.client.create(CONFIG_MAPS, a_configmap("d"), "default")
         await store.compact(await store.revision())
 
         with pytest.raises(Expired):
-            await world.client.list(CONFIGMAPS, "default", limit=1, continue_=page.continue_)
+            await world.client.list(CONFIG_MAPS, "default", limit=1, continue_=page.continue_)
 
 
 async def test_an_eviction_that_a_budget_does_not_allow_is_throttled_and_not_repeated(sim):
-    budgets = KindName("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True)
+    budgets = DISRUPTION_BUDGETS
     async with a_world(sim) as world:
         pod = a_pod("one")
         pod["metadata"]["labels"] = {"app": "x"}

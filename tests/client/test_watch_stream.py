@@ -11,25 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mainstay.api.kind_names import CONFIG_MAPS, NODES, PODS
 from mainstay.client.errors import ApiError, Expired, Forbidden, Unavailable
 from mainstay.client.limits import Limits
 from mainstay.client.watch import Watch, WatchEvent
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
-from tests.client.world import (
-    CONFIGMAPS,
-    GATE_PORT,
-    NODES,
-    PODS,
-    Answering,
-    a_client,
-    a_gate,
-    a_scripted_server,
-    a_world,
-    an_answer,
-    seconds,
-)
+from tests.client.world import GATE_PORT, Answering, a_client, a_gate, a_scripted_server, a_world, an_answer, seconds
 from tests.server.world import a_configmap
 
 GATE = f"gate:{GATE_PORT}"
@@ -52,11 +41,11 @@ def short(event: WatchEvent) -> tuple[str, str]:
 async def test_what_happens_is_told_in_order_as_json(sim):
     async with a_world(sim) as world:
         client = world.client
-        start = (await client.list(CONFIGMAPS, "default")).revision
-        async with client.watch(CONFIGMAPS, "default", resource_version=start, bookmarks=False) as watch:
-            made = await client.create(CONFIGMAPS, a_configmap("one"), "default")
-            await client.patch(CONFIGMAPS, "one", "default", {"data": {"k": "v"}})
-            await client.delete(CONFIGMAPS, "one", "default")
+        start = (await client.list(CONFIG_MAPS, "default")).revision
+        async with client.watch(CONFIG_MAPS, "default", resource_version=start, bookmarks=False) as watch:
+            made = await client.create(CONFIG_MAPS, a_configmap("one"), "default")
+            await client.patch(CONFIG_MAPS, "one", "default", {"data": {"k": "v"}})
+            await client.delete(CONFIG_MAPS, "one", "default")
 
             first = await anext(watch)
             assert (first.type, json.loads(first.object)) == ("ADDED", made)
@@ -65,10 +54,10 @@ async def test_what_happens_is_told_in_order_as_json(sim):
 
 async def test_a_watch_may_begin_with_what_is_there_and_say_when_that_is_all(sim):
     async with a_world(sim) as world:
-        await world.client.create(CONFIGMAPS, a_configmap("a", {"app": "x"}), "default")
-        await world.client.create(CONFIGMAPS, a_configmap("b", {"app": "y"}), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("a", {"app": "x"}), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("b", {"app": "y"}), "default")
         async with world.client.watch(
-            CONFIGMAPS, labels="app=x", fields="metadata.name=a", initial_events=True
+            CONFIG_MAPS, labels="app=x", fields="metadata.name=a", initial_events=True
         ) as watch:
             assert short(await anext(watch)) == ("ADDED", "a")
             bookmark = await anext(watch)
@@ -98,14 +87,14 @@ async def test_a_watch_has_a_connection_of_its_own(sim):
 async def test_a_version_that_is_gone_has_expired(sim):
     store = await open_memory()
     async with a_world(sim, store=store) as world:
-        old = (await world.client.create(CONFIGMAPS, a_configmap("a"), "default"))["metadata"]["resourceVersion"]
+        old = (await world.client.create(CONFIG_MAPS, a_configmap("a"), "default"))["metadata"]["resourceVersion"]
     for number in range(3):
         async with a_world(sim, store=store) as world:
-            await world.client.create(CONFIGMAPS, a_configmap(f"b{number}"), "default")
+            await world.client.create(CONFIG_MAPS, a_configmap(f"b{number}"), "default")
     await store.compact(await store.revision())
     async with a_world(sim, store=store) as world:
         with pytest.raises(Expired):
-            async with world.client.watch(CONFIGMAPS, resource_version=old) as watch:
+            async with world.client.watch(CONFIG_MAPS, resource_version=old) as watch:
                 await anext(watch)
 
 
@@ -122,9 +111,9 @@ async def test_a_watch_that_breaks_says_so_after_all_that_had_come(sim, how):
         a_world(sim) as world,
         a_gate(sim) as gate,
         a_client(sim, GATE) as client,
-        client.watch(CONFIGMAPS, "default", bookmarks=False) as watch,
+        client.watch(CONFIG_MAPS, "default", bookmarks=False) as watch,
     ):
-        await world.client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
         await tasks.sleep(seconds(1))
         gate.close_all() if how == "close" else gate.break_all()
         await tasks.sleep(seconds(1))
@@ -139,13 +128,13 @@ async def test_a_watch_that_breaks_says_so_after_all_that_had_come(sim, how):
 async def test_opening_a_watch_is_tried_again(sim):
     async with a_world(sim), a_gate(sim) as gate, a_client(sim, GATE) as client:
         gate.answers_to_lose = 2
-        async with client.watch(CONFIGMAPS, timeout_s=1, bookmarks=False) as watch:
+        async with client.watch(CONFIG_MAPS, timeout_s=1, bookmarks=False) as watch:
             assert await watch.fetch() == []
 
 
 async def test_leaving_a_watch_ends_it_at_the_server(sim):
     async with a_world(sim), a_gate(sim) as gate, a_client(sim, GATE) as client:
-        async with client.watch(CONFIGMAPS):
+        async with client.watch(CONFIG_MAPS):
             await tasks.sleep(seconds(1))
             assert len(gate.open) == 1
         await tasks.sleep(seconds(1))
@@ -153,7 +142,7 @@ async def test_leaving_a_watch_ends_it_at_the_server(sim):
 
 
 async def test_a_closed_client_ends_its_watches(sim):
-    async with a_world(sim) as world, world.client.watch(CONFIGMAPS, bookmarks=False) as watch:
+    async with a_world(sim) as world, world.client.watch(CONFIG_MAPS, bookmarks=False) as watch:
         waiting = asyncio.gather(watch.fetch(), return_exceptions=True)
         await tasks.sleep(seconds(1))
         await world.client.close()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import cast
 
-from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.limits import Limits
@@ -22,12 +21,6 @@ from mainstay.sim.simulation import Simulation
 from mainstay.store.interface import Store
 from tests.server.world import PORT, a_server
 from tests.server.world import Client as Asking
-
-PODS = KindName("", "v1", "Pod", "pods", True)
-CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
-NAMESPACES = KindName("", "v1", "Namespace", "namespaces", False)
-NODES = KindName("", "v1", "Node", "nodes", False)
-DEPLOYMENTS = KindName("apps", "v1", "Deployment", "deployments", True)
 
 GATE_PORT = 7000
 

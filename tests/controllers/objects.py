@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainstay.api import times
-from mainstay.api.holds import HOLDS, What
-from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
+from mainstay.api.holds import What
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.pods import slots

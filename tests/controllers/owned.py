@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import CONFIG_MAPS
+from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
-from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.controllers.registry import OWN_LOOPS

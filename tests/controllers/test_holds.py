@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import HOLDS, HoldReason, What, held_of, in_force
-from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES
+from mainstay.api.holds import HoldReason, What, held_of, in_force
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, PODS
+from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, PODS
 from mainstay.client import served_kinds as discovery
 from mainstay.client.errors import AlreadyExists, Forbidden, NotFound, Unavailable
 from mainstay.client.metadata_source import MetadataSource
-from mainstay.client.served_kinds import DEFINITIONS, Served
+from mainstay.client.served_kinds import Served
 from mainstay.controllers.namespace import loop as under_test
 from mainstay.controllers.namespace.content import Found, Left, Plan, conditions_of, decide
 from mainstay.env import tasks

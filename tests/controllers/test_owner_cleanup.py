@@ -7,10 +7,9 @@ import pytest
 
 from mainstay.api.kind import Propagation
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, NODES, SERVICE_ACCOUNTS
+from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS, EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS
 from mainstay.client.errors import Unavailable
 from mainstay.client.metadata_source import MetadataSource
-from mainstay.client.served_kinds import DEFINITIONS
 from mainstay.env import tasks
 from tests.controllers.owned import WEBSITES, a_household, define, named
 from tests.controllers.running import CONTROLLER
@@ -200,7 +199,7 @@ WRONG: dict[str, dict[str, Any]] = {
 async def test_who_names_a_living_owner_wrongly_does_not_take_the_others_with_it(sim, wrong):
     # 14 (kubernetes #65200)
     async with a_household(sim) as home:
-        await home.client.create(KindName("", "v1", "Namespace", "namespaces", False), {"metadata": {"name": "else"}})
+        await home.client.create(NAMESPACES, {"metadata": {"name": "else"}})
         owner = await home.make("owner")
         await home.make("right", owner)
         namespace = "else" if wrong == "in another namespace" else "default"

@@ -8,13 +8,12 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainstay.api.kind_names import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
+from mainstay.api.kind_names import COMPONENT_STATES, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair.decide import Fault, Finding, Memory, Sight, condition_of, decide
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import tasks
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.server.quota import recount
 from mainstay.server.quota.tally import Tally, tally_in, tally_key

@@ -3,12 +3,11 @@
 import json
 from datetime import timedelta
 
-from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESERVATIONS
+from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, NODES, PODS, RESERVATIONS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair.loop import LOOP
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
 from mainstay.sim.cluster.history import Asked

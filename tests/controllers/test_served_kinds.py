@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, PODS
+from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, PODS
 from mainstay.client import served_kinds as under_test
-from mainstay.client.served_kinds import DEFINITIONS, Served, ServedKind, all_kinds, served_kinds
+from mainstay.client.served_kinds import Served, ServedKind, all_kinds, served_kinds
 from tests.controllers.owned import WEBSITES, a_household, define, definition
 
 

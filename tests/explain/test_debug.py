@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.api.holds import HOLDS
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, SERVICES
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NODES, PODS, SERVICES
 from mainstay.api.times import format_time
 from mainstay.cli.debug import exit_of
 from mainstay.env import tasks

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.holds import HOLDS, What, name_of
+from mainstay.api.holds import What, name_of
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, HOLDS, NAMESPACES, NODES, PODS, REPLICASETS
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
 from mainstay.controllers.registry import CAN_BE_HELD

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESOURCE_QUOTAS, SECRETS
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
 from mainstay.cli.journal_access import Opened, kinds_of
@@ -31,7 +30,6 @@ Object = dict[str, Any]
 THREE = {f"node-{zone}": NodeWishes(zone=zone) for zone in "abc"}
 SETTLES = timedelta(seconds=60)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-SECRETS = KindName("", "v1", "Secret", "secrets", True)
 
 
 def a_deployment(name: str = "web", replicas: int = 3, *, image: str = "pause", cpu: str = "1", **spec: Any) -> Object:

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from mainstay.agent.runners.pretend_containers import Behaviour
-from mainstay.api.holds import HOLDS
-from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, ZONE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NODES, PODS, ZONE_QUOTAS
 from mainstay.api.times import format_time
 from mainstay.env import tasks
 from mainstay.explain.debug.builder import debug

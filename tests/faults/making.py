@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api import times
-from mainstay.api.holds import HOLDS, What
-from mainstay.api.kind_names import DEPLOYMENTS, PODS, REPLICASETS, RESOURCE_QUOTAS
+from mainstay.api.holds import What
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, PODS, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.client.errors import Invalid
 from mainstay.controllers.deployment.status import PROGRESSING, TIMED_OUT
 from mainstay.explain.why.causes import Cause

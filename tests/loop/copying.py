@@ -5,16 +5,13 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import OWNER
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Create, Decision, Delete, GiveUp, Patch, Retry, WakeAt
 from mainstay.loop.view import View
-
-CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
-DEPLOYMENTS = KindName("apps", "v1", "Deployment", "deployments", True)
 
 
 @dataclass(frozen=True)
@@ -26,8 +23,8 @@ class Copying(Controller):
     name = "copying"
     kind = DEPLOYMENTS
     conditions_have_generation = False
-    reads = (Reads(CONFIGMAPS, wakes=owner(DEPLOYMENTS), indexes=(OWNER,)),)
-    writes = (CONFIGMAPS,)
+    reads = (Reads(CONFIG_MAPS, wakes=owner(DEPLOYMENTS), indexes=(OWNER,)),)
+    writes = (CONFIG_MAPS,)
 
     def decide(self, view: View, key: ObjectKey, memory: Any) -> Decision:
         deployment = view.get(DEPLOYMENTS, key)
@@ -45,14 +42,14 @@ class Copying(Controller):
             case "bug":
                 raise ZeroDivisionError("a bug")
         wanted = a_copy(deployment)
-        copies = view.owned_by(CONFIGMAPS, deployment["metadata"]["uid"])
+        copies = view.owned_by(CONFIG_MAPS, deployment["metadata"]["uid"])
         surplus = [copy for copy in copies if copy["metadata"]["name"] != wanted["metadata"]["name"]]
-        actions: list[Any] = [Delete(CONFIGMAPS, key_of(copy), copy["metadata"]["uid"]) for copy in surplus]
+        actions: list[Any] = [Delete(CONFIG_MAPS, key_of(copy), copy["metadata"]["uid"]) for copy in surplus]
         current = [copy for copy in copies if copy not in surplus]
         if not current:
-            actions.append(Create(CONFIGMAPS, wanted))
+            actions.append(Create(CONFIG_MAPS, wanted))
         elif current[0].get("data") != wanted["data"]:
-            actions.append(Patch(CONFIGMAPS, key_of(wanted), current[0]["metadata"]["uid"], {"data": wanted["data"]}))
+            actions.append(Patch(CONFIG_MAPS, key_of(wanted), current[0]["metadata"]["uid"], {"data": wanted["data"]}))
         done = Truth.TRUE if not actions else Truth.FALSE
         return Decision(
             actions=tuple(actions),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
@@ -17,7 +18,6 @@ from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Action, Create, Decision
 from mainstay.loop.view import View
 from tests.client.world import a_client, a_world
-from tests.loop.copying import CONFIGMAPS, DEPLOYMENTS
 from tests.server.world import a_deployment
 
 
@@ -32,8 +32,8 @@ class Many(Controller):
     name = "many"
     kind = DEPLOYMENTS
     conditions_have_generation = False
-    reads = (Reads(CONFIGMAPS, wakes_among=by_label),)
-    writes = (CONFIGMAPS,)
+    reads = (Reads(CONFIG_MAPS, wakes_among=by_label),)
+    writes = (CONFIG_MAPS,)
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -44,10 +44,10 @@ class Many(Controller):
         deployment = view.get(DEPLOYMENTS, key)
         if deployment is None:
             return Decision()
-        there = {each["metadata"]["name"] for each in view.all(CONFIGMAPS)}
+        there = {each["metadata"]["name"] for each in view.all(CONFIG_MAPS)}
         wanted = [f"{self.prefix}{key.name}-{number}" for number in range(deployment["spec"]["replicas"])]
         made = [
-            Create(CONFIGMAPS, {"metadata": {"name": name, "namespace": key.namespace}})
+            Create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": key.namespace}})
             for name in wanted
             if name not in there
         ]
@@ -72,7 +72,7 @@ async def test_actions_that_do_not_depend_on_each_other_are_all_done(sim):
     async with a_world(sim) as world:
         loop = await run_with(sim, world, Many(), 40, timedelta(seconds=10))
 
-        page = await world.client.list(CONFIGMAPS, "default")
+        page = await world.client.list(CONFIG_MAPS, "default")
         assert len([each for each in page.items if each["metadata"]["name"].startswith("web-")]) == 40
         assert loop.counters.actions >= 40
 
@@ -99,7 +99,7 @@ async def test_a_change_can_wake_those_that_select_it(sim):
         before = len(controller.memories)
         for name, selects in (("one", "web"), ("other", "shop")):
             metadata = {"name": name, "namespace": "default", "labels": {"for": selects}}
-            await world.client.create(CONFIGMAPS, {"metadata": metadata})
+            await world.client.create(CONFIG_MAPS, {"metadata": metadata})
             await tasks.sleep(timedelta(seconds=5))
 
         assert len(controller.memories) == before + 1

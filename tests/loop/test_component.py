@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
+from mainstay.api.kind_names import COMPONENT_STATES, CONFIG_MAPS, DEPLOYMENTS
 from mainstay.env import tasks
 from mainstay.loop.component import Component
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.metrics import ComponentMetrics
 from tests.client.world import a_client, a_world
-from tests.loop.copying import CONFIGMAPS, DEPLOYMENTS, Copying
+from tests.loop.copying import Copying
 from tests.server.world import a_deployment
 
 
@@ -21,14 +21,14 @@ async def test_one_of_two_acts_and_the_other_takes_over_with_filled_caches(sim):
         leading = one if one.term is not None else two
         standing_by = two if leading is one else one
         assert (leading.term is not None, standing_by.term) == (True, None)
-        assert (await world.client.get(CONFIGMAPS, "web-copy", "default"))["data"] == {"replicas": "1"}
+        assert (await world.client.get(CONFIG_MAPS, "web-copy", "default"))["data"] == {"replicas": "1"}
         assert standing_by.informers.all()[0].cache.keys() == (("default", "web"),)
 
         await tasks.stop(running.pop(leading.instance))
         await world.client.create(DEPLOYMENTS, a_deployment("shop", 2), "default")
         await tasks.sleep(timedelta(seconds=30))
         assert standing_by.term is not None
-        assert (await world.client.get(CONFIGMAPS, "shop-copy", "default"))["data"] == {"replicas": "2"}
+        assert (await world.client.get(CONFIG_MAPS, "shop-copy", "default"))["data"] == {"replicas": "2"}
         await tasks.stop(running.pop(standing_by.instance))
 
 

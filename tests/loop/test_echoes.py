@@ -1,9 +1,9 @@
 """Own writes that come back, told from changes of others."""
 
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change, ChangeType, Entry
 from mainstay.loop.echoes import Echoes
-from tests.client.world import PODS
 
 KEY = ObjectKey("default", "web")
 

@@ -5,19 +5,16 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, NODES, PODS
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.journal.trace_id import trace_of
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Create, Decision, Tell
-from mainstay.loop.events import COMBINED, EVENTS, About, Events, EventSettings
+from mainstay.loop.events import COMBINED, About, Events, EventSettings
 from tests.client.world import a_world
 
-CONFIG_MAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
-PODS = KindName("", "v1", "Pod", "pods", True)
-NODES = KindName("", "v1", "Node", "nodes", False)
 WEB = About(PODS, "web", "default", "uid-of-web")
 SECOND = timedelta(seconds=1)
 

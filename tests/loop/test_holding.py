@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mainstay.api import holds
-from mainstay.api.holds import HOLDS, What
-from mainstay.api.kind_name import KindName
+from mainstay.api.holds import What
+from mainstay.api.kind_names import COMPONENT_STATES, CONFIG_MAPS, DEPLOYMENTS, EVENTS, HOLDS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.times import format_time
 from mainstay.client.errors import NotFound
@@ -19,18 +19,16 @@ from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, moment
 from mainstay.loop import holds as holding
 from mainstay.loop.component import Component, ComponentSettings
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.decision import Create, Decision
 from mainstay.loop.holds import HeldBack, Holding, gate_of
 from mainstay.loop.metrics import ComponentMetrics
 from mainstay.loop.view import View
 from mainstay.sim.simulation import Simulation
 from tests.client.world import World, a_client, a_world
-from tests.loop.copying import CONFIGMAPS, DEPLOYMENTS, Copying, a_copy
+from tests.loop.copying import Copying, a_copy
 from tests.server.world import a_deployment
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-EVENTS = KindName("", "v1", "Event", "events", True)
 
 
 class Held:
@@ -62,7 +60,7 @@ class Held:
         await self.world.client.create(DEPLOYMENTS, a_deployment(name, replicas), "default")
 
     async def copies(self) -> dict[str, Any]:
-        page = await self.world.client.list(CONFIGMAPS, "default")
+        page = await self.world.client.list(CONFIG_MAPS, "default")
         return {item["metadata"]["name"]: item["data"]["replicas"] for item in page.items}
 
     def said(self) -> list[tuple[str, str]]:
@@ -120,7 +118,7 @@ async def test_a_held_controller_decides_nothing_and_catches_up_when_it_is_relea
         await cluster.submit("shop", 2)
         for replicas in (2, 3, 4):
             await cluster.world.client.patch(DEPLOYMENTS, "web", "default", {"spec": {"replicas": replicas}})
-        await cluster.world.client.delete(CONFIGMAPS, "web-copy", "default")
+        await cluster.world.client.delete(CONFIG_MAPS, "web-copy", "default")
         await tasks.sleep(10 * MINUTE)
         assert (cluster.decisions(), await cluster.copies()) == (before, {})
         assert cluster.components[0].loops[0].queue.figures().ready == 2
@@ -269,13 +267,13 @@ class CopyingMuch(Copying):
         deployment = view.get(DEPLOYMENTS, key)
         if deployment is None:
             return Decision()
-        there = {copy["metadata"]["name"] for copy in view.owned_by(CONFIGMAPS, deployment["metadata"]["uid"])}
+        there = {copy["metadata"]["name"] for copy in view.owned_by(CONFIG_MAPS, deployment["metadata"]["uid"])}
         wanted = []
         for number in range(self.count):
             copy = a_copy(deployment)
             copy["metadata"]["name"] += f"-{number}"
             if copy["metadata"]["name"] not in there:
-                wanted.append(Create(CONFIGMAPS, copy))
+                wanted.append(Create(CONFIG_MAPS, copy))
         return Decision(tuple(wanted), status={"observedGeneration": 1})
 
 

@@ -5,13 +5,14 @@ from datetime import timedelta
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, LEASES
 from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, Fenced
 from mainstay.env import tasks
 from mainstay.loop.fencing import Observed
-from mainstay.loop.lease import DEFAULT_TIMES, LEASES, Leader, may_take
+from mainstay.loop.lease import DEFAULT_TIMES, Leader, may_take
 from mainstay.loop.term import Deposed, Term
-from tests.client.world import CONFIGMAPS, a_client, a_gate, a_world
+from tests.client.world import a_client, a_gate, a_world
 
 SECOND_NS = 1_000_000_000
 
@@ -53,7 +54,7 @@ class Office:
                     number += 1
                     made = {"metadata": {"name": f"{name}-{term.revision}-{number}"}}
                     try:
-                        await client.create(CONFIGMAPS, made, "default", write=WriteOptions(term=term.text))
+                        await client.create(CONFIG_MAPS, made, "default", write=WriteOptions(term=term.text))
                     except Fenced as error:
                         raise Deposed(str(error)) from error
                     except ApiError:
@@ -119,7 +120,7 @@ async def test_an_acquisition_whose_answer_was_lost_is_made_again(sim):
         await tasks.sleep(timedelta(seconds=30))
         assert list(office.leading) == ["a"]
         made = await world.client.create(
-            CONFIGMAPS, {"metadata": {"name": "x"}}, "default", write=WriteOptions(term=office.leading["a"].text)
+            CONFIG_MAPS, {"metadata": {"name": "x"}}, "default", write=WriteOptions(term=office.leading["a"].text)
         )
         assert made["metadata"]["name"] == "x"
         await tasks.stop(task)
@@ -136,7 +137,7 @@ async def test_a_leader_that_was_paused_is_refused_by_the_server_when_it_goes_on
             try:
                 # It has not looked at its clock, as a process that was stopped between two lines would not.
                 write = WriteOptions(term=term.text)
-                await world.client.create(CONFIGMAPS, {"metadata": {"name": "late"}}, "default", write=write)
+                await world.client.create(CONFIG_MAPS, {"metadata": {"name": "late"}}, "default", write=write)
             except Fenced as error:
                 refused.append(error)
                 raise Deposed(str(error)) from error
@@ -149,6 +150,6 @@ async def test_a_leader_that_was_paused_is_refused_by_the_server_when_it_goes_on
         go_on.set()
         await tasks.sleep(timedelta(seconds=1))
         assert len(refused) == 1
-        page = await world.client.list(CONFIGMAPS, "default")
+        page = await world.client.list(CONFIG_MAPS, "default")
         assert "late" not in [item["metadata"]["name"] for item in page.items]
         await tasks.stop(task)

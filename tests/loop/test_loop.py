@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
 from mainstay.client.informer import Informers
@@ -17,7 +18,7 @@ from mainstay.loop.controller_loop import Loop, LoopSettings
 from mainstay.loop.queue.settings import QueueSettings
 from mainstay.sim.simulation import Simulation
 from tests.client.world import World, a_client, a_gate, a_world
-from tests.loop.copying import CONFIGMAPS, DEPLOYMENTS, Copying
+from tests.loop.copying import Copying
 from tests.server.world import a_deployment
 
 FAST = RetryShape(attempts_max=3, first_delay=timedelta(seconds=1), delay_max=timedelta(seconds=4))
@@ -42,7 +43,7 @@ class Running:
         return await self.world.client.get(DEPLOYMENTS, name, "default")
 
     async def copies(self) -> dict[str, Any]:
-        page = await self.world.client.list(CONFIGMAPS, "default")
+        page = await self.world.client.list(CONFIG_MAPS, "default")
         return {item["metadata"]["name"]: item.get("data") for item in page.items}
 
 
@@ -79,7 +80,7 @@ async def test_what_is_wanted_comes_about_and_is_kept_so(sim):
         await settle()
         assert await controller.copies() == {"web-copy": {"replicas": "5"}}
 
-        await world.client.delete(CONFIGMAPS, "web-copy", "default")
+        await world.client.delete(CONFIG_MAPS, "web-copy", "default")
         await settle()
         assert await controller.copies() == {"web-copy": {"replicas": "5"}}
         deployment = await controller.deployment("web")
@@ -112,7 +113,7 @@ async def test_each_write_says_which_decision_it_comes_from(sim):
         await settle()
         (record,) = [each for each in controller.records if each.actions]
 
-        copy = await world.client.get(CONFIGMAPS, "web-copy", "default")
+        copy = await world.client.get(CONFIG_MAPS, "web-copy", "default")
         assert (record.component, record.build, record.outcome.ending) == ("copying", "b1", Ending.DONE)
         assert (record.subject.kind, record.subject.name, record.subject.generation) == ("deployments.apps", "web", 1)
         assert int(made["metadata"]["resourceVersion"]) in record.woken_by
@@ -174,7 +175,7 @@ async def test_a_bug_in_one_decision_leaves_the_others_alone(sim):
 
 async def test_a_name_that_somebody_else_has_is_not_taken_over(sim):
     async with a_world(sim) as world, running(sim, world) as controller:
-        await world.client.create(CONFIGMAPS, {"metadata": {"name": "web-copy"}, "data": {"mine": "1"}}, "default")
+        await world.client.create(CONFIG_MAPS, {"metadata": {"name": "web-copy"}, "data": {"mine": "1"}}, "default")
         await controller.submit("web")
         await tasks.sleep(timedelta(minutes=5))
         assert await controller.copies() == {"web-copy": {"mine": "1"}}

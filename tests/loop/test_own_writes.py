@@ -3,22 +3,22 @@
 import asyncio
 from datetime import timedelta
 
+from mainstay.api.kind_names import CONFIG_MAPS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.env import tasks
 from mainstay.loop.act import Wrote
 from mainstay.loop.own_writes import OwnWrites
-from tests.client.world import CONFIGMAPS, NODES, PODS
 
 KEY = ObjectKey("default", "web")
 POD = ObjectKey("default", "web-1")
 
 
 def caches() -> tuple[Cache, Cache, OwnWrites]:
-    pods, configmaps = Cache(PODS), Cache(CONFIGMAPS)
+    pods, configmaps = Cache(PODS), Cache(CONFIG_MAPS)
     for cache in (pods, configmaps):
         cache.replace([], 5)
-    return pods, configmaps, OwnWrites({PODS: pods, CONFIGMAPS: configmaps})
+    return pods, configmaps, OwnWrites({PODS: pods, CONFIG_MAPS: configmaps})
 
 
 def a_pod(cache: Cache, revision: int, uid: str = "u1"):
@@ -34,7 +34,7 @@ def test_a_key_that_wrote_nothing_waits_for_nothing():
 def test_every_kind_that_was_written_has_to_catch_up():
     pods, configmaps, own = caches()
     own.wrote(KEY, Wrote(PODS, POD, revision=7))
-    own.wrote(KEY, Wrote(CONFIGMAPS, POD, revision=8))
+    own.wrote(KEY, Wrote(CONFIG_MAPS, POD, revision=8))
     pods.reached(9)
     assert not own.is_seen(KEY)
     configmaps.reached(8)

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import NODE
 from mainstay.loop.view import Closed, Look, Undeclared, View
-from tests.client.world import CONFIGMAPS, PODS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -19,20 +19,20 @@ def a_pod(name: str, node: str, version: int):
 
 def test_a_view_names_the_revision_of_each_kind_and_notes_what_was_looked_at():
     view = View.of(
-        {PODS: [a_pod("b", "n1", 7), a_pod("a", "n1", 9), a_pod("c", "n2", 8)], CONFIGMAPS: []},
+        {PODS: [a_pod("b", "n1", 7), a_pod("a", "n1", 9), a_pod("c", "n2", 8)], CONFIG_MAPS: []},
         NOON,
         indexes={PODS: [NODE]},
     )
 
     assert [pod["metadata"]["name"] for pod in view.by(PODS, "node", "n1")] == ["a", "b"]
     assert view.get(PODS, ObjectKey("default", "c")) is not None
-    assert view.get(CONFIGMAPS, ObjectKey("default", "c")) is None
+    assert view.get(CONFIG_MAPS, ObjectKey("default", "c")) is None
 
-    assert view.revisions == {PODS: 9, CONFIGMAPS: 0}
+    assert view.revisions == {PODS: 9, CONFIG_MAPS: 0}
     assert view.looks == [
         Look(PODS, revision=9, index="node", value="n1", count=2),
         Look(PODS, "default", "c", revision=8),
-        Look(CONFIGMAPS, "default", "c", revision=0),
+        Look(CONFIG_MAPS, "default", "c", revision=0),
     ]
 
 
@@ -48,7 +48,7 @@ def test_what_a_view_gives_can_be_changed_without_changing_the_view():
 
 def test_what_is_not_declared_cannot_be_read():
     with pytest.raises(Undeclared, match=r"configmaps is not declared; declared are pods"):
-        View.of({PODS: []}, NOON).all(CONFIGMAPS)
+        View.of({PODS: []}, NOON).all(CONFIG_MAPS)
 
 
 def test_a_view_is_over_when_the_decision_is_made():

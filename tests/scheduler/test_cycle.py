@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mainstay.api.kind_names import LEASES
 from mainstay.client.client import Client
 from mainstay.client.connection import Response
 from mainstay.client.entry import Entry
@@ -16,7 +17,6 @@ from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.journal.record import Ending
 from mainstay.loop.component import LEASE_NAMESPACE
-from mainstay.loop.lease import LEASES
 from mainstay.scheduler.bind import PODS, Answer, Bind, Binder, Unknown
 from mainstay.scheduler.cache.feed import Feed
 from mainstay.scheduler.component import LEASE, NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings

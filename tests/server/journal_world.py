@@ -1,7 +1,7 @@
 """A server with a journal on a simulated disk, and clients of it.
 
 async with a_journaled_server(sim) as served:
-    await served.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+    await served.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
     (await served.journal.writes(kind="configmaps")).records
 """
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.connection import Response
@@ -37,15 +36,6 @@ USERS = {
     "alice": User("alice", ("devs", "system:authenticated")),
     "node-a": User("system:node:node-a", ("system:nodes", "system:authenticated")),
 }
-PODS = KindName("", "v1", "Pod", "pods", True)
-NODES = KindName("", "v1", "Node", "nodes", False)
-CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
-SECRETS = KindName("", "v1", "Secret", "secrets", True)
-QUOTAS = KindName("", "v1", "ResourceQuota", "resourcequotas", True)
-BUDGETS = KindName("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True)
-DECISIONS = KindName("mainstay.dev", "v1", "Decision", "decisions", True)
-
-SAMPLING = KindName("mainstay.dev", "v1", "SamplingPolicy", "samplingpolicies", False)
 
 
 @dataclass

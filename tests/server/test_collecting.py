@@ -7,7 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import (
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SAMPLING_POLICIES,
+    SECRETS,
+)
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, Forbidden, Invalid, Throttled
@@ -32,22 +42,8 @@ from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
-from tests.server.journal_world import (
-    BUDGETS,
-    CONFIGMAPS,
-    NODES,
-    PODS,
-    QUOTAS,
-    SAMPLING,
-    SECRETS,
-    Served,
-    a_configmap,
-    a_journaled_server,
-    a_pod,
-)
+from tests.server.journal_world import Served, a_configmap, a_journaled_server, a_pod
 
-LEASES = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
-EVENTS = KindName("", "v1", "Event", "events", True)
 BINDINGS = "/apis/mainstay.dev/v1/bindings"
 
 
@@ -140,7 +136,7 @@ async def test_a_full_disk_makes_components_wait_and_loses_nothing(sim: Simulati
         sim.disk_of("journal").capacity_bytes = 0
         with pytest.raises(Throttled, match="disk does not take these records"):
             await served.tell([a_decision(number=1)])
-        await served.admin.create(CONFIGMAPS, a_configmap("one"))  # All else goes on.
+        await served.admin.create(CONFIG_MAPS, a_configmap("one"))  # All else goes on.
         sim.disk_of("journal").capacity_bytes = None
         await served.tell([a_decision(number=1)])
 
@@ -199,9 +195,9 @@ async def test_retention_by_time_forgets_what_is_older(sim: Simulation):
 async def test_every_revision_tells_who_asked_for_it(sim: Simulation):
     async with a_journaled_server(sim) as served:
         write = WriteOptions(decision="d-1", cause="pods/default/x@1", field_manager="tests")
-        made = await served.admin.create(CONFIGMAPS, a_configmap("one"), write=write)
-        await served.admin.patch(CONFIGMAPS, "one", "default", {"data": {"a": "b"}})
-        await served.admin.delete(CONFIGMAPS, "one", "default")
+        made = await served.admin.create(CONFIG_MAPS, a_configmap("one"), write=write)
+        await served.admin.patch(CONFIG_MAPS, "one", "default", {"data": {"a": "b"}})
+        await served.admin.delete(CONFIG_MAPS, "one", "default")
         first = int(made["metadata"]["resourceVersion"])
 
         await served.journal.extent()
@@ -220,7 +216,7 @@ async def test_a_decision_is_told_the_audit_ids_of_its_writes(sim: Simulation):
     async with a_journaled_server(sim) as served:
         made = a_decision(number=1)
         for name in ("one", "two"):
-            await served.admin.create(CONFIGMAPS, a_configmap(name), write=WriteOptions(decision=made.id))
+            await served.admin.create(CONFIG_MAPS, a_configmap(name), write=WriteOptions(decision=made.id))
         await served.tell([made, a_decision(number=2)])
 
         await served.journal.extent()
@@ -235,7 +231,7 @@ async def test_what_a_component_has_marked_is_taken_as_it_came_with_its_audit_id
     sampler = Sampler()
     made = [sampler.marked(a_decision(number=number)) for number in (1, 2)]
     async with a_journaled_server(sim) as served:
-        await served.admin.create(CONFIGMAPS, a_configmap("one"), write=WriteOptions(decision=made[0].id))
+        await served.admin.create(CONFIG_MAPS, a_configmap("one"), write=WriteOptions(decision=made[0].id))
         for _ in range(2):  # The second time nothing is new.
             await served.tell(made)
 
@@ -253,7 +249,7 @@ async def test_a_mark_of_a_component_does_not_hold_against_other_rules(sim: Simu
     made = Sampler().marked(a_decision(number=1))
     async with a_journaled_server(sim) as served:
         rules = [{"name": "quiet", "keep": "nothing"}]
-        await served.admin.create(SAMPLING, {"metadata": {"name": "default"}, "spec": {"rules": rules}})
+        await served.admin.create(SAMPLING_POLICIES, {"metadata": {"name": "default"}, "spec": {"rules": rules}})
         await tasks.sleep(timedelta(seconds=1))
         await served.tell([made])
 
@@ -275,7 +271,7 @@ async def test_a_trace_of_the_askers_own_is_kept(sim: Simulation):
     trace = "0af7651916cd43dd8448eb211c80319c"
     async with a_journaled_server(sim) as served:
         headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
-        path = CONFIGMAPS.path("default")
+        path = CONFIG_MAPS.path("default")
         await served.admin.request("POST", path, body=a_configmap("one"), headers=headers)
         await served.journal.extent()
         (found,) = (await served.journal.writes(kind="configmaps")).records
@@ -289,7 +285,7 @@ async def test_leases_events_and_what_the_server_does_itself_are_not_noted(sim: 
         await served.admin.create(LEASES, lease)
         event = {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"namespace": "default"}}
         await served.admin.create(EVENTS, event)
-        await served.admin.create(CONFIGMAPS, a_configmap("dry"), write=WriteOptions(dry_run=True))
+        await served.admin.create(CONFIG_MAPS, a_configmap("dry"), write=WriteOptions(dry_run=True))
 
         await served.journal.extent()
         assert (await served.journal.writes()).records == ()
@@ -302,7 +298,7 @@ async def test_each_binding_of_a_batch_and_each_object_of_a_collection_is_noted(
             await served.admin.create(PODS, a_pod(f"p{number}"))
         items = [{"metadata": {"name": f"p{n}"}, "target": {"name": "n1"}, "decision": f"d-{n}"} for n in range(2)]
         await served.admin.request("POST", BINDINGS, body={"kind": "BindingList", "items": items})
-        await served.admin.delete_collection(CONFIGMAPS, "default")
+        await served.admin.delete_collection(CONFIG_MAPS, "default")
 
         await served.journal.extent()
         found = (await served.journal.writes(kind="pods")).records
@@ -327,7 +323,7 @@ async def a_node(client: Client, name: str, pods: str = "10") -> None:
 async def test_a_refusal_of_a_quota_is_a_decision_with_its_typed_cause(sim: Simulation):
     async with a_journaled_server(sim) as served:
         quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {"pods": "0"}}}
-        await served.admin.create(QUOTAS, quota)
+        await served.admin.create(RESOURCE_QUOTAS, quota)
         with pytest.raises(Forbidden):
             await served.admin.create(PODS, a_pod("web"), write=WriteOptions(decision="rs-7", field_manager="rs"))
 
@@ -371,13 +367,13 @@ async def test_bindings_evictions_and_deposed_leaders_are_told_apart(sim: Simula
             "metadata": {"name": "b", "namespace": "default"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
         }
-        await admin.create(BUDGETS, budget)
+        await admin.create(DISRUPTION_BUDGETS, budget)
         running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
         await admin.patch(PODS, "web", "default", running, subresource="status")
         with pytest.raises(Throttled):
             await admin.create(PODS, {"metadata": {"name": "web"}}, "default", subresource="eviction")
         with pytest.raises(Fenced):
-            await admin.create(CONFIGMAPS, a_configmap("c"), write=WriteOptions(term="kube-system/x=77"))
+            await admin.create(CONFIG_MAPS, a_configmap("c"), write=WriteOptions(term="kube-system/x=77"))
 
         found = await refusals(served)
 
@@ -439,14 +435,14 @@ async def test_no_value_of_a_secret_gets_into_the_journal(sim: Simulation):
 
 async def test_conflicts_missing_rights_and_dry_runs_are_no_refusals(sim: Simulation):
     async with a_journaled_server(sim) as served:
-        made = await served.admin.create(CONFIGMAPS, a_configmap("one"))
-        await served.admin.patch(CONFIGMAPS, "one", "default", {"data": {"a": "b"}})
+        made = await served.admin.create(CONFIG_MAPS, a_configmap("one"))
+        await served.admin.patch(CONFIG_MAPS, "one", "default", {"data": {"a": "b"}})
         with pytest.raises(Conflict):
-            await served.admin.replace(CONFIGMAPS, made)
+            await served.admin.replace(CONFIG_MAPS, made)
         with pytest.raises(ApiError):
-            await served.admin.create(CONFIGMAPS, a_configmap("one"))
+            await served.admin.create(CONFIG_MAPS, a_configmap("one"))
         with pytest.raises(ApiError):
-            await served.admin.delete(CONFIGMAPS, "two", "default")
+            await served.admin.delete(CONFIG_MAPS, "two", "default")
         with pytest.raises(Forbidden):
             await served.clients["alice"].create(PODS, a_pod("x"))
         with pytest.raises(Invalid):
@@ -467,7 +463,7 @@ async def test_a_simulated_world_has_writes_and_refusals_in_its_journal(sim: Sim
     assert world.journal is not None
     with sim.network.host("admin").active():
         async with world.client_for("admin", sim.env("admin")) as client:
-            await client.create(CONFIGMAPS, a_configmap("one"))
+            await client.create(CONFIG_MAPS, a_configmap("one"))
             for _ in range(2):
                 await refuse(client, "web")
             await tasks.sleep(timedelta(seconds=11))
@@ -494,8 +490,8 @@ async def test_in_a_whole_cluster_every_change_of_a_pod_has_who_asked_for_it(sim
 
 async def test_audit_lines_lead_to_the_revision_the_decision_and_the_trace(sim: Simulation):
     async with a_journaled_server(sim, audit_log=True) as served:
-        made = await served.admin.create(CONFIGMAPS, a_configmap("one"), write=WriteOptions(decision="d-1"))
-        await served.admin.get(CONFIGMAPS, "one", "default")
+        made = await served.admin.create(CONFIG_MAPS, a_configmap("one"), write=WriteOptions(decision="d-1"))
+        await served.admin.get(CONFIG_MAPS, "one", "default")
         await served.journal.extent()
         (write,) = (await served.journal.writes(kind="configmaps")).records
         await tasks.sleep(timedelta(seconds=1))

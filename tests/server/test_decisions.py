@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mainstay.api.kind_names import DECISIONS, SAMPLING_POLICIES
 from mainstay.api.kinds import sampling as shape
 from mainstay.api.kinds.decisions import DECISION
 from mainstay.client.client import Client
@@ -34,7 +35,7 @@ from mainstay.server.decisions.reads import _field
 from mainstay.server.decisions.redaction import HIDDEN, redacted, rights_of
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
-from tests.server.journal_world import DECISIONS, SAMPLING, Served, a_journaled_server
+from tests.server.journal_world import Served, a_journaled_server
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 
@@ -391,7 +392,7 @@ async def kept(served: Served) -> dict[str, str]:
 async def test_a_policy_says_what_is_kept_and_what_was_left_out_is_told(sim: Simulation):
     quiet = {"name": "quiet", "when": {"components": ["replicasets"]}, "keep": "nothing"}
     async with a_journaled_server(sim) as served:
-        await served.admin.create(SAMPLING, a_policy({"name": "failures", "when": {"failures": True}}, quiet))
+        await served.admin.create(SAMPLING_POLICIES, a_policy({"name": "failures", "when": {"failures": True}}, quiet))
         await tasks.sleep(timedelta(seconds=1))
         refused = about("pods", "b", 2, outcome=Outcome(Ending.REFUSED, "TooFull"))
         await served.tell([about("pods", "a", 1), refused, about("pods", "c", 3), about("pods", "d", 4, component="x")])
@@ -401,7 +402,7 @@ async def test_a_policy_says_what_is_kept_and_what_was_left_out_is_told(sim: Sim
         assert (left_out.rule, left_out.component, left_out.records) == ("quiet", "replicasets", 2)
         assert b'decision_records_dropped_total{why="sampled"} 2.0' in served.metrics.render()
 
-        await served.admin.delete(SAMPLING, "default")
+        await served.admin.delete(SAMPLING_POLICIES, "default")
         await tasks.sleep(timedelta(seconds=1))
         await served.tell([about("pods", "e", 5)])
         assert (await kept(served))["replicasets-5"] == "actions=full"
@@ -409,7 +410,7 @@ async def test_a_policy_says_what_is_kept_and_what_was_left_out_is_told(sim: Sim
 
 async def test_a_dry_run_keeps_everything_and_says_what_it_would_have_kept(sim: Simulation):
     async with a_journaled_server(sim) as served:
-        await served.admin.create(SAMPLING, a_policy({"name": "none", "keep": "nothing"}, dryRun=True))
+        await served.admin.create(SAMPLING_POLICIES, a_policy({"name": "none", "keep": "nothing"}, dryRun=True))
         await tasks.sleep(timedelta(seconds=1))
         await served.tell([about("pods", "a", 1)])
 
@@ -420,7 +421,7 @@ async def test_during_an_incident_everything_is_kept(sim: Simulation):
     rules = ({"name": "incident", "when": {"incidents": True}}, {"name": "none", "keep": "nothing"})
     async with a_journaled_server(sim) as served:
         until = {"until": "2023-11-14T22:14:00Z", "reason": "orders are lost"}
-        await served.admin.create(SAMPLING, a_policy(*rules, incident=until))
+        await served.admin.create(SAMPLING_POLICIES, a_policy(*rules, incident=until))
         await tasks.sleep(timedelta(seconds=1))
         await served.tell([about("pods", "a", 1), about("pods", "b", 2, at=AT + 60_000_000)])
 
@@ -446,7 +447,7 @@ async def test_during_an_incident_everything_is_kept(sim: Simulation):
 async def test_a_policy_that_makes_no_sense_is_refused_with_the_place(sim: Simulation, policy: Any, text: str):
     async with a_journaled_server(sim) as served:
         with pytest.raises(Invalid, match=text):
-            await served.admin.create(SAMPLING, policy)
+            await served.admin.create(SAMPLING_POLICIES, policy)
 
 
 def test_the_rules_that_are_admitted_are_those_that_can_be_followed():

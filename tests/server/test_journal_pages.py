@@ -5,6 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.config import Config
@@ -29,7 +30,7 @@ from mainstay.journal.scan import Damage
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
-from tests.server.journal_world import CONFIGMAPS, a_configmap, a_journaled_server
+from tests.server.journal_world import a_configmap, a_journaled_server
 
 GAPS = (Gap(3, 7, GapReason.MISSED),)
 DAMAGES = (Damage("history-1.open", "cut off", ((3, 4),)),)
@@ -84,8 +85,8 @@ def test_what_is_compressed_comes_back_and_a_bomb_is_refused_before_it_goes_off(
 
 async def test_history_can_be_asked_for_at_once_after_a_write(sim: Simulation):
     async with a_journaled_server(sim) as served:
-        made = await served.admin.create(CONFIGMAPS, a_configmap("one", colour="red"))
-        await served.admin.patch(CONFIGMAPS, "one", "default", {"data": {"colour": "blue"}})
+        made = await served.admin.create(CONFIG_MAPS, a_configmap("one", colour="red"))
+        await served.admin.patch(CONFIG_MAPS, "one", "default", {"data": {"colour": "blue"}})
         first = int(made["metadata"]["resourceVersion"])
 
         extent = await served.journal.extent()
@@ -179,7 +180,7 @@ async def test_two_servers_are_asked_together_and_a_dead_one_is_told_of(sim: Sim
         ):
             assert world.journal is not None
             world.journal.decided(a_decision())
-            await client.create(CONFIGMAPS, a_configmap("one"))
+            await client.create(CONFIG_MAPS, a_configmap("one"))
             journal = RemoteJournal(dead, client)
 
             extent = await journal.extent()
@@ -195,7 +196,7 @@ async def test_two_servers_are_asked_together_and_a_dead_one_is_told_of(sim: Sim
 async def test_large_answers_are_compressed_on_the_way(sim: Simulation):
     async with a_journaled_server(sim) as served:
         for number in range(20):
-            await served.admin.create(CONFIGMAPS, a_configmap(f"c{number}", text="x" * 2_000))
+            await served.admin.create(CONFIG_MAPS, a_configmap(f"c{number}", text="x" * 2_000))
         await served.journal.extent()
         response = await served.admin.request("GET", "/journal/changes", headers={"Accept": wire.COMPRESSED})
 
@@ -214,7 +215,7 @@ async def test_catching_up_gives_up_on_a_disk_that_does_not_take_it(sim: Simulat
     async with a_journaled_server(sim) as served:
         await served.journal.extent()
         sim.disk_of("journal").capacity_bytes = 0
-        await served.admin.create(CONFIGMAPS, a_configmap("one"))
+        await served.admin.create(CONFIG_MAPS, a_configmap("one"))
         began_ns = sim.loop.time_ns()
         extent = await served.journal.extent()
         waited = timedelta(microseconds=(sim.loop.time_ns() - began_ns) // 1000)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.client.client import Client
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Env, tasks
@@ -15,8 +15,6 @@ from mainstay.sim.cluster.history import Fault
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-
-CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
 
 
 def drawn(chosen: dict[str, int] | None = None) -> Simulation:
@@ -47,7 +45,7 @@ class Scene:
     async def write(self, name: str) -> Any:
         """A write of the worker, made from outside."""
         with self.sim.network.host("worker").active():
-            return await self.clients[-1].create(CONFIGMAPS, a_configmap(name), "default")
+            return await self.clients[-1].create(CONFIG_MAPS, a_configmap(name), "default")
 
     def known(self) -> list[str]:
         """What the worker's cache has."""
@@ -77,7 +75,7 @@ async def a_scene(
         async with world.client_for("worker", env, limits=limits) as client:
             clients.append(client)
             following = Informers(client, env)
-            informers.append(following.get(CONFIGMAPS, "default"))
+            informers.append(following.get(CONFIG_MAPS, "default"))
             await following.synced()
             if writes is not None:
                 await writes(client)

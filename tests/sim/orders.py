@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.loop.controller import Controller
@@ -21,7 +21,7 @@ from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
-THINGS: Final = KindName("", "v1", "ConfigMap", "configmaps", True)
+THINGS: Final = CONFIG_MAPS
 CLERK: Final = "clerk"
 SHIPPED: Final = 5  # Which of the orders is to be shipped.
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, LEASES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Unavailable
 from mainstay.env import Env, tasks
-from mainstay.loop.lease import LEASES
 from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, Fault, Started
 from mainstay.sim.cluster.world import World
 from mainstay.sim.faults import fits
@@ -13,7 +13,7 @@ from mainstay.sim.faults.leader_loss import LeaderLoss, leaders_of
 from mainstay.sim.faults.schedule import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from tests.sim.fault_scene import CONFIGMAPS, Scene, a_configmap, a_scene, run, seconds
+from tests.sim.fault_scene import Scene, a_configmap, a_scene, run, seconds
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def two_writes(client: Client) -> None:
     for name in ("first", "second"):
         while True:
             try:
-                await client.create(CONFIGMAPS, a_configmap(name), "default")
+                await client.create(CONFIG_MAPS, a_configmap(name), "default")
             except AlreadyExists:
                 break
             except ApiError:
@@ -150,7 +150,7 @@ def test_a_crash_between_writes_leaves_what_was_committed_and_no_more(
                     await two_writes(client)
                 finally:
                     if nth:  # A program that is dead must not do this.
-                        await client.create(CONFIGMAPS, a_configmap("in-finally"), "default")
+                        await client.create(CONFIG_MAPS, a_configmap("in-finally"), "default")
 
         world.faults.at_write("worker", nth, fault)
         world.add_program("worker", main)
@@ -192,7 +192,7 @@ def test_a_late_watch_delivers_everything_later_in_order():
         async with a_scene(sim) as it:
             it.world.faults.start(["watch-delay"], each_by_chance=False)
             for name in ("one", "two", "three"):
-                await it.admin.create(CONFIGMAPS, a_configmap(name), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap(name), "default")
             await tasks.sleep(seconds(5))
             assert it.known() == ["one"]
             await tasks.sleep(seconds(6))
@@ -212,8 +212,8 @@ def test_a_watch_that_ends_is_begun_again_and_nothing_is_missed(how: int):
         async with a_scene(sim) as it:
             it.world.faults.start(["watch-disconnect"], each_by_chance=False)
             for name in ("one", "two", "three"):
-                await it.admin.create(CONFIGMAPS, a_configmap(name), "default")
-            await it.admin.delete(CONFIGMAPS, "two", "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap(name), "default")
+            await it.admin.delete(CONFIG_MAPS, "two", "default")
             await tasks.sleep(seconds(20))
             assert it.known() == ["one", "three"]
             assert it.informers[-1].counters.relists == 0
@@ -225,10 +225,10 @@ def test_a_watch_that_ends_is_begun_again_and_nothing_is_missed(how: int):
 def test_a_compaction_alone_disturbs_no_watch(quiet: Simulation):
     async def scene() -> None:
         async with a_scene(quiet) as it:
-            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
             TIMED["compaction"].strike(it.world)
             await tasks.sleep(seconds(1))
-            await it.admin.create(CONFIGMAPS, a_configmap("two"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("two"), "default")
             await tasks.sleep(seconds(1))
             assert it.known() == ["one", "two"]
             assert it.informers[-1].counters.relists == 0
@@ -239,11 +239,11 @@ def test_a_compaction_alone_disturbs_no_watch(quiet: Simulation):
 def test_a_compaction_that_a_server_has_missed_makes_its_watches_list_again(quiet: Simulation):
     async def scene() -> None:
         async with a_scene(quiet, servers=1) as it:
-            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
             await tasks.sleep(seconds(1))
             TIMED["compaction-missed"].strike(it.world)
-            await it.admin.delete(CONFIGMAPS, "one", "default")
-            await it.admin.create(CONFIGMAPS, a_configmap("two"), "default")
+            await it.admin.delete(CONFIG_MAPS, "one", "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("two"), "default")
             await tasks.sleep(seconds(60))
             assert it.known() == ["two"]
             assert it.informers[-1].counters.relists == 1
@@ -327,7 +327,7 @@ def test_programs_that_are_part_of_the_test_are_spared():
         async def main(env: Env) -> None:
             async with world.client_for("workload", env) as client:
                 for number in range(200):
-                    await client.create(CONFIGMAPS, a_configmap(f"map-{number}"), "default")
+                    await client.create(CONFIG_MAPS, a_configmap(f"map-{number}"), "default")
 
         program = world.add_program("workload", main, is_spared=True)
         await world.boot()

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from mainstay.api.kind_names import LEASES
 from mainstay.client.client import Client
 from mainstay.env import Env, tasks
-from mainstay.loop.lease import LEASES
 from mainstay.sim.cluster.history import Fault
 from mainstay.sim.cluster.world import World
 from mainstay.sim.faults.schedule import TIMED

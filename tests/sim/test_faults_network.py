@@ -2,12 +2,13 @@
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from tests.sim.fault_scene import CONFIGMAPS, a_configmap, a_scene, drawn, run, seconds
+from tests.sim.fault_scene import a_configmap, a_scene, drawn, run, seconds
 from tests.twins import faults as twins
 
 
@@ -74,10 +75,10 @@ def test_a_dead_watch_is_noticed_and_nothing_is_missed(told: int):
 
     async def scene() -> None:
         async with a_scene(sim) as it:
-            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
             await tasks.sleep(seconds(1))
             TIMED["half-open"].strike(it.world)
-            await it.admin.create(CONFIGMAPS, a_configmap("two"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("two"), "default")
             await tasks.sleep(seconds(3))
             assert it.known() == (["one"] if told else ["one", "two"])
             await tasks.sleep(seconds(120))
@@ -112,7 +113,7 @@ def test_a_client_that_takes_no_watch_for_dead_waits_until_tcp_gives_up(monkeypa
     async def scene() -> None:
         async with a_scene(sim) as it:
             TIMED["half-open"].strike(it.world)
-            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
             await tasks.sleep(seconds(600))
             assert it.known() == []
 

@@ -2,14 +2,14 @@
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS, LEASES
 from mainstay.env import tasks
-from mainstay.loop.lease import LEASES
 from mainstay.sim.cluster.store_port import CONTENT, Content
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies.priorities import STEPS, Priorities
-from tests.sim.fault_scene import CONFIGMAPS, a_configmap, a_scene, drawn, run, seconds
+from tests.sim.fault_scene import a_configmap, a_scene, drawn, run, seconds
 
 LONG = 6  # Of the durations: forty seconds. The first, which all others have, is half a second.
 
@@ -138,7 +138,7 @@ def test_a_server_hears_of_nothing_until_the_last_is_over_that_keeps_it_behind(s
             TIMED["server-behind"].strike(it.world)
             TIMED[shorter].strike(it.world)
             await tasks.sleep(seconds(1))
-            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
             await tasks.sleep(seconds(8))
             assert it.known() == []
             await tasks.sleep(seconds(2))
@@ -152,10 +152,10 @@ def test_a_server_in_the_past_stays_there_when_it_is_behind_for_a_shorter_time()
 
     async def scene() -> None:
         async with a_scene(sim, servers=1) as it:
-            await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
             TIMED["stale-start"].strike(it.world)
             await tasks.sleep(seconds(0.1))
-            await it.admin.create(CONFIGMAPS, a_configmap("two"), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap("two"), "default")
             TIMED["server-behind"].strike(it.world)
             await tasks.sleep(seconds(1))
             it.world.faults.crash(it.world.programs["worker"], seconds(1))
@@ -172,7 +172,7 @@ async def test_of_two_pasts_the_older_is_shown(sim: Simulation):
         port = it.world.ports["server-0"]
         let_go = []
         for name in ("one", "two", "three"):
-            await it.admin.create(CONFIGMAPS, a_configmap(name), "default")
+            await it.admin.create(CONFIG_MAPS, a_configmap(name), "default")
             let_go.append(port.hold_back(states_at=await it.world.store.revision()))
 
         async def seen() -> list[str]:
@@ -193,7 +193,7 @@ async def test_a_watch_stays_in_the_past_until_the_last_has_let_go_that_keeps_it
         (tap,) = it.world.gates["server-0"].taps_of("worker")
         revision = await it.world.store.revision()
         longer, shorter = tap.stay_at(revision), tap.stay_at(revision)
-        await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+        await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
         await tasks.sleep(seconds(1))
         shorter()
         await tasks.sleep(seconds(1))
@@ -212,7 +212,7 @@ def test_who_reads_slowly_goes_on_to_when_a_shorter_slowness_is_over():
             TIMED["slow-consumer"].strike(it.world)  # Ten in a second, for half of one.
             await tasks.sleep(seconds(1))
             for number in range(20):
-                await it.admin.create(CONFIGMAPS, a_configmap(f"map-{number:02}"), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap(f"map-{number:02}"), "default")
             await tasks.sleep(seconds(10))
             assert 0 < len(it.known()) < 10
             await tasks.sleep(seconds(10))
@@ -230,7 +230,7 @@ def test_of_two_slownesses_the_worse_counts_whichever_came_first():
             for _ in range(2):
                 TIMED["slow-consumer"].strike(it.world)  # Ten in a second; then one in two seconds.
             for number in range(20):
-                await it.admin.create(CONFIGMAPS, a_configmap(f"map-{number:02}"), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap(f"map-{number:02}"), "default")
             await tasks.sleep(seconds(10))
             assert 0 < len(it.known()) < 10
 

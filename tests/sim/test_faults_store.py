@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.client.errors import ApiError
 from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
@@ -16,7 +17,7 @@ from mainstay.sim.errors import Unhandled
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from tests.sim.fault_scene import CONFIGMAPS, Scene, a_configmap, a_scene, drawn, run, seconds
+from tests.sim.fault_scene import Scene, a_configmap, a_scene, drawn, run, seconds
 from tests.twins import faults as twins
 
 
@@ -51,7 +52,7 @@ async def written(scene: Scene, *names: str) -> list[int]:
     for name in names:
         before = len(scene.world.history.events)
         with suppress(ApiError):
-            await scene.admin.create(CONFIGMAPS, a_configmap(name, text="x" * 200), "default")
+            await scene.admin.create(CONFIG_MAPS, a_configmap(name, text="x" * 200), "default")
         answers = [each for each in scene.world.history.events[before:] if isinstance(each, Answered)]
         statuses.append(next((each.status for each in answers if each.who == "admin"), 0))
     return statuses
@@ -112,7 +113,7 @@ def test_a_full_disk_refuses_writes_keeps_what_it_has_and_goes_on_when_there_is_
             assert await written(it, "one") == [201]
             TIMED["disk-full"].strike(it.world)
             assert await written(it, "two", "three") == [507, 507]
-            assert (await it.admin.get(CONFIGMAPS, "one", "default"))["data"]
+            assert (await it.admin.get(CONFIG_MAPS, "one", "default"))["data"]
             await tasks.sleep(seconds(11))
             assert await written(it, "two", "four") == [201, 201]
             await tasks.sleep(seconds(2))
@@ -181,7 +182,7 @@ def test_a_store_whose_disk_has_failed_says_so_and_is_started_anew():
             await written(it, "one")
             TIMED["disk-error"].strike(it.world)
             assert await written(it, "two", "three") == [504, 503]
-            assert (await it.admin.get(CONFIGMAPS, "one", "default"))["data"]
+            assert (await it.admin.get(CONFIG_MAPS, "one", "default"))["data"]
             await tasks.sleep(seconds(40))
             assert await written(it, "four") == [201]
             await checked.at_end()
@@ -218,7 +219,7 @@ def test_when_the_store_is_put_back_all_find_out_and_promises_begin_anew():
             await written(it, "one", "two")
             TIMED["restore"].strike(it.world)
             await written(it, "three", "four")
-            await it.admin.delete(CONFIGMAPS, "one", "default")
+            await it.admin.delete(CONFIG_MAPS, "one", "default")
             await tasks.sleep(seconds(4))
             assert it.known() == ["four", "three", "two"]
             await tasks.sleep(timedelta(minutes=3))

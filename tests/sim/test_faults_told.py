@@ -3,7 +3,7 @@ with real conflicts, and not at all for now."""
 
 import pytest
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, SECRETS
 from mainstay.client.errors import Conflict, Unavailable
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
@@ -13,10 +13,8 @@ from mainstay.sim.faults.conflict_storm import ANNOTATION
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from tests.sim.fault_scene import CONFIGMAPS, Scene, a_configmap, a_scene, drawn, run, seconds
+from tests.sim.fault_scene import Scene, a_configmap, a_scene, drawn, run, seconds
 from tests.twins import faults as twins
-
-SECRETS = KindName("", "v1", "Secret", "secrets", True)
 
 
 def statuses(scene: Scene, who: str = "worker") -> list[int]:
@@ -34,7 +32,7 @@ def test_one_kind_is_heard_of_late_and_the_others_at_once():
                 secrets = informers.get(SECRETS, "default")
                 await informers.synced()
                 TIMED["reorder"].strike(it.world)
-                await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
                 await it.admin.create(SECRETS, {"metadata": {"name": "two"}}, "default")
                 await tasks.sleep(seconds(5))
                 assert it.known() == []
@@ -57,7 +55,7 @@ def test_a_kind_that_is_held_back_is_so_for_new_watches_too():
                 await informers.synced()
                 TIMED["reorder"].strike(it.world)
                 sim.network.reset("worker", "server-0")
-                await it.admin.create(CONFIGMAPS, a_configmap("one"), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
                 await tasks.sleep(seconds(5))
                 assert it.known() == []
                 await it.world.heal()
@@ -74,7 +72,7 @@ def test_who_reads_slowly_lags_behind_and_catches_up():
         async with a_scene(sim) as it:
             TIMED["slow-consumer"].strike(it.world)
             for number in range(20):
-                await it.admin.create(CONFIGMAPS, a_configmap(f"map-{number:02}"), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap(f"map-{number:02}"), "default")
                 await tasks.sleep(seconds(0.1))
             await tasks.sleep(seconds(4))
             assert 0 < len(it.known()) < 10
@@ -92,7 +90,7 @@ def test_who_has_too_much_to_read_is_cut_off_and_misses_nothing():
         async with a_scene(sim) as it:
             TIMED["slow-consumer"].strike(it.world)
             for number in range(30):
-                await it.admin.create(CONFIGMAPS, a_configmap(f"map-{number:02}", text="x" * 300), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap(f"map-{number:02}", text="x" * 300), "default")
                 await tasks.sleep(seconds(0.1))
             await tasks.sleep(seconds(60))
             assert it.informers[-1].counters.disconnects > 0
@@ -114,7 +112,7 @@ def test_a_server_in_the_past_lets_newcomers_wait_or_shows_them_what_was(fault: 
         async def main(env: Env) -> None:
             async with world.client_for("worker", env) as client:
                 following = Informers(client, env)
-                informer = following.get(CONFIGMAPS, "default")
+                informer = following.get(CONFIG_MAPS, "default")
                 await following.synced()
                 for _ in range(2):
                     known.append([entry.key.name for entry in informer.cache.entries()])
@@ -123,13 +121,13 @@ def test_a_server_in_the_past_lets_newcomers_wait_or_shows_them_what_was(fault: 
         await world.boot()
         with sim.network.host("admin").active():
             async with world.client_for("admin", sim.env("admin")) as admin:
-                await admin.create(CONFIGMAPS, a_configmap("one"), "default")
+                await admin.create(CONFIG_MAPS, a_configmap("one"), "default")
                 TIMED[fault].strike(world)
                 await tasks.sleep(seconds(0.1))
                 for name in ("two", "three"):
-                    await admin.create(CONFIGMAPS, a_configmap(name), "default")
-                await admin.delete(CONFIGMAPS, "one", "default")
-                listed = await admin.list(CONFIGMAPS, "default")
+                    await admin.create(CONFIG_MAPS, a_configmap(name), "default")
+                await admin.delete(CONFIG_MAPS, "one", "default")
+                listed = await admin.list(CONFIG_MAPS, "default")
                 world.add_program("worker", main).start()
                 await tasks.sleep(seconds(16))
         assert [item["metadata"]["name"] for item in listed.items] == ["three", "two"]
@@ -161,7 +159,7 @@ def run_stale() -> None:
     async def scene() -> None:
         async with a_scene(sim, servers=1) as it:
             for name in ("one", "two", "three"):
-                await it.admin.create(CONFIGMAPS, a_configmap(name), "default")
+                await it.admin.create(CONFIG_MAPS, a_configmap(name), "default")
             await tasks.sleep(seconds(1))
             TIMED["stale-server"].strike(it.world)
             for _ in range(25):
@@ -182,12 +180,12 @@ def test_a_write_that_names_a_version_meets_a_real_conflict():
             with sim.network.host("worker").active():
                 client = it.clients[-1]
                 with pytest.raises(Conflict):
-                    await client.replace(CONFIGMAPS, made | {"data": {"a": "b"}})
-                now = await it.admin.get(CONFIGMAPS, "one", "default")
+                    await client.replace(CONFIG_MAPS, made | {"data": {"a": "b"}})
+                now = await it.admin.get(CONFIG_MAPS, "one", "default")
                 assert now["metadata"]["annotations"] == {ANNOTATION: "1"}
                 assert "data" not in now
                 await tasks.sleep(seconds(1))
-                await client.replace(CONFIGMAPS, now | {"data": {"a": "b"}})
+                await client.replace(CONFIG_MAPS, now | {"data": {"a": "b"}})
             assert statuses(it) == [201, 409]
             touches = [each for each in it.world.history.events if isinstance(each, Committed) and "maps" in each.key]
             assert [each.request is None for each in touches] == [False, True, False]
@@ -203,8 +201,8 @@ def test_a_write_that_names_no_version_goes_through_when_others_let_it():
             await it.write("one")
             TIMED["conflict-storm"].strike(it.world)
             with sim.network.host("worker").active():
-                await it.clients[-1].patch(CONFIGMAPS, "one", "default", {"data": {"a": "b"}})
-            now = await it.admin.get(CONFIGMAPS, "one", "default")
+                await it.clients[-1].patch(CONFIG_MAPS, "one", "default", {"data": {"a": "b"}})
+            now = await it.admin.get(CONFIG_MAPS, "one", "default")
             assert (now["metadata"]["annotations"], now["data"]) == ({ANNOTATION: "1"}, {"a": "b"})
 
     run(sim, scene)

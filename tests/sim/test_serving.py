@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, SECRETS
 from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.errors import ApiError
@@ -17,8 +17,7 @@ from mainstay.store.interface import Entry
 from mainstay.store.log import Gone, Row
 from tests.sim.failing_run import failing_run
 
-SECRETS = KindName("", "v1", "Secret", "secrets", True)
-ORDERS = KindName("", "v1", "ConfigMap", "configmaps", True)
+ORDERS = CONFIG_MAPS
 
 
 @pytest.fixture(scope="module")

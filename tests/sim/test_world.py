@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainstay.agent.pod.status_report import PODS
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
@@ -20,8 +20,6 @@ from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, De
 from mainstay.sim.cluster.program import Step
 from mainstay.sim.cluster.world import NotQuiet, World
 from mainstay.sim.simulation import Simulation
-
-CONFIGMAPS = KindName("", "v1", "ConfigMap", "configmaps", True)
 
 
 def seconds(count: float) -> timedelta:
@@ -50,7 +48,7 @@ async def test_what_is_asked_answered_and_committed_is_written_down_together(sim
         await tasks.sleep(seconds(1))
         before = len(world.history.events)
         said = WriteOptions(operation="op-1", decision="d-1", cause="c-1")
-        made = await client.create(CONFIGMAPS, a_configmap("one"), "default", write=said)
+        made = await client.create(CONFIG_MAPS, a_configmap("one"), "default", write=said)
         asked, committed, *aside, answered = world.history.events[before:]
 
     revision = int(made["metadata"]["resourceVersion"])
@@ -77,9 +75,9 @@ async def test_what_a_server_does_by_itself_has_no_request(sim: Simulation):
 
 async def test_a_refused_write_is_written_down_with_its_status(sim: Simulation):
     async with booted(sim) as (world, client):
-        await client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await client.create(CONFIG_MAPS, a_configmap("one"), "default")
         with pytest.raises(Exception, match="already exists"):
-            await client.create(CONFIGMAPS, a_configmap("one"), "default")
+            await client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
         answers = [event for event in world.history.events if isinstance(event, Answered)]
     assert [event.status for event in answers] == [201, 409]
@@ -87,10 +85,10 @@ async def test_a_refused_write_is_written_down_with_its_status(sim: Simulation):
 
 async def test_what_a_watch_delivers_is_written_down(sim: Simulation):
     async with booted(sim) as (world, client):
-        first = await client.create(CONFIGMAPS, a_configmap("one"), "default")
-        async with client.watch(CONFIGMAPS, "default", initial_events=True) as watch:
+        first = await client.create(CONFIG_MAPS, a_configmap("one"), "default")
+        async with client.watch(CONFIG_MAPS, "default", initial_events=True) as watch:
             await watch.fetch()
-            await client.delete(CONFIGMAPS, "one", "default")
+            await client.delete(CONFIG_MAPS, "one", "default")
             await watch.fetch()
         await tasks.sleep(seconds(1))
 
@@ -112,18 +110,18 @@ async def test_subscribers_are_told_at_once_and_in_order(sim: Simulation):
         seen: list[object] = []
         before = len(world.history.events)
         world.history.subscribe(seen.append)
-        await client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
         assert seen == world.history.events[before:]
 
 
 async def test_servers_share_a_store_and_survive_each_other(sim: Simulation):
     async with booted(sim, servers=2) as (world, client):
-        await client.create(CONFIGMAPS, a_configmap("one"), "default")
+        await client.create(CONFIG_MAPS, a_configmap("one"), "default")
         busy = next(event.server for event in world.history.events if isinstance(event, Asked))
         world.servers[busy].crash()
-        await client.get(CONFIGMAPS, "one", "default")
-        await client.create(CONFIGMAPS, a_configmap("two"), "default")
+        await client.get(CONFIG_MAPS, "one", "default")
+        await client.create(CONFIG_MAPS, a_configmap("two"), "default")
         world.servers[busy].start()
         await tasks.sleep(seconds(1))
 
@@ -133,7 +131,7 @@ async def test_servers_share_a_store_and_survive_each_other(sim: Simulation):
 async def test_a_commit_that_was_asked_for_happens_though_the_server_dies_and_the_store_goes_on(sim: Simulation):
     async with booted(sim, servers=2, disk=True) as (world, client):
         sim.loop.executors.delays_ns = (1_000_000,)  # The disk takes its time.
-        asking = asyncio.ensure_future(client.create(CONFIGMAPS, a_configmap("one"), "default"))
+        asking = asyncio.ensure_future(client.create(CONFIG_MAPS, a_configmap("one"), "default"))
         while not any(isinstance(event, Asked) for event in world.history.events):
             await tasks.sleep(seconds(0.0001))
         asked = next(event for event in world.history.events if isinstance(event, Asked))
@@ -142,8 +140,8 @@ async def test_a_commit_that_was_asked_for_happens_though_the_server_dies_and_th
             await asking
         await tasks.sleep(seconds(1))
 
-        assert await client.get(CONFIGMAPS, "one", "default")
-        await client.create(CONFIGMAPS, a_configmap("two"), "default")
+        assert await client.get(CONFIG_MAPS, "one", "default")
+        await client.create(CONFIG_MAPS, a_configmap("two"), "default")
 
 
 async def test_a_program_asks_under_its_own_name_and_is_part_of_the_history(sim: Simulation):
@@ -152,7 +150,7 @@ async def test_a_program_asks_under_its_own_name_and_is_part_of_the_history(sim:
 
     async def main(env: Env) -> None:
         async with world.client_for("worker", env) as client:
-            await client.create(CONFIGMAPS, a_configmap(f"made-{env.chance.suffix('x', 0)}"), "default")
+            await client.create(CONFIG_MAPS, a_configmap(f"made-{env.chance.suffix('x', 0)}"), "default")
             await asyncio.Event().wait()
 
     program = world.add_program("worker", main)
@@ -182,7 +180,7 @@ async def test_nobody_asks_under_a_name_that_is_not_known(sim: Simulation):
 async def test_rest_is_found_when_writing_ends_and_missed_when_it_does_not(sim: Simulation):
     async with booted(sim) as (world, client):
         for number in range(5):
-            await client.create(CONFIGMAPS, a_configmap(f"map-{number}"), "default")
+            await client.create(CONFIG_MAPS, a_configmap(f"map-{number}"), "default")
             await tasks.sleep(seconds(1))
         began = sim.loop.time()
         await world.quiet(seconds(60), calm=seconds(10))
@@ -190,7 +188,7 @@ async def test_rest_is_found_when_writing_ends_and_missed_when_it_does_not(sim: 
 
         async def writing() -> None:
             for number in range(100):
-                await client.create(CONFIGMAPS, a_configmap(f"more-{number}"), "default")
+                await client.create(CONFIG_MAPS, a_configmap(f"more-{number}"), "default")
                 await tasks.sleep(seconds(5))
 
         busy = asyncio.ensure_future(writing())

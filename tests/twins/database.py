@@ -8,13 +8,13 @@ import pytest
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.loop.decision import Action, Create, Delete, Patch, Result
 from mainstay.loop.view import View
 from mainstay.scenarios import _database
 from mainstay.scenarios._database import (
     DATABASES,
-    PODS,
     VOLUMES,
     Parts,
     delete,

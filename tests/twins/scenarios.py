@@ -13,6 +13,7 @@ from mainstay.api.errors import ApiError as ServerError
 from mainstay.api.errors import Reason
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kinds import mainstay as mainstay_kinds
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
@@ -23,11 +24,11 @@ from mainstay.env import Clock
 from mainstay.loop.act import Wrote
 from mainstay.loop.controller import Reads
 from mainstay.loop.controller_loop import Loop
-from mainstay.loop.lease import LEASES, Leader
+from mainstay.loop.lease import Leader
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.term import Term
 from mainstay.scenarios import _placing, duplicate_reservation
-from mainstay.scenarios._placing import NODES, Placing, node_of
+from mainstay.scenarios._placing import Placing, node_of
 from mainstay.server.placement import binding, charges
 from mainstay.server.storage.operations import Operation
 from mainstay.server.watch.feed import Window

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import SCALE, STATUS, Object, Propagation
 from mainstay.api.kinds.checks import (
@@ -211,10 +212,7 @@ def _no_replicas() -> Object:
 
 
 DEPLOYMENT = builtin(
-    "apps",
-    "v1",
-    "Deployment",
-    "deployments",
+    kind_names.DEPLOYMENTS,
     short_names=("deploy",),
     categories=("all",),
     subresources=(SCALE, STATUS),
@@ -224,10 +222,7 @@ DEPLOYMENT = builtin(
 )
 
 REPLICA_SET = builtin(
-    "apps",
-    "v1",
-    "ReplicaSet",
-    "replicasets",
+    kind_names.REPLICASETS,
     short_names=("rs",),
     categories=("all",),
     subresources=(SCALE, STATUS),
@@ -238,10 +233,7 @@ REPLICA_SET = builtin(
 )
 
 STATEFUL_SET = builtin(
-    "apps",
-    "v1",
-    "StatefulSet",
-    "statefulsets",
+    kind_names.STATEFUL_SETS,
     short_names=("sts",),
     categories=("all",),
     subresources=(SCALE, STATUS),
@@ -251,10 +243,7 @@ STATEFUL_SET = builtin(
 )
 
 DAEMON_SET = builtin(
-    "apps",
-    "v1",
-    "DaemonSet",
-    "daemonsets",
+    kind_names.DAEMON_SETS,
     short_names=("ds",),
     categories=("all",),
     subresources=(STATUS,),
@@ -266,20 +255,11 @@ DAEMON_SET = builtin(
 )
 
 CONTROLLER_REVISION = builtin(
-    "apps",
-    "v1",
-    "ControllerRevision",
-    "controllerrevisions",
-    defaults=_default_revision,
-    validate=_validate_revision,
-    has_generation=False,
+    kind_names.CONTROLLER_REVISIONS, defaults=_default_revision, validate=_validate_revision, has_generation=False
 )
 
 REPLICATION_CONTROLLER = builtin(
-    "",
-    "v1",
-    "ReplicationController",
-    "replicationcontrollers",
+    kind_names.REPLICATION_CONTROLLERS,
     short_names=("rc",),
     categories=("all",),
     subresources=(SCALE, STATUS),

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import check_not_negative
@@ -234,10 +235,7 @@ def _decoded(text: str | None) -> Any:
 
 
 AUTOSCALER_V2 = builtin(
-    "autoscaling",
-    "v2",
-    "HorizontalPodAutoscaler",
-    "horizontalpodautoscalers",
+    kind_names.AUTOSCALERS,
     short_names=("hpa",),
     categories=("all",),
     subresources=(STATUS,),
@@ -248,10 +246,7 @@ AUTOSCALER_V2 = builtin(
 )
 
 AUTOSCALER_V1 = builtin(
-    "autoscaling",
-    "v1",
-    "HorizontalPodAutoscaler",
-    "horizontalpodautoscalers",
+    kind_names.AUTOSCALERS_V1,
     short_names=("hpa",),
     categories=("all",),
     subresources=(STATUS,),

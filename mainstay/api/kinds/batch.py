@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object, Propagation
 from mainstay.api.kinds.checks import check_immutable, check_not_negative, check_one_of, invalid_json, selects
@@ -234,10 +235,7 @@ def _item_problem(item: str, low: int, high: int, words: tuple[str, ...]) -> str
 
 
 JOB = builtin(
-    "batch",
-    "v1",
-    "Job",
-    "jobs",
+    kind_names.JOBS,
     categories=("all",),
     subresources=(STATUS,),
     selectable={"status.successful": count_at("status", "succeeded")},
@@ -248,10 +246,7 @@ JOB = builtin(
 )
 
 CRON_JOB = builtin(
-    "batch",
-    "v1",
-    "CronJob",
-    "cronjobs",
+    kind_names.CRON_JOBS,
     short_names=("cj",),
     categories=("all",),
     subresources=(STATUS,),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, invalid_value
 from mainstay.api.kind import Object
 from mainstay.api.kinds.declare import builtin, child
@@ -24,10 +25,7 @@ def _validate_lease(new: Object, old: Object | None) -> Sequence[Cause]:
 
 
 LEASE = builtin(
-    "coordination.k8s.io",
-    "v1",
-    "Lease",
-    "leases",
+    kind_names.LEASES,
     defaults=_default_lease,
     validate=_validate_lease,
     has_generation=False,

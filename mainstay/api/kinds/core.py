@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value, invalid_value, required, too_long
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.checks import check_config_key, check_immutable
@@ -129,11 +130,7 @@ def _is_json(encoded: str) -> bool:
 
 
 NAMESPACE = builtin(
-    "",
-    "v1",
-    "Namespace",
-    "namespaces",
-    namespaced=False,
+    kind_names.NAMESPACES,
     short_names=("ns",),
     verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     subresources=(
@@ -150,21 +147,10 @@ NAMESPACE = builtin(
     delete_returns_object=True,
 )
 
-CONFIG_MAP = builtin(
-    "",
-    "v1",
-    "ConfigMap",
-    "configmaps",
-    short_names=("cm",),
-    validate=_validate_config_map,
-    has_generation=False,
-)
+CONFIG_MAP = builtin(kind_names.CONFIG_MAPS, short_names=("cm",), validate=_validate_config_map, has_generation=False)
 
 SECRET = builtin(
-    "",
-    "v1",
-    "Secret",
-    "secrets",
+    kind_names.SECRETS,
     defaults=_default_secret,
     prepare=_prepare_secret,
     validate=_validate_secret,
@@ -173,10 +159,7 @@ SECRET = builtin(
 )
 
 SERVICE_ACCOUNT = builtin(
-    "",
-    "v1",
-    "ServiceAccount",
-    "serviceaccounts",
+    kind_names.SERVICE_ACCOUNTS,
     short_names=("sa",),
     subresources=(Subresource("token", ("create",), "authentication.k8s.io", "v1", "TokenRequest"),),
     has_generation=False,

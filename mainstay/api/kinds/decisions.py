@@ -4,21 +4,16 @@ They are not part of `BUILTIN`, because no store holds them: the server makes th
 (server/decisions/reads.py). A decision is in the namespace of what it is about, or in `default` if that has none.
 """
 
-from mainstay.api.kind import Kind
-from mainstay.api.kinds.declare import at
+from mainstay.api import kind_names
+from mainstay.api.kinds.declare import at, declare
 from mainstay.api.tables.own import DECISION_TABLE
 
 NAMESPACE = "default"
 """Of decisions about what has none."""
 
 
-DECISION = Kind(
-    group="mainstay.dev",
-    version="v1",
-    kind="Decision",
-    plural="decisions",
-    singular="decision",
-    namespaced=True,
+DECISION = declare(
+    kind_names.DECISIONS,
     short_names=("dec",),
     verbs=("get", "list", "watch"),
     has_generation=False,

@@ -8,30 +8,35 @@ from collections.abc import Callable
 from typing import Any
 
 from mainstay.api.kind import Kind, Object, TextAt
+from mainstay.api.kind_name import KindName
 
 _PACKAGES = {"": "core", "rbac.authorization.k8s.io": "rbac", "apiextensions.k8s.io": "apiextensions"}
 
 
-def message_of(group: str, version: str, kind: str) -> str:
-    """The protobuf message of one of Kubernetes' kinds: `k8s.io.api.apps.v1.Deployment`."""
-    package = _PACKAGES.get(group) or group.partition(".")[0]
-    if package == "apiextensions":
-        return f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
-    return f"k8s.io.api.{package}.{version}.{kind}"
+def builtin(name: KindName, **rest: Any) -> Kind:
+    """Declare a kind of Kubernetes. Kinds count generations unless the declaration says otherwise."""
+    return declare(name, message=_build_message_name(name), **rest)
 
 
-def builtin(group: str, version: str, kind: str, plural: str, namespaced: bool = True, **rest: Any) -> Kind:
-    """A kind of Kubernetes. Which of them count generations is seen from the real server: say so where it does not."""
+def declare(name: KindName, **rest: Any) -> Kind:
+    """Declare a kind by its name. The singular follows from the name unless it is given."""
+    rest.setdefault("singular", name.kind.lower())
     return Kind(
-        group=group,
-        version=version,
-        kind=kind,
-        plural=plural,
-        singular=kind.lower(),
-        namespaced=namespaced,
-        message=message_of(group, version, kind),
+        group=name.group,
+        version=name.version,
+        kind=name.kind,
+        plural=name.plural,
+        namespaced=name.namespaced,
         **rest,
     )
+
+
+def _build_message_name(name: KindName) -> str:
+    """The protobuf message of one of Kubernetes' kinds: `k8s.io.api.apps.v1.Deployment`."""
+    package = _PACKAGES.get(name.group) or name.group.partition(".")[0]
+    if package == "apiextensions":
+        return f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{name.version}.{name.kind}"
+    return f"k8s.io.api.{package}.{name.version}.{name.kind}"
 
 
 def at(*path: str) -> TextAt:

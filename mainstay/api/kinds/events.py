@@ -6,6 +6,7 @@ forms call differently is in `_NAMES`, everything else is the same in both.
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, invalid_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import check_qualified
@@ -107,10 +108,7 @@ def _deprecated_source(event: Object) -> str:
 
 
 EVENT = builtin(
-    "",
-    "v1",
-    "Event",
-    "events",
+    kind_names.EVENTS,
     short_names=("ev",),
     defaults=_default_event,
     validate=_validate_event,
@@ -126,10 +124,7 @@ EVENT = builtin(
 )
 
 EVENTS_EVENT = builtin(
-    "events.k8s.io",
-    "v1",
-    "Event",
-    "events",
+    kind_names.EVENTS_K8S_IO,
     short_names=("ev",),
     from_stored=to_events,
     to_stored=to_core,

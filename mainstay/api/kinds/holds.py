@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from mainstay.api import names
+from mainstay.api import kind_names, names
 from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required, too_long
-from mainstay.api.holds import HOLDS, What
-from mainstay.api.kind import STATUS, Kind, Object
-from mainstay.api.kinds.declare import at, fill, own_status
+from mainstay.api.holds import What
+from mainstay.api.kind import STATUS, Object
+from mainstay.api.kinds.declare import at, declare, fill, own_status
 from mainstay.api.times import canonical_time, parse_time
 
 TEXT_LENGTH_MAX: Final = 500
@@ -127,13 +127,8 @@ def _check_target(what: What, target: Any, causes: list[Cause]) -> None:
         causes.append(not_supported(f"{path}.kind", target.get("kind"), (_DEPLOYMENT,)))
 
 
-HOLD: Final = Kind(
-    group=HOLDS.group,
-    version=HOLDS.version,
-    kind=HOLDS.kind,
-    plural=HOLDS.plural,
-    singular=HOLDS.kind.lower(),
-    namespaced=HOLDS.namespaced,
+HOLD: Final = declare(
+    kind_names.HOLDS,
     categories=("mainstay",),
     subresources=(STATUS,),
     defaults=_defaults,

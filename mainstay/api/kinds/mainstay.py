@@ -8,11 +8,13 @@ far it has come, has only a status.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, CauseType, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Kind, Object, no_defaults
+from mainstay.api.kind_name import KindName
 from mainstay.api.kinds.amounts import check_amount
 from mainstay.api.kinds.checks import check_selector, check_subdomain
-from mainstay.api.kinds.declare import child, fill, own_status
+from mainstay.api.kinds.declare import child, declare, fill, own_status
 from mainstay.api.quantity import canonical
 from mainstay.api.reservations import Phase, phase_of, reservation_name
 from mainstay.api.times import parse_time
@@ -301,21 +303,14 @@ def _default_active(new: Object) -> None:
 
 
 def _own(
-    kind: str,
-    plural: str,
-    namespaced: bool,
+    name: KindName,
     validate: Callable[[Object, Object | None], Sequence[Cause]],
     defaults: Callable[[Object], None] = no_defaults,
     status: Callable[[], Object] = dict,
     **rest: Any,
 ) -> Kind:
-    return Kind(
-        group="mainstay.dev",
-        version="v1",
-        kind=kind,
-        plural=plural,
-        singular=kind.lower(),
-        namespaced=namespaced,
+    return declare(
+        name,
         categories=("mainstay",),
         subresources=(STATUS,),
         defaults=defaults,
@@ -332,9 +327,7 @@ def _place(reservation: Mapping[str, Any]) -> str:
 
 
 RESERVATION = _own(
-    "Reservation",
-    "reservations",
-    True,
+    kind_names.RESERVATIONS,
     _validate_reservation,
     _default_reservation,
     lambda: {"phase": str(Phase.ACTIVE)},
@@ -342,16 +335,11 @@ RESERVATION = _own(
     selectable={"spec.nodeName": _place},
 )
 ZONE_QUOTA = _own(
-    "ZoneQuota",
-    "zonequotas",
-    True,
-    _validator(_ZONE_QUOTA, ("zone",)),
-    _default_amounts("hard"),
-    short_names=("zq",),
+    kind_names.ZONE_QUOTAS, _validator(_ZONE_QUOTA, ("zone",)), _default_amounts("hard"), short_names=("zq",)
 )
-PLACEMENT_POLICY = _own("PlacementPolicy", "placementpolicies", False, _validate_policy, _default_active)
-POLICY_ROLLOUT = _own("PolicyRollout", "policyrollouts", False, _validator(_POLICY_ROLLOUT, ("policy",)))
-ADMISSION_POLICY = _own("AdmissionPolicy", "admissionpolicies", False, _validator(_ADMISSION_POLICY), _default_active)
-COMPONENT_STATE = _own("ComponentState", "componentstates", False, _validator(_COMPONENT_STATE, needs_spec=False))
+PLACEMENT_POLICY = _own(kind_names.PLACEMENT_POLICIES, _validate_policy, _default_active)
+POLICY_ROLLOUT = _own(kind_names.POLICY_ROLLOUTS, _validator(_POLICY_ROLLOUT, ("policy",)))
+ADMISSION_POLICY = _own(kind_names.ADMISSION_POLICIES, _validator(_ADMISSION_POLICY), _default_active)
+COMPONENT_STATE = _own(kind_names.COMPONENT_STATES, _validator(_COMPONENT_STATE, needs_spec=False))
 
 KINDS = (RESERVATION, ZONE_QUOTA, PLACEMENT_POLICY, POLICY_ROLLOUT, ADMISSION_POLICY, COMPONENT_STATE)

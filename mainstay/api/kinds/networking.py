@@ -1,8 +1,8 @@
 """How traffic comes in, and what may talk to what."""
 
 from collections.abc import Sequence
-from functools import partial
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import (
@@ -156,26 +156,17 @@ def _check_peer(peer: Object, here: str, causes: list[Cause]) -> None:
         causes.append(required(here, "must specify a peer"))
 
 
-_networking = partial(builtin, "networking.k8s.io", "v1")
-
-INGRESS = _networking(
-    "Ingress",
-    "ingresses",
+INGRESS = builtin(
+    kind_names.INGRESSES,
     short_names=("ing",),
     subresources=(STATUS,),
     defaults=_default_ingress,
     prepare=own_status(lambda: {"loadBalancer": {}}),
     validate=_validate_ingress,
 )
-INGRESS_CLASS = _networking(
-    "IngressClass",
-    "ingressclasses",
-    namespaced=False,
-    defaults=_default_ingress_class,
-    validate=_validate_ingress_class,
-)
-NETWORK_POLICY = _networking(
-    "NetworkPolicy", "networkpolicies", short_names=("netpol",), defaults=_default_policy, validate=_validate_policy
+INGRESS_CLASS = builtin(kind_names.INGRESS_CLASSES, defaults=_default_ingress_class, validate=_validate_ingress_class)
+NETWORK_POLICY = builtin(
+    kind_names.NETWORK_POLICIES, short_names=("netpol",), defaults=_default_policy, validate=_validate_policy
 )
 
 KINDS = (INGRESS, INGRESS_CLASS, NETWORK_POLICY)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.amounts import check_amounts
@@ -106,11 +107,7 @@ def _validate_runtime_class(new: Object, old: Object | None) -> Sequence[Cause]:
 
 
 NODE = builtin(
-    "",
-    "v1",
-    "Node",
-    "nodes",
-    namespaced=False,
+    kind_names.NODES,
     short_names=("no",),
     subresources=(
         # Pods that were removed by force and may still run: ours (server/placement/ghosts.py).
@@ -128,14 +125,7 @@ NODE = builtin(
 )
 
 RUNTIME_CLASS = builtin(
-    "node.k8s.io",
-    "v1",
-    "RuntimeClass",
-    "runtimeclasses",
-    namespaced=False,
-    validate=_validate_runtime_class,
-    has_generation=False,
-    put_needs_version=True,
+    kind_names.RUNTIME_CLASSES, validate=_validate_runtime_class, has_generation=False, put_needs_version=True
 )
 
 KINDS = (NODE, RUNTIME_CLASS)

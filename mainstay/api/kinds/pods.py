@@ -3,6 +3,7 @@ pod_defaults.py, what may change later in pod_update.py."""
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.declare import at, builtin, flag_at, set_status
@@ -110,10 +111,7 @@ def _validate_pod_template(new: Object, old: Object | None) -> Sequence[Cause]:
 
 
 POD = builtin(
-    "",
-    "v1",
-    "Pod",
-    "pods",
+    kind_names.PODS,
     short_names=("po",),
     categories=("all",),
     subresources=(
@@ -147,10 +145,7 @@ POD = builtin(
 )
 
 POD_TEMPLATE = builtin(
-    "",
-    "v1",
-    "PodTemplate",
-    "podtemplates",
+    kind_names.POD_TEMPLATES,
     defaults=_default_pod_template,
     validate=_validate_pod_template,
     delete_returns_object=True,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import (
@@ -41,10 +42,7 @@ def _validate_budget(new: Object, old: Object | None) -> Sequence[Cause]:
 
 
 POD_DISRUPTION_BUDGET = builtin(
-    "policy",
-    "v1",
-    "PodDisruptionBudget",
-    "poddisruptionbudgets",
+    kind_names.DISRUPTION_BUDGETS,
     short_names=("pdb",),
     subresources=(STATUS,),
     defaults=_default_budget,

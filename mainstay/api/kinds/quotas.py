@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, duplicate, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.amounts import check_amount
@@ -121,10 +122,7 @@ def _check_order(item: Object, here: str, causes: list[Cause]) -> None:
 
 
 RESOURCE_QUOTA = builtin(
-    "",
-    "v1",
-    "ResourceQuota",
-    "resourcequotas",
+    kind_names.RESOURCE_QUOTAS,
     short_names=("quota",),
     subresources=(STATUS,),
     defaults=_default_quota,
@@ -135,10 +133,7 @@ RESOURCE_QUOTA = builtin(
 )
 
 LIMIT_RANGE = builtin(
-    "",
-    "v1",
-    "LimitRange",
-    "limitranges",
+    kind_names.LIMIT_RANGES,
     short_names=("limits",),
     defaults=_default_limits,
     validate=_validate_limits,

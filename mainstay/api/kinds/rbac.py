@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import check_selector, check_subdomain, invalid_json
@@ -90,23 +91,17 @@ def _check_subject(subject: Object, here: str, is_namespaced: bool, causes: list
         causes.append(not_supported(f"{here}.kind", kind, ("ServiceAccount", "User", "Group")))
 
 
-_rbac = partial(builtin, _GROUP, "v1", name_rule="path", has_generation=False, put_creates=True)
+_rbac = partial(builtin, name_rule="path", has_generation=False, put_creates=True)
 
-ROLE = _rbac("Role", "roles", defaults=_default_role, validate=partial(_validate_role, is_namespaced=True))
+ROLE = _rbac(kind_names.ROLES, defaults=_default_role, validate=partial(_validate_role, is_namespaced=True))
 CLUSTER_ROLE = _rbac(
-    "ClusterRole",
-    "clusterroles",
-    namespaced=False,
-    defaults=_default_role,
-    validate=partial(_validate_role, is_namespaced=False),
+    kind_names.CLUSTER_ROLES, defaults=_default_role, validate=partial(_validate_role, is_namespaced=False)
 )
 ROLE_BINDING = _rbac(
-    "RoleBinding", "rolebindings", defaults=_default_binding, validate=partial(_validate_binding, is_namespaced=True)
+    kind_names.ROLE_BINDINGS, defaults=_default_binding, validate=partial(_validate_binding, is_namespaced=True)
 )
 CLUSTER_ROLE_BINDING = _rbac(
-    "ClusterRoleBinding",
-    "clusterrolebindings",
-    namespaced=False,
+    kind_names.CLUSTER_ROLE_BINDINGS,
     defaults=_default_binding,
     validate=partial(_validate_binding, is_namespaced=False),
 )

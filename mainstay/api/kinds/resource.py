@@ -1,8 +1,8 @@
 """Devices: what there is (ResourceSlice), what kinds of it (DeviceClass), and who asks for it (ResourceClaim)."""
 
 from collections.abc import Sequence
-from functools import partial
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, duplicate, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import check_immutable, check_label, check_subdomain, invalid_json, too_many
@@ -130,29 +130,20 @@ def _validate_slice(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-_resource = partial(builtin, "resource.k8s.io", "v1")
-
-DEVICE_CLASS = _resource("DeviceClass", "deviceclasses", namespaced=False, defaults=_default_class)
-RESOURCE_CLAIM = _resource(
-    "ResourceClaim",
-    "resourceclaims",
+DEVICE_CLASS = builtin(kind_names.DEVICE_CLASSES, defaults=_default_class)
+RESOURCE_CLAIM = builtin(
+    kind_names.RESOURCE_CLAIMS,
     subresources=(STATUS,),
     defaults=_default_claim,
     prepare=own_status(),
     validate=_validate_claim,
     has_generation=False,
 )
-RESOURCE_CLAIM_TEMPLATE = _resource(
-    "ResourceClaimTemplate",
-    "resourceclaimtemplates",
-    defaults=_default_template,
-    validate=_validate_template,
-    has_generation=False,
+RESOURCE_CLAIM_TEMPLATE = builtin(
+    kind_names.RESOURCE_CLAIM_TEMPLATES, defaults=_default_template, validate=_validate_template, has_generation=False
 )
-RESOURCE_SLICE = _resource(
-    "ResourceSlice",
-    "resourceslices",
-    namespaced=False,
+RESOURCE_SLICE = builtin(
+    kind_names.RESOURCE_SLICES,
     validate=_validate_slice,
     selectable={"spec.nodeName": at("spec", "nodeName"), "spec.driver": at("spec", "driver")},
 )

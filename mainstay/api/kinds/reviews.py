@@ -5,22 +5,21 @@ They are not part of `BUILTIN`, because no store holds them; the server answers 
 
 from functools import partial
 
+from mainstay.api import kind_names
 from mainstay.api.kinds.declare import builtin
 
-_CREATE = ("create",)
-_authentication = partial(builtin, "authentication.k8s.io", "v1", verbs=_CREATE, has_generation=False)
-_authorization = partial(builtin, "authorization.k8s.io", "v1", verbs=_CREATE, has_generation=False)
+_question = partial(builtin, verbs=("create",), has_generation=False)
 
 # Many of them at once (server/placement/batch_binding.py).
-BINDINGS = builtin("mainstay.dev", "v1", "Binding", "bindings", namespaced=False, verbs=_CREATE, has_generation=False)
+BINDINGS = _question(kind_names.BINDINGS)
 
 REVIEWS = (
-    builtin("", "v1", "Binding", "bindings", verbs=_CREATE, has_generation=False),
+    _question(kind_names.POD_BINDINGS),
     BINDINGS,
-    _authentication("TokenReview", "tokenreviews", namespaced=False),
-    _authentication("SelfSubjectReview", "selfsubjectreviews", namespaced=False),
-    _authorization("LocalSubjectAccessReview", "localsubjectaccessreviews"),
-    _authorization("SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False),
-    _authorization("SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False),
-    _authorization("SubjectAccessReview", "subjectaccessreviews", namespaced=False),
+    _question(kind_names.TOKEN_REVIEWS),
+    _question(kind_names.SELF_SUBJECT_REVIEWS),
+    _question(kind_names.LOCAL_SUBJECT_ACCESS_REVIEWS),
+    _question(kind_names.SELF_SUBJECT_ACCESS_REVIEWS),
+    _question(kind_names.SELF_SUBJECT_RULES_REVIEWS),
+    _question(kind_names.SUBJECT_ACCESS_REVIEWS),
 )

@@ -19,8 +19,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, CauseType, invalid_value, required
-from mainstay.api.kind import Kind, Object
+from mainstay.api.kind import Object
+from mainstay.api.kinds.declare import declare
 from mainstay.api.times import parse_time
 
 NAME: Final = "default"
@@ -112,13 +114,8 @@ def incident_until(spec: dict[str, Any]) -> str:
     return until if isinstance(until, str) else ""
 
 
-SAMPLING_POLICY: Final = Kind(
-    group="mainstay.dev",
-    version="v1",
-    kind="SamplingPolicy",
-    plural="samplingpolicies",
-    singular="samplingpolicy",
-    namespaced=False,
+SAMPLING_POLICY: Final = declare(
+    kind_names.SAMPLING_POLICIES,
     short_names=("sampling",),
     categories=("mainstay",),
     validate=_validate,

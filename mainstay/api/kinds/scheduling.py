@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import check_immutable, check_one_of
@@ -37,14 +38,7 @@ def _validate_priority(new: Object, old: Object | None) -> Sequence[Cause]:
 
 
 PRIORITY_CLASS = builtin(
-    "scheduling.k8s.io",
-    "v1",
-    "PriorityClass",
-    "priorityclasses",
-    namespaced=False,
-    short_names=("pc",),
-    defaults=_default_priority,
-    validate=_validate_priority,
+    kind_names.PRIORITY_CLASSES, short_names=("pc",), defaults=_default_priority, validate=_validate_priority
 )
 
 KINDS = (PRIORITY_CLASS,)

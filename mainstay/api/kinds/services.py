@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from ipaddress import ip_address
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.checks import (
@@ -266,10 +267,7 @@ def _check_slice_address(kind: str, address: str, path: str, causes: list[Cause]
 
 
 SERVICE = builtin(
-    "",
-    "v1",
-    "Service",
-    "services",
+    kind_names.SERVICES,
     short_names=("svc",),
     categories=("all",),
     subresources=(
@@ -287,10 +285,7 @@ SERVICE = builtin(
 )
 
 ENDPOINTS = builtin(
-    "",
-    "v1",
-    "Endpoints",
-    "endpoints",
+    kind_names.ENDPOINTS,
     short_names=("ep",),
     defaults=_default_endpoints,
     validate=_validate_endpoints,
@@ -298,13 +293,6 @@ ENDPOINTS = builtin(
     put_creates=True,
 )
 
-ENDPOINT_SLICE = builtin(
-    "discovery.k8s.io",
-    "v1",
-    "EndpointSlice",
-    "endpointslices",
-    defaults=_default_slice,
-    validate=_validate_slice,
-)
+ENDPOINT_SLICE = builtin(kind_names.ENDPOINT_SLICES, defaults=_default_slice, validate=_validate_slice)
 
 KINDS = (SERVICE, ENDPOINTS, ENDPOINT_SLICE)

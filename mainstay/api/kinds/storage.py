@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from mainstay.api import kind_names
 from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.amounts import check_amount
@@ -195,14 +196,10 @@ def _validate_attributes(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-_storage = partial(builtin, "storage.k8s.io", "v1", namespaced=False, has_generation=False)
+_storage = partial(builtin, has_generation=False)
 
 PERSISTENT_VOLUME = builtin(
-    "",
-    "v1",
-    "PersistentVolume",
-    "persistentvolumes",
-    namespaced=False,
+    kind_names.PERSISTENT_VOLUMES,
     short_names=("pv",),
     subresources=(STATUS,),
     defaults=_default_volume,
@@ -213,10 +210,7 @@ PERSISTENT_VOLUME = builtin(
 )
 
 PERSISTENT_VOLUME_CLAIM = builtin(
-    "",
-    "v1",
-    "PersistentVolumeClaim",
-    "persistentvolumeclaims",
+    kind_names.PERSISTENT_VOLUME_CLAIMS,
     short_names=("pvc",),
     subresources=(STATUS,),
     defaults=_default_claim,
@@ -227,31 +221,20 @@ PERSISTENT_VOLUME_CLAIM = builtin(
 )
 
 STORAGE_CLASS = _storage(
-    "StorageClass",
-    "storageclasses",
-    short_names=("sc",),
-    defaults=_default_storage_class,
-    validate=_validate_storage_class,
+    kind_names.STORAGE_CLASSES, short_names=("sc",), defaults=_default_storage_class, validate=_validate_storage_class
 )
-CSI_NODE = _storage("CSINode", "csinodes", defaults=_default_node_drivers, put_needs_version=True)
-CSI_DRIVER = _storage("CSIDriver", "csidrivers", defaults=_default_driver, put_needs_version=True)
-CSI_STORAGE_CAPACITY = _storage(
-    "CSIStorageCapacity",
-    "csistoragecapacities",
-    namespaced=True,
-    validate=_validate_capacity,
-    put_needs_version=True,
-)
+CSI_NODE = _storage(kind_names.CSI_NODES, defaults=_default_node_drivers, put_needs_version=True)
+CSI_DRIVER = _storage(kind_names.CSI_DRIVERS, defaults=_default_driver, put_needs_version=True)
+CSI_STORAGE_CAPACITY = _storage(kind_names.CSI_STORAGE_CAPACITIES, validate=_validate_capacity, put_needs_version=True)
 VOLUME_ATTACHMENT = _storage(
-    "VolumeAttachment",
-    "volumeattachments",
+    kind_names.VOLUME_ATTACHMENTS,
     subresources=(STATUS,),
     prepare=own_status(lambda: {"attached": False}),
     validate=_validate_attachment,
     put_needs_version=True,
 )
 VOLUME_ATTRIBUTES_CLASS = _storage(
-    "VolumeAttributesClass", "volumeattributesclasses", short_names=("vac",), validate=_validate_attributes
+    kind_names.VOLUME_ATTRIBUTES_CLASSES, short_names=("vac",), validate=_validate_attributes
 )
 
 KINDS = (

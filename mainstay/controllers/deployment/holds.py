@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import HOLDS, Held, What, held_of, held_rollouts, holding_rollout, in_force
+from mainstay.api.holds import Held, What, held_of, held_rollouts, holding_rollout, in_force
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import HOLDS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.client.indexes import Index

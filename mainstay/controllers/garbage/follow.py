@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEFINITIONS
 from mainstay.client.cache import Stopped
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
@@ -24,7 +25,7 @@ from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.client.pump import Collection, Pump
 from mainstay.client.reflector import Reflector
-from mainstay.client.served_kinds import DEFINITIONS, Served, is_established, served_kinds
+from mainstay.client.served_kinds import Served, is_established, served_kinds
 from mainstay.controllers.garbage.graph import Graph
 from mainstay.controllers.garbage.vertices import Nodes
 from mainstay.env import Env, tasks

@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import HOLDS, KEPT_FOR, Held, HoldReason, Phase, What, held_of
+from mainstay.api.holds import KEPT_FOR, Held, HoldReason, Phase, What, held_of
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Final
 
-from mainstay.api.holds import HOLDS, Held, freezing
+from mainstay.api.holds import Held, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import LEASES, NODES, PODS
+from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, LEASES, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.breaker import Condition
 from mainstay.client.call import WriteOptions
@@ -47,7 +47,6 @@ from mainstay.controllers.node_health.plan import (
 from mainstay.controllers.node_health.snapshot import NAME, frozen_by, known_of, said_of, steps_of
 from mainstay.env import tasks
 from mainstay.journal.record import WriteResult
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.events import About
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from mainstay.loop.holds import gate_of, known

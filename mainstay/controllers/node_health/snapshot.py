@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from mainstay.api.holds import Held, What, in_force
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import LEASES, NODES, PODS
+from mainstay.api.kind_names import COMPONENT_STATES, LEASES, NODES, PODS
 from mainstay.controllers.node_health.actions import LEASE_NAMESPACE
 from mainstay.controllers.node_health.decide import decide, doubtful, saying
 from mainstay.controllers.node_health.evidence import Hearing, facts_of, hearing_of
@@ -19,7 +19,6 @@ from mainstay.controllers.node_health.heartbeats import Heard, after_deafness, l
 from mainstay.controllers.node_health.plan import Evict, MarkPod, Memory, Remove, Replace, Say, Sight, Step, WriteNode
 from mainstay.journal import record
 from mainstay.journal.record import Subject
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.evidence import Evidence
 from mainstay.loop.pass_record import Step as StepSaid
 from mainstay.loop.pass_record import encode_sorted

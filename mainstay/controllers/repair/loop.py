@@ -14,7 +14,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS, RESERVATIONS
+from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound, Unavailable
@@ -36,7 +36,6 @@ from mainstay.controllers.repair.decide import (
 )
 from mainstay.controllers.repair.snapshot import LOOKED_AT, NAME, Known, known_of, said_of, sight_of, vanished
 from mainstay.env import tasks
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.holds import gate_of, known
 from mainstay.loop.notices import tell

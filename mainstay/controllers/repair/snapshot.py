@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, assert_never
 
-from mainstay.api.holds import HOLDS
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
     DEPLOYMENTS,
+    HOLDS,
     JOBS,
     LEASES,
     NAMESPACES,

@@ -5,18 +5,15 @@ a change is enough is plain arithmetic, and done here by the rules that the serv
 """
 
 from collections.abc import Iterable
-from typing import Final
 
+from mainstay.api import kind_names
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
 from mainstay.api.quantity import ZERO, Quantity
 from mainstay.api.quota_usage import PODS, is_about, unsaid, usage_of
 from mainstay.explain.cures.owner import patched, set_requests, workload_of
 from mainstay.explain.cures.search import CureFound
 from mainstay.explain.cures.steps import Change
 from mainstay.explain.plan.quotas import QuotaBook, limit_of
-
-_POD_KIND: Final = KindName("", "v1", "Pod", "pods", True)
 
 
 def quota_cures(quotas: Iterable[Object], pod: Object, count: int = 1) -> tuple[CureFound, ...]:
@@ -56,19 +53,19 @@ def _refused(quotas: Iterable[Object], pod: Object, count: int) -> str:
     """Why the first of them that is not let in is not."""
     book = QuotaBook(limit_of(quota) for quota in quotas)
     for _ in range(count):
-        refusal = book.refusal(_POD_KIND, pod, None)
+        refusal = book.refusal(kind_names.PODS, pod, None)
         if refusal:
             return refusal
-        book.change(_POD_KIND, pod, None)
+        book.change(kind_names.PODS, pod, None)
     return ""
 
 
 def _fits(quotas: Iterable[Object], pod: Object, count: int) -> int:
     book = QuotaBook(limit_of(quota) for quota in quotas)
     for number in range(count):
-        if book.refusal(_POD_KIND, pod, None):
+        if book.refusal(kind_names.PODS, pod, None):
             return number
-        book.change(_POD_KIND, pod, None)
+        book.change(kind_names.PODS, pod, None)
     return count
 
 

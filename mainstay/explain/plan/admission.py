@@ -28,7 +28,7 @@ from mainstay.api.errors import ApiError as Refusal
 from mainstay.api.errors import invalid
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import NAMESPACES, RESOURCE_QUOTAS, ZONE_QUOTAS
+from mainstay.api.kind_names import NAMESPACES, RESOURCE_QUOTAS, SECRETS, ZONE_QUOTAS
 from mainstay.api.kinds import BUILTIN
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
@@ -38,7 +38,6 @@ from mainstay.explain.moment import Moment
 _NEVER_SENT: Final = (RESOURCE_QUOTAS, ZONE_QUOTAS)
 _KINDS: Final[dict[KindName, Kind]] = {kind.reference: kind for kind in BUILTIN}
 _NOT_WANTED: Final = ("metadata", "status", "kind", "apiVersion")
-_SECRETS: Final = KindName("", "v1", "Secret", "secrets", True)
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _OWNED_BY_OTHERS: Final = "FieldManagerConflict"
 _FIELDS_NAMED_MAX: Final = 5
@@ -227,7 +226,7 @@ def _take_over(kind: KindName, before: Object | None, after: Object, taken: Sequ
         return ""
     by_owner: dict[str, list[str]] = {}
     for each in taken:
-        change = "" if kind == _SECRETS else _change(each.field, before or {}, after)
+        change = "" if kind == SECRETS else _change(each.field, before or {}, after)
         by_owner.setdefault(each.owner, []).append(f"{each.field}{change}")
     listed = "; ".join(f"{', '.join(_shortened(fields))} of {owner}" for owner, fields in by_owner.items())
     return (

@@ -20,19 +20,27 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.holds import HOLDS, What, in_force
+from mainstay.api.holds import What, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import (
+    COMPONENT_STATES,
+    DEPLOYMENTS,
+    HOLDS,
+    JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICASETS,
+    RESOURCE_QUOTAS,
+)
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.ghosts import ghosts_at
-from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, PRIORITY_CLASSES, Expansion
+from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, Expansion
 from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_of, uses
 from mainstay.explain.plan.report import SEED, Report
 from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan
 from mainstay.explain.why.answer import Verdict
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.scheduler.component import PLACEMENT_POLICIES
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 

@@ -25,10 +25,18 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from mainstay.api import pod_state, times
-from mainstay.api.holds import HOLDS
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.kind_names import (
+    DEPLOYMENTS,
+    HOLDS,
+    JOBS,
+    NODES,
+    PODS,
+    REPLICASETS,
+    RESERVATIONS,
+    ZONE_QUOTAS,
+)
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
@@ -61,7 +69,6 @@ STEPS_MAX: Final = 20_000
 
 PRETENDED: Final[tuple[Controller, ...]] = (Deployments(), ReplicaSets(), Jobs())
 """Whose decisions make and remove pods."""
-PRIORITY_CLASSES: Final = KindName("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False)
 KINDS: Final = (DEPLOYMENTS, REPLICASETS, JOBS, PODS, NODES, HOLDS, RESERVATIONS, ZONE_QUOTAS)
 """What has to be known to begin with."""
 

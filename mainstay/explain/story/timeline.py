@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from mainstay.api.holds import HOLDS, held_of
+from mainstay.api.holds import held_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import EVENTS, NODES, PODS
+from mainstay.api.kind_names import EVENTS, HOLDS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import Verdict, progress_of
 from mainstay.controllers.pods.slots import REPLACES

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import LEASES
+from mainstay.api.kind_names import COMPONENT_STATES, LEASES
 from mainstay.api.pod_state import time_of
 from mainstay.controllers.component import LEASE as CONTROLLERS_LEASE
 from mainstay.explain.why.answer import Evidence
@@ -19,7 +19,6 @@ from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, ago, clock
 from mainstay.journal.record import moment
 from mainstay.loop.component import LEASE_NAMESPACE
-from mainstay.loop.component_state import COMPONENT_STATES
 from mainstay.scheduler.component import LEASE as SCHEDULER_LEASE
 
 SILENT_AFTER: Final = timedelta(seconds=30)

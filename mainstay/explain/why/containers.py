@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import CONFIG_MAPS, PODS
+from mainstay.api.kind_names import CONFIG_MAPS, PODS, SECRETS
 from mainstay.api.pod_state import condition_of, node_of, time_of
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
@@ -30,7 +29,6 @@ from mainstay.explain.why.found import (
 )
 from mainstay.journal.record import DecisionRecord
 
-SECRETS: Final = KindName("", "v1", "Secret", "secrets", True)
 _IMAGE: Final = frozenset(
     {
         "ErrImagePull",

@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 
 from mainstay.api.errors import ApiError, Cause, Reason, invalid, invalid_value
-from mainstay.api.holds import HOLDS, LONGEST, Held, HoldReason, What, freezing, held_of, longest_first
+from mainstay.api.holds import LONGEST, Held, HoldReason, What, freezing, held_of, longest_first
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
 from mainstay.env import Clock
 from mainstay.server.storage.commit_points import NOTHING, Beside, Intended

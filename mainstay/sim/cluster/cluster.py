@@ -30,6 +30,7 @@ from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.settings import AgentSettings, Taint
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEFINITIONS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
@@ -48,7 +49,7 @@ from mainstay.sim.checkers.run_checkers import Checking
 from mainstay.sim.cluster.program import Program
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.testing.manifests import DEFINITIONS, Kinds, Manifest, in_a_namespace, objects_in
+from mainstay.sim.testing.manifests import Kinds, Manifest, in_a_namespace, objects_in
 from mainstay.sim.testing.programs import NotRunnable, Own, kubeconfig_of, main_of, name_of, url_of
 from mainstay.sim.testing.trouble import Trouble
 

@@ -6,7 +6,7 @@ known; for others it is in their definition, which must come first.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
@@ -18,10 +18,6 @@ from mainstay.sim.errors import SimulationError
 
 Manifest = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str | Path
 """An object, several of them, YAML with one or several, or the path of a file with that."""
-
-DEFINITIONS: Final = KindName(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False
-)
 
 
 class BadManifest(SimulationError):

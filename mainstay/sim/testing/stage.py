@@ -28,13 +28,14 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEFINITIONS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError
 from mainstay.env import Env, tasks
 from mainstay.sim.cluster.cluster import LEASE
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Stage
-from mainstay.sim.testing.manifests import DEFINITIONS, Kinds, Manifest, in_a_namespace, objects_in
+from mainstay.sim.testing.manifests import Kinds, Manifest, in_a_namespace, objects_in
 from mainstay.sim.testing.programs import Own, main_of
 
 USER: Final = "user"

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import HOLDS, What, freezing, held_of, holding_controller, holding_rollout, in_force, name_of
+from mainstay.api.holds import What, freezing, held_of, holding_controller, holding_rollout, in_force, name_of
 from mainstay.api.kind import Kind
+from mainstay.api.kind_names import HOLDS
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.tables import TABLES
 from tests.controllers.objects import NOON, a_hold, at

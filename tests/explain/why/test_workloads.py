@@ -2,16 +2,13 @@
 
 import pytest
 
-from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESOURCE_QUOTAS, STATEFUL_SETS
 from mainstay.explain.moment import NoSuchMoment
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.sim.cluster.cluster import NodeWishes
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, asked, rest, steps
-
-STATEFUL_SETS = KindName("apps", "v1", "StatefulSet", "statefulsets", True)
 
 
 async def test_a_deployment_that_is_complete_is_satisfied_from_its_generation_on(sim: Simulation):
