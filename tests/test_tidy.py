@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import tidy_tree
 from tests.tidy import Finding, check_source, check_tree
-from tests.tidy_rules import ALLOWED_IMPORTS, LINES_MAX, Rule
+from tests.tidy_rules import ALLOWED_IMPORTS, FAN_OUT_MAX, LINES_MAX, PARAMETERS_MAX, Rule
+from tests.tidy_tree import Tree, check_house
+from tests.tidy_words import Place, check_words, find_uses
 
 ROOT = Path(__file__).parent.parent
+# Not insisted on while modules still move between rooms.
+LATER = (Rule.STALE_DOOR, Rule.STALE_EXCEPTION)
 
 
 def rules_broken(source: str, *, path: str = "mainstay/store/planted.py") -> list[Rule]:
@@ -18,6 +23,18 @@ def rules_broken(source: str, *, path: str = "mainstay/store/planted.py") -> lis
 
 def test_the_source_of_mainstay_keeps_its_rules():
     findings = check_tree(ROOT)
+
+    assert not findings, "\n" + "\n".join(map(str, findings))
+
+
+def test_the_rooms_and_limits_of_the_tree_are_kept():
+    findings = [finding for finding in check_house(ROOT) if finding.rule not in LATER]
+
+    assert not findings, "\n" + "\n".join(map(str, findings))
+
+
+def test_retired_words_stay_out_of_literals_and_identifiers():
+    findings = list(check_words(ROOT))
 
     assert not findings, "\n" + "\n".join(map(str, findings))
 
@@ -273,3 +290,145 @@ def test_generated_modules_are_not_looked_at(tmp_path: Path):
     root = a_tree(tmp_path, rpc_pb2="import time", rpc_pb2_grpc="import grpc")
 
     assert check_tree(root, exceptions=[]) == []
+
+
+def a_house(root: Path, **sources: str) -> Tree:
+    """A tree of modules whose paths are given with `__` for a slash, each folder with its `__init__`."""
+    for name, source in sources.items():
+        file = (root / "mainstay" / name.replace("__", "/")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (file.parent, *file.parent.parents):
+            if root / "mainstay" in (folder, *folder.parents):
+                (folder / "__init__.py").touch()
+        file.write_text(source + "\n")
+    return Tree.read(root)
+
+
+def whats(findings: object) -> list[tuple[Rule, str]]:
+    return [(finding.rule, finding.what) for finding in findings]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from mainstay.server.watch.window import Window",
+        "from mainstay.server.watch import window",
+        "import mainstay.server.watch.window as w",
+        "def f():\n    from ..server.watch import window",
+    ],
+)
+def test_an_import_past_the_door_of_a_room_is_found(tmp_path: Path, source: str):
+    tree = a_house(tmp_path, cli__get=source, server__watch__window="class Window: ...")
+
+    assert whats(tidy_tree.check_rooms(tree, {}, {})) == [(Rule.INTERNAL, "server/watch: window")]
+    assert whats(tidy_tree.check_rooms(tree, {"server/watch": "window"}, {})) == []
+
+
+def test_an_inner_door_is_open_to_the_rooms_of_its_package_only(tmp_path: Path):
+    source = "from mainstay.server.watch import window"
+    tree = a_house(tmp_path, cli__get=source, server__request__app=source, server__watch__window="")
+
+    findings = list(tidy_tree.check_rooms(tree, {}, {"server/watch": "window"}))
+
+    assert [(f.path, f.rule) for f in findings] == [
+        ("mainstay/cli/get.py", Rule.INTERNAL),
+        ("tests/tidy_doors.py", Rule.STALE_DOOR),  # It should be a door for all packages instead.
+    ]
+
+
+def test_a_room_itself_and_its_own_modules_need_no_door(tmp_path: Path):
+    inside = "from mainstay.server.watch.window import Window\nfrom mainstay.server import settings"
+    tree = a_house(
+        tmp_path, cli__get="from mainstay.server import watch", server__watch__feed=inside, server__watch__window="",
+        server__settings=""
+    )  # fmt: skip
+
+    assert whats(tidy_tree.check_rooms(tree, {}, {})) == []
+
+
+def test_a_door_that_no_import_uses_is_found(tmp_path: Path):
+    tree = a_house(tmp_path, server__watch__window="")
+
+    assert whats(tidy_tree.check_rooms(tree, {"server/watch": "window"}, {})) == [
+        (Rule.STALE_DOOR, "server/watch: window")
+    ]
+
+
+def test_a_direction_that_no_import_takes_is_found(tmp_path: Path):
+    tree = a_house(tmp_path, cli__get="import mainstay.api.pod", api__pod="", env__clock="")
+
+    assert whats(tidy_tree.check_directions(tree, {"cli": ("api", "env")})) == [
+        (Rule.STALE_DIRECTION, "cli may import env")
+    ]
+
+
+def test_a_module_that_imports_too_many_others_is_found(tmp_path: Path):
+    parts = [f"part_{number}" for number in range(FAN_OUT_MAX + 1)]
+    sources = {f"api__{part}": "" for part in parts}
+    tree = a_house(tmp_path, cli__get="\n".join(f"from mainstay.api import {part}" for part in parts), **sources)
+
+    assert whats(tidy_tree.check_fan_out(tree, ())) == [(Rule.FAN_OUT, f"imports {FAN_OUT_MAX + 1} modules")]
+    assert whats(tidy_tree.check_fan_out(tree, ["mainstay/cli/get.py"])) == []
+
+
+def test_a_function_with_too_many_parameters_is_found(tmp_path: Path):
+    names = ", ".join(f"p{number}" for number in range(PARAMETERS_MAX))
+    source = (
+        f"def fine({names}): ...\nclass A:\n    def fine(self, {names}): ...\n    def long(self, {names}, *, k): ..."
+    )
+    tree = a_house(tmp_path, cli__get=source, cli__run=f"@click.command()\ndef run({names}, k): ...")
+
+    assert whats(tidy_tree.check_parameters(tree, ())) == [
+        (Rule.PARAMETERS, f"long has {PARAMETERS_MAX + 1} parameters")
+    ]
+
+
+def test_a_class_name_in_two_packages_is_found(tmp_path: Path):
+    both = "class Plan: ...\nclass _Item: ..."
+    tree = a_house(tmp_path, cli__get=both, api__pod=both, api__node=both)
+
+    assert whats(tidy_tree.check_class_names(tree, ())) == [(Rule.CLASS_NAME, "Plan in api, cli")]
+    assert whats(tidy_tree.check_class_names(tree, ["Plan"])) == []
+
+
+def test_a_module_named_for_an_activity_is_found(tmp_path: Path):
+    tree = a_house(tmp_path, cli__telling="", api__scheduling="")
+
+    assert whats(tidy_tree.check_module_names(tree, ["mainstay/api/scheduling.py"])) == [
+        (Rule.MODULE_NAME, "ends in -ing")
+    ]
+
+
+@pytest.mark.parametrize("check", ["check_fan_out", "check_parameters", "check_class_names", "check_module_names"])
+def test_a_debt_that_is_paid_is_found(tmp_path: Path, check: str):
+    tree = a_house(tmp_path, cli__get="")
+
+    assert whats(getattr(tidy_tree, check)(tree, ["long paid"])) == [(Rule.STALE_EXCEPTION, "long paid")]
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        (Place.LITERAL, "x = 'nobody came'"),
+        (Place.LITERAL, "x = f'{y} Whoever'"),
+        (Place.IDENTIFIER, "def tell_whoever(): ..."),
+        (Place.IDENTIFIER, "class NobodyCame: ..."),
+        (Place.IDENTIFIER, "class Escort: ..."),
+        (Place.IDENTIFIER, "f(nobody=1)"),
+        (Place.DOCSTRING, "def f():\n    'For whoever asks.'"),
+        (Place.COMMENT, "x = 1  # Nobody asks."),
+    ],
+)
+def test_a_retired_word_is_found_where_it_stands(place: Place, source: str):
+    assert [use.place for use in find_uses("mainstay/store/planted.py", source)] == [place]
+
+
+def test_a_docstring_that_users_read_is_a_literal():
+    (use,) = find_uses("mainstay/cli/planted.py", "def f():\n    'For whoever asks.'")
+
+    assert use.place is Place.LITERAL
+
+
+@pytest.mark.parametrize("source", ["canewhoevers = 1", "escorted = 'ALONE'", "x = 'an ewe'"])
+def test_what_only_contains_the_letters_of_a_retired_word_is_left_alone(source: str):
+    assert list(find_uses("mainstay/store/planted.py", source)) == []

@@ -8,6 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 LINES_MAX: Final = 600  # Of a module. Long before that, look for the second idea in it.
+PARAMETERS_MAX: Final = 8  # Of a function. Long before that, look for the value that several of them are.
+FAN_OUT_MAX: Final = 30  # Own modules that a module imports.
+ING_MAX: Final = 23  # Modules whose name ends in -ing.
 
 
 class Rule(StrEnum):
@@ -27,6 +30,14 @@ class Rule(StrEnum):
     PRINT = "only the command line prints"
     DOCSTRING = "a module says in its first lines what it is for"
     LENGTH = f"a module has at most {LINES_MAX} lines; look for the second idea in it"
+    INTERNAL = "is internal to its room; import a door of the room (tests/tidy_doors.py, python -m tests.tidy_map)"
+    STALE_DOOR = "is a door that no import uses; remove it (`python -m tests.tidy_map`)"
+    STALE_DIRECTION = "is allowed in ALLOWED_IMPORTS and no module does it; remove it"
+    FAN_OUT = f"a module imports at most {FAN_OUT_MAX} of ours; split it, or let a table bring them together"
+    PARAMETERS = f"a function has at most {PARAMETERS_MAX} parameters; look for the value that several of them are"
+    CLASS_NAME = "one class name, one class; qualify it"
+    MODULE_NAME = f"modules are nouns; at most {ING_MAX} end in -ing, listed in tests/tidy_debts.py"
+    WORD = "is a retired word; write plain English (tests/tidy_words.py)"
     STALE_EXCEPTION = "is excused in tests/tidy_rules.py but not used any more; remove the exception"
 
     @classmethod
@@ -38,6 +49,7 @@ class Rule(StrEnum):
 # Who may import whom, besides itself. Lower parts come first; a part that is not here does not exist. The store knows
 # nothing of pods; client and server meet at the wire; scheduler, controllers and agent meet in the store.
 _CONTROL = ("env", "api", "journal", "client", "loop")
+_COMPONENTS = ("server", "scheduler", "controllers", "agent")
 ALLOWED_IMPORTS: Final = {
     "__init__": (),
     "env": (),
@@ -52,14 +64,14 @@ ALLOWED_IMPORTS: Final = {
     "scheduler": _CONTROL,
     "controllers": _CONTROL,
     "agent": (*_CONTROL, "http"),
-    "explain": (*_CONTROL, "scheduler", "controllers"),
-    "sim": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain"),
-    "scenarios": (*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim"),
-    "cli": (
-        *(*_CONTROL, "store", "http", "server", "scheduler", "controllers", "agent", "explain", "sim", "scenarios"),
-        "supervisor",
-    ),
+    "explain": ("api", "journal", "client", "loop", "scheduler", "controllers"),
+    "sim": (*_CONTROL, "store", "http", *_COMPONENTS, "explain"),
+    "scenarios": (*_CONTROL, "store", *_COMPONENTS, "explain", "sim"),
+    "cli": (*_CONTROL, "http", *_COMPONENTS, "explain", "sim", "scenarios", "supervisor"),
 }
+
+# Packages that others build on: what lies directly in them, outside their rooms, is open to all who may import them.
+LIBRARIES: Final = ("env", "api", "journal", "client", "loop")
 
 # What is itself between Mainstay and the machine: under simulation something else takes the place of all of it.
 SEAMS_BESIDE_ENV: Final = ("mainstay/agent/runners/process/",)

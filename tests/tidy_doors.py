@@ -1,0 +1,205 @@
+"""The map of the house: what each room lets others import. Everything else in a room is internal to it.
+
+A room is a package of the second level (`server/watch`), or what lies directly in one of the first (`store`). Its
+`__init__` is always a door, and so is what lies directly in `env`, `api`, `journal`, `client` and `loop`.
+`DOORS` are open to every package that may import the room's package at all; `INNER_DOORS` only to the other rooms of
+the same package. The comment is the first line of the room's docstring.
+
+Written by `python -m tests.tidy_map`; see there before you open a door.
+"""
+
+from typing import Final
+
+DOORS: Final = {
+    # What runs on a node and speaks for it: registers the node, keeps it alive, runs the pods that are bound to it.
+    "agent": "agent fleet runner settings",
+    # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
+    "agent/node": "node",
+    # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
+    "agent/pod": "record status_report",
+    # What runs containers: real processes, or nothing at all.
+    "agent/runners": "pretend pretend_containers process.cgroups process.runner process.shutdown",
+    # What an agent serves to the API server: logs, exec, ports, and resource usage.
+    "agent/serve": "server",
+    # The kinds that are always there, each declared in the module of its theme.
+    "api/kinds": "apiextensions decisions mainstay metrics reviews sampling",
+    # What `kubectl get` shows of each kind: the columns, and how they are filled.
+    "api/tables": "jsonpath texts",
+    # One package per workload or concern: each compares desired with observed state and corrects the difference.
+    "controllers": "component metrics registry",
+    # PodDisruptionBudgets: keep their status, from which evictions are allowed or refused.
+    "controllers/budget": "controller",
+    # Deployments: move pods from one template to the next, a few at a time, and keep their number.
+    "controllers/deployment": "controller revisions status",
+    # Endpoints and EndpointSlices of Services, and the Serving condition of pods.
+    "controllers/endpoints": "endpoints serving slices",
+    # What has lost its owners goes; what is told to wait for its dependents, or to let them go, does so.
+    "controllers/garbage": "decide loop",
+    # Jobs: run pods until enough of them have succeeded, and count each exactly once.
+    "controllers/job": "controller",
+    # Namespace deletion: delete everything in a terminating namespace, then release its finalizer.
+    "controllers/namespace": "content loop",
+    # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
+    "controllers/node_health": "actions decide evidence loop snapshot taint_eviction",
+    # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
+    "controllers/pod_gc": "loop",
+    # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
+    "controllers/pods": "adoption deletion_order slots",
+    # The progress record of each workload: how far it has come, and what limits it (SPEC F5).
+    "controllers/progress": "controller",
+    # Repair: find state that has lost its owner, and correct it where that is safe.
+    "controllers/repair": "decide loop snapshot",
+    # ReplicaSets: keep the number of pods equal to spec.replicas.
+    "controllers/replicaset": "controller replacement",
+    # The default service account and the root CA ConfigMap of each namespace.
+    "controllers/service_account": "controller",
+    # Why: the cluster's decisions put into words.
+    "explain": "blame blame_text coupling coupling_text diff fields moment placement replay",
+    # All that is said of a workload, joined around one object and one generation, and what follows from it.
+    "explain/debug": "builder text view",
+    # What would happen if this were applied: the controllers and the scheduler decide, in memory.
+    "explain/plan": "admission planner text values",
+    # What happened to an object, line by line, across all controllers, with what led to what.
+    "explain/story": "text timeline",
+    # `mainstay why`: why an object is not as it should be, or what became of it.
+    "explain/why": "answer causes dispatch text",
+    # HTTP/1.1 and WebSocket for the API server: bytes in, requests to a handler, answers out in order.
+    "http": "certificates messages outgoing server streams websocket",
+    # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
+    "loop/queue": "items settings",
+    # Which node a pod goes to: decided from columns kept in memory, made true by the server's commit.
+    "scheduler": (
+        "bind choose component cycle decide messages metrics pod_class policy reasons record report "
+        "second_choice what_if "
+    ),
+    # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
+    "scheduler/cache": "charge columns vectors",
+    # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
+    "scheduler/filters": "table",
+    # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
+    "scheduler/queue": "scheduling_queue",
+    # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
+    "scheduler/scores": "parts",
+    # The API server: what speaks Kubernetes to the outside, over the store.
+    "server": "process",
+    # Authentication, authorization, and the certificates and tokens they rest on.
+    "server/auth": "authentication authorization certificates kubeconfig tokens",
+    # CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them.
+    "server/crd": "definitions",
+    # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
+    "server/decisions": "history_source journal pages",
+    # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
+    "server/placement": "ledger.charge ledger.ledger ledger.recount ledger.room",
+    # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
+    "server/quota": "recount",
+    # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
+    "server/request": "app context metrics observer served_kinds target",
+    # Objects in the store: reads, writes, admission, and what is committed together with a write.
+    "server/storage": "keyspace stored",
+    # Watches: one feed from the store, windows per kind, and a session per client.
+    "server/watch": "session",
+    # Runs Mainstay, or any asyncio program, in virtual time with seeded chance: the same seed gives the same run.
+    "sim": "active_faults errors",
+    # What must hold in every run, whatever goes wrong in it: one checker for each promise.
+    "sim/checkers": (
+        "acknowledged_writes at_most_one bound_in_time bounded budgets capacity count decoded held job_counts "
+        "namespaces observed_generations one_acting_leader orphans owned patient placed quotas recovery "
+        "released reserved told watch_contract "
+    ),
+    # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
+    "sim/cluster": "final_state history program resume world",
+    # What a failing run gives: all of it made from its bundle (run_bundle.py), by making the run again.
+    "sim/failure": "divergence nearest report rerun serve shrink",
+    # What can go wrong in a simulated cluster: one file for each fault.
+    "sim/faults": "schedule",
+    # Lineage-driven fault injection: only faults that could keep something good from happening, found from what has.
+    "sim/lineage": "injection",
+    # The simulated network: hosts, links, names, sockets and TCP.
+    "sim/net": "links",
+    # Runs of a scenario: from a seed, in forks, repeated, swept, and kept as bundles.
+    "sim/run": "bundle forks guard lookup other_process run scenario sweep",
+    # How a run is made to go wrong: one file for each way of choosing among the faults that a scenario allows.
+    "sim/strategies": "all",
+    # Revisions over bytes. Knows nothing of pods.
+    "store": "disk_log errors interface local local_watch log",
+    # A store over etcd: any number of processes share one history.
+    "store/etcd": "kv store",
+    # Keeps the processes of a cluster on one machine running: starts, adopts, restarts and stops them.
+    "supervisor": "decide machine records supervisor",
+}
+
+INNER_DOORS: Final = {
+    # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
+    "agent/node": "addresses pods",
+    # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
+    "agent/pod": "admit events preparation worker",
+    # The kinds that are always there, each declared in the module of its theme.
+    "api/kinds": "pods",
+    # What `kubectl get` shows of each kind: the columns, and how they are filled.
+    "api/tables": "own",
+    # Deployments: move pods from one template to the next, a few at a time, and keep their number.
+    "controllers/deployment": "rolling",
+    # Endpoints and EndpointSlices of Services, and the Serving condition of pods.
+    "controllers/endpoints": "selectors",
+    # Holds: keep their status, and delete those that have expired.
+    "controllers/holds": "controller",
+    # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
+    "controllers/node_health": "heartbeats plan",
+    # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
+    "controllers/pods": "domains events stage_durations",
+    # What would let a pod run: the smallest changes, each of them tried out.
+    "explain/cures": "quota search",
+    # What would happen if this were applied: the controllers and the scheduler decide, in memory.
+    "explain/plan": "quotas",
+    # What happened to an object, line by line, across all controllers, with what led to what.
+    "explain/story": "lines refusals relevance scope",
+    # `mainstay why`: why an object is not as it should be, or what became of it.
+    "explain/why": "refusals",
+    # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
+    "loop/queue": "work_queue",
+    # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
+    "scheduler/cache": "arrays assumed domains feed ghosts label_column ring",
+    # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
+    "scheduler/filters": "host_ports node_affinity resources taints zone_quota",
+    # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
+    "scheduler/scores": "allocation balance node_affinity room taints topology_spread",
+    # Authentication, authorization, and the certificates and tokens they rest on.
+    "server/auth": "jwt node_restriction reviews",
+    # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
+    "server/decisions": "otlp reads refusals sampling_rules write_notes",
+    # Requests that only a node's agent can answer: logs, exec, ports, resource usage.
+    "server/node_proxy": "agents pod_streams usage",
+    # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
+    "server/placement": "batch_binding binding eviction ledger.refusals placement recount",
+    # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
+    "server/quota": "resource_quota status zone_quota",
+    # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
+    "server/request": "audit options representation",
+    # Services: the allocation of their addresses and ports.
+    "server/services": "addresses",
+    # Objects in the store: reads, writes, admission, and what is committed together with a write.
+    "server/storage": (
+        "admission commit_points compaction epochs newest operations priority_classes reads selection "
+        "shared_writes subresources terms write_context writes written "
+    ),
+    # Watches: one feed from the store, windows per kind, and a session per client.
+    "server/watch": "feed websocket",
+    # What must hold in every run, whatever goes wrong in it: one checker for each promise.
+    "sim/checkers": "always quiescence run_checkers",
+    # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
+    "sim/cluster": "cluster differences gate requests store_port",
+    # What can go wrong in a simulated cluster: one file for each fault.
+    "sim/faults": "all odds old_state",
+    # What code that is not ours finds during a run: time, chance, sockets and order, all from the seed.
+    "sim/foreign": "context fences patches",
+    # Lineage-driven fault injection: only faults that could keep something good from happening, found from what has.
+    "sim/lineage": "provenance",
+    # The asyncio event loop in virtual time: tasks, timers, the trace of a run, and what fails in it.
+    "sim/loop": "clock hashes loop task_stack tasks trace traced_stacks",
+    # The simulated network: hosts, links, names, sockets and TCP.
+    "sim/net": "hosts names network sockets wire",
+    # Runs of a scenario: from a seed, in forks, repeated, swept, and kept as bundles.
+    "sim/run": "choices plans",
+    # For tests of one's own controllers: what `mainstay.sim` gives, besides the cluster itself (cluster.py).
+    "sim/testing": "manifests programs stage survival trouble",
+}
