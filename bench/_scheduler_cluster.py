@@ -25,11 +25,11 @@ from typing import Any, Final
 
 from bench._api_server import ApiServer
 from bench.measure import Figure, main
+from mainstay.api.kind_names import NODES
 from mainstay.client.client import Client
 from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.scheduler.bind import PODS
-from mainstay.scheduler.component import NODES
 
 _LOOK_EVERY_S: Final = 0.1
 _WITHIN_S: Final = 300

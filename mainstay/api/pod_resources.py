@@ -61,6 +61,19 @@ def amounts_of(quantities: Mapping[str, Any] | None) -> dict[str, int]:
     return {resource: _in_base_units(resource, _nano(quantity)) for resource, quantity in (quantities or {}).items()}
 
 
+def amount(resource: str, number: int) -> str:
+    """An amount in base units, as people write it: 1500m, 2Gi, 3."""
+    if resource == CPU:
+        return str(number // 1000) if number % 1000 == 0 else f"{number}m"
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES):
+        for unit in ("", "Ki", "Mi"):
+            if not number or number % 1024:
+                return f"{number}{unit}"
+            number //= 1024
+        return f"{number}Gi"
+    return str(number)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class HostPort:
     """A port of the machine itself. An address of 0.0.0.0 means all of the machine's addresses."""

@@ -7,6 +7,7 @@ operators `Lt` and `Gt` compare whole numbers: the *toleration's* value must be 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 NO_SCHEDULE: Final = "NoSchedule"
@@ -74,6 +75,29 @@ def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration], effe
     return [
         taint for taint in taints if taint.effect in effects and not any(each.tolerates(taint) for each in tolerations)
     ]
+
+
+def stays_for(pod: Mapping[str, Any], taints: Sequence[Taint]) -> timedelta | None:
+    """How long a pod may stay on a node from when the taints are there; None: for as long as it likes.
+
+    A pod that does not tolerate one of the `NoExecute` taints goes at once. One that tolerates all of them stays: for
+    ever, or for the shortest `tolerationSeconds` among the tolerations that it needs. Of several that tolerate the same
+    taint the first counts.
+    """
+    spec: Mapping[str, Any] = pod.get("spec") or {}
+    found: list[timedelta] = []
+    written = spec.get("tolerations") or ()
+    tolerations = list(zip(tolerations_of(spec), written, strict=True))
+    for taint in taints:
+        if taint.effect != NO_EXECUTE:
+            continue
+        fitting = [said for each, said in tolerations if each.tolerates(taint)]
+        if not fitting:
+            return timedelta()
+        seconds = fitting[0].get("tolerationSeconds")
+        if seconds is not None:
+            found.append(timedelta(seconds=max(0, seconds)))  # One below nothing is nothing.
+    return min(found, default=None)
 
 
 def _integer(text: str) -> int | None:

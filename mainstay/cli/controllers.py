@@ -8,11 +8,11 @@ import click
 from mainstay.cli.component_process import component_options, run_component
 from mainstay.cli.durations import Duration
 from mainstay.client.client import Client
-from mainstay.controllers.component import LEASE, Controllers, UnknownController, chosen
+from mainstay.controllers.component import Controllers, UnknownController, chosen
 from mainstay.controllers.metrics import ControllersMetrics
 from mainstay.env import Env
 from mainstay.env.build import build
-from mainstay.loop.component import ComponentSettings
+from mainstay.loop.component import CONTROLLERS_LEASE, ComponentSettings
 from mainstay.loop.controller_loop import Recorder
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
@@ -34,7 +34,9 @@ class Names(click.ParamType[tuple[str, ...]]):
 @click.command()
 @click.option("--only", type=Names(), default=(), metavar="NAME,…", help="Run these controllers and no others.")
 @click.option("--without", type=Names(), default=(), metavar="NAME,…", help="Run all controllers but these.")
-@click.option("--lease", default=LEASE, show_default=True, metavar="NAME", help="Of those with this lease, one acts.")
+@click.option(
+    "--lease", default=CONTROLLERS_LEASE, show_default=True, metavar="NAME", help="Of those with this lease, one acts."
+)
 @click.option(
     "--lease-duration",
     type=Duration(),

@@ -9,15 +9,16 @@ from mainstay.cli.component_process import component_options, run_component
 from mainstay.client.client import Client
 from mainstay.env import Env
 from mainstay.env.build import build
+from mainstay.loop.component import SCHEDULER_LEASE
 from mainstay.loop.controller_loop import Recorder
-from mainstay.scheduler.component import LEASE, Scheduler, SchedulerSettings
+from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.metrics import SchedulerMetrics
 
 
 @click.command()
 @click.option("--share", is_flag=True, help="Decide at once, together with other schedulers, without being elected.")
 @click.option(
-    "--lease", default=LEASE, show_default=True, metavar="NAME", help="Of those with this lease, one decides."
+    "--lease", default=SCHEDULER_LEASE, show_default=True, metavar="NAME", help="Of those with this lease, one decides."
 )
 @click.option(
     "--name",

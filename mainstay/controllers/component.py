@@ -5,7 +5,7 @@ Each can be left out by its name. Loops that are no controllers of one kind (loo
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from typing import Any
 
 from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
@@ -14,13 +14,11 @@ from mainstay.client.pump import Collection
 from mainstay.controllers.pods.stage_durations import StageDurations
 from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.env import Env
-from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.component import CONTROLLERS_LEASE, Component, ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import Recorder
 from mainstay.loop.periodic import Around, OwnLoop
 from mainstay.loop.term import Term
-
-LEASE: Final = "mainstay-controllers"
 
 
 class UnknownController(Exception):
@@ -49,7 +47,7 @@ class Controllers(Component):
         client: Client,
         env: Env,
         *,
-        name: str = LEASE,
+        name: str = CONTROLLERS_LEASE,
         instance: str = "controllers",
         controllers: Sequence[Controller] = CONTROLLERS,
         own_loops: Sequence[OwnLoop] = OWN_LOOPS,

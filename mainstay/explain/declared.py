@@ -19,6 +19,7 @@ from mainstay.api.kind_names import (
     LEASES,
     NAMESPACES,
     NODES,
+    PLACEMENT_POLICIES,
     PODS,
     REPLICASETS,
     RESERVATIONS,
@@ -27,7 +28,6 @@ from mainstay.api.kind_names import (
 )
 from mainstay.controllers.registry import CONTROLLERS
 from mainstay.loop.controller import Controller
-from mainstay.scheduler.component import PLACEMENT_POLICIES
 
 EVERYTHING: Final = "*"
 """Whatever there is: the clean-up behind owners and namespaces."""

@@ -22,6 +22,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
 from mainstay.explain.rebuild import CannotRebuild, Past, require_replayable
@@ -30,7 +31,6 @@ from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
 from mainstay.scheduler.bind import PODS, Cause
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.component import NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.pod_class import pod_to_place

@@ -20,6 +20,8 @@ from mainstay.loop.lease import Leader, LeaseSettings
 from mainstay.loop.term import Term
 
 LEASE_NAMESPACE = "kube-system"
+CONTROLLERS_LEASE = "mainstay-controllers"
+SCHEDULER_LEASE = "mainstay-scheduler"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

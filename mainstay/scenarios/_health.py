@@ -15,12 +15,12 @@ import msgspec
 
 from mainstay.agent.fleet import PretendSettings
 from mainstay.api.kind import Object
+from mainstay.api.node_health import HEALTH
 from mainstay.api.pod_state import condition_of
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.node_health.evidence import HEALTH
 from mainstay.controllers.node_health.loop import LOOP
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings

@@ -13,9 +13,9 @@ from mainstay.api import pod_state
 from mainstay.api.holds import What
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SAMPLING_POLICIES, ZONE_QUOTAS
+from mainstay.api.node_health import OUT_OF_SERVICE
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from mainstay.controllers.node_health.evidence import OUT_OF_SERVICE
 from mainstay.scenarios._holding import hold
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.scenarios._users import APPS, HIGH, Deed

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES
 from mainstay.api.pod_resources import requests_of
 from mainstay.api.reservations import is_active
 from mainstay.client.client import Client
@@ -22,7 +23,7 @@ from mainstay.env import Env, tasks
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.cache.charge import reservation_of
-from mainstay.scheduler.component import NODES, Scheduler, SchedulerSettings
+from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import CycleSettings
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.room import shortages

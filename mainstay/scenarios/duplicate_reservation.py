@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import DEPLOYMENTS
+from mainstay.api.kind_names import DEPLOYMENTS, RESERVATIONS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.reservations import reservation_name
 from mainstay.client.client import Client
@@ -22,7 +22,6 @@ from mainstay.loop.decision import Create, Decision
 from mainstay.loop.view import View
 from mainstay.scenarios._scheduling import add_node
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
-from mainstay.scheduler.component import RESERVATIONS
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

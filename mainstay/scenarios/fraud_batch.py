@@ -17,9 +17,9 @@ import msgspec
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import REPLICASETS
+from mainstay.api.pod_annotations import REPLACES
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.pods import slots
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
@@ -128,7 +128,7 @@ class OneReplacement:
         """Everything was told while it happened."""
 
     def _is_new(self, pod: Object, event: Committed) -> None:
-        replaces = (pod["metadata"].get("annotations") or {}).get(slots.REPLACES)
+        replaces = (pod["metadata"].get("annotations") or {}).get(REPLACES)
         if not replaces:
             return
         if (first := self._replaced.setdefault(replaces, event)) is not event:

@@ -20,7 +20,7 @@ import msgspec
 from mainstay.agent.fleet import PretendSettings
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import DEPLOYMENTS, PODS, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.api.well_known_labels import ZONE_LABEL
@@ -41,7 +41,7 @@ from mainstay.loop.fencing import LeaseTimes
 from mainstay.scenarios import _risk
 from mainstay.scenarios._agents import CALM, SILENCE
 from mainstay.scenarios._stages import LEASE, USER, UserStage
-from mainstay.scheduler.component import PLACEMENT_POLICIES, Scheduler, SchedulerSettings
+from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

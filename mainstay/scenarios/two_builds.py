@@ -13,9 +13,9 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
-from mainstay.controllers.pods.slots import REPLACES, SLOT
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller_loop import LoopSettings

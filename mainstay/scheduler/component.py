@@ -21,7 +21,7 @@ from typing import Final
 from mainstay.api.holds import SCHEDULER
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import HOLDS
+from mainstay.api.kind_names import HOLDS, NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Fenced, NotFound
@@ -29,7 +29,7 @@ from mainstay.client.informer import Informer, Informers, Subscriber
 from mainstay.env import Env, tasks
 from mainstay.journal import record
 from mainstay.journal.record import DecisionRecord, Seen
-from mainstay.loop.component import LEASE_NAMESPACE
+from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.loop.component_state import ComponentState, PublishSettings, publish
 from mainstay.loop.controller_loop import Loop
 from mainstay.loop.events import Events
@@ -44,12 +44,7 @@ from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 from mainstay.scheduler.report import Reporter, ReportSettings
 from mainstay.scheduler.what_if import Objects
 
-NODES: Final = KindName("", "v1", "Node", "nodes", False)
-RESERVATIONS: Final = KindName("mainstay.dev", "v1", "Reservation", "reservations", True)
-ZONE_QUOTAS: Final = KindName("mainstay.dev", "v1", "ZoneQuota", "zonequotas", True)
-PLACEMENT_POLICIES: Final = KindName("mainstay.dev", "v1", "PlacementPolicy", "placementpolicies", False)
 OWN_NAME: Final = "mainstay"
-LEASE: Final = "mainstay-scheduler"
 
 _ASK_AGAIN: Final = timedelta(seconds=1)
 _logger = logging.getLogger(__name__)
@@ -59,7 +54,7 @@ Recorder = Callable[[DecisionRecord], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    lease_name: str = LEASE
+    lease_name: str = SCHEDULER_LEASE
     """Empty: decide without being elected, together with others."""
     names: tuple[str, ...] = (DEFAULT_NAME, OWN_NAME)
     """Pods with one of these as their `schedulerName` are ours."""

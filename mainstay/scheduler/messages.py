@@ -11,7 +11,7 @@ words: whoever writes them down can tell whether there is news. All of it is bou
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PODS
+from mainstay.api.pod_resources import PODS, amount
 from mainstay.scheduler.reasons import Cure, Reason, Refusal, Unschedulable
 
 MESSAGE_LENGTH_MAX: Final = 1000
@@ -56,19 +56,6 @@ def summary_of(no: Unschedulable) -> tuple[str, ...]:
         f"{refusal.reason}{f' {refusal.detail}' if refusal.detail else ''} ×{len(refusal.nodes)}"
         for refusal in no.refusals[:REASONS_MAX]
     )
-
-
-def amount(resource: str, number: int) -> str:
-    """An amount in base units, as people write it: 1500m, 2Gi, 3."""
-    if resource == CPU:
-        return str(number // 1000) if number % 1000 == 0 else f"{number}m"
-    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES):
-        for unit in ("", "Ki", "Mi"):
-            if not number or number % 1024:
-                return f"{number}{unit}"
-            number //= 1024
-        return f"{number}Gi"
-    return str(number)
 
 
 def _most_nodes_first(refusals: Sequence[Refusal]) -> list[Refusal]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mainstay.controllers.component import LEASE
+from mainstay.loop.component import CONTROLLERS_LEASE
 from tests.chaos.cluster import Cluster, CommandFailed
 from tests.chaos.load import Load
 from tests.chaos.workloads import a_budget, a_service, a_web_deployment, an_exclusive_deployment
@@ -151,7 +151,7 @@ def test_when_the_acting_controllers_are_paused_others_take_over_and_the_first_s
 
     # The first believes for a moment that it still leads. What it would do is refused, and it finds out.
     before, log = uids(cluster), cluster.data_dir / "logs" / f"{first}.log"
-    cluster.until(lambda: f"no longer leads kube-system/{LEASE}" in log.read_text(errors="replace"))
+    cluster.until(lambda: f"no longer leads kube-system/{CONTROLLERS_LEASE}" in log.read_text(errors="replace"))
     assert _leader(cluster) == second
     assert uids(cluster) == before
     assert cluster.components()[first] == paused
@@ -209,7 +209,7 @@ def _nodes_of_ready(cluster: Cluster) -> set[str]:
 
 
 def _leader(cluster: Cluster) -> str:
-    lease = cluster.get("lease", LEASE, "-n", "kube-system")
+    lease = cluster.get("lease", CONTROLLERS_LEASE, "-n", "kube-system")
     return str(lease["spec"].get("holderIdentity") or "").partition("_")[0]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.runners.pretend import Delays
 from mainstay.api.kind_names import LEASES, NODES, PODS
+from mainstay.api.node_health import NO_RECORD, Record
 from mainstay.api.taints import Taint
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.node_health.evidence import NO_RECORD, NodeFacts, Record
+from mainstay.controllers.node_health.evidence import NodeFacts
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
 from mainstay.controllers.node_health.loop import LOOP
 from mainstay.controllers.node_health.plan import Memory, Sight

@@ -8,8 +8,8 @@ from mainstay.api import times
 from mainstay.api.holds import What
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.controllers.deployment.controller import Deployments
-from mainstay.controllers.pods import slots
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.controller import Controller
 from mainstay.loop.view import View
@@ -45,9 +45,9 @@ def a_pod(
     """A pod that runs and is ready. Its uid is its name."""
     annotations = {}
     if slot is not None:
-        annotations[slots.SLOT] = str(slot)
+        annotations[SLOT] = str(slot)
     if replaces:
-        annotations[slots.REPLACES] = replaces
+        annotations[REPLACES] = replaces
     if cost is not None:
         annotations["controller.kubernetes.io/pod-deletion-cost"] = str(cost)
     is_ready = phase == "Running" if ready is None else ready

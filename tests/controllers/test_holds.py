@@ -9,6 +9,7 @@ import pytest
 
 from mainstay.api.holds import HoldReason, What, held_of, in_force
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
+from mainstay.api.node_health import RELEASED, UNREACHABLE, Record, State
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
@@ -17,7 +18,6 @@ from mainstay.controllers.holds import controller as holds
 from mainstay.controllers.holds.controller import Holds
 from mainstay.controllers.node_health.decide import decide as decide_nodes
 from mainstay.controllers.node_health.decide import saying
-from mainstay.controllers.node_health.evidence import RELEASED, UNREACHABLE, Record, State
 from mainstay.controllers.node_health.plan import HOLDER, Evict, Remove, Replace, Say, WriteNode
 from mainstay.controllers.progress.controller import of_deployment
 from mainstay.controllers.registry import CAN_BE_HELD, CONTROLLERS

@@ -9,10 +9,10 @@ from mainstay.api import pod_state, times
 from mainstay.api.kind import Propagation
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.controllers.job.failure_policy import rule_for
 from mainstay.controllers.job.failures import pause_after
 from mainstay.controllers.job.pods import TRACKING, WITHDRAWN, new_pod
-from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.slots import Vacant
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.job_model import CONTROLLER, KEY, Model, a_job, a_view
@@ -57,7 +57,7 @@ def test_a_pod_is_held_until_it_is_counted_and_named_after_whom_it_replaces():
     assert first["metadata"]["finalizers"] == [TRACKING]
     assert first["metadata"]["name"].startswith("work-")
     assert first["metadata"]["name"] != second["metadata"]["name"]
-    assert second["metadata"]["annotations"] == {slots.SLOT: "0", slots.REPLACES: "x"}
+    assert second["metadata"]["annotations"] == {SLOT: "0", REPLACES: "x"}
     assert new_pod(job, Vacant(0, "x")) == second
     assert new_pod(a_job(uid="another"), Vacant(0))["metadata"]["name"] != first["metadata"]["name"]
 

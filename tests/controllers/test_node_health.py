@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.api.object_key import ObjectKey
-from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint
-from mainstay.controllers.node_health import zones
-from mainstay.controllers.node_health.decide import NODE_WRITES_MAX, decide, saying
-from mainstay.controllers.node_health.evidence import (
+from mainstay.api.node_health import (
     NO_RECORD,
     NOT_READY,
     OUT_OF_SERVICE,
@@ -24,10 +20,14 @@ from mainstay.controllers.node_health.evidence import (
     UNREACHABLE,
     Record,
     State,
-    facts_of,
     record_in,
     text_of,
 )
+from mainstay.api.object_key import ObjectKey
+from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, stays_for
+from mainstay.controllers.node_health import zones
+from mainstay.controllers.node_health.decide import NODE_WRITES_MAX, decide, saying
+from mainstay.controllers.node_health.evidence import facts_of
 from mainstay.controllers.node_health.heartbeats import (
     Heard,
     Listening,
@@ -48,7 +48,6 @@ from mainstay.controllers.node_health.plan import (
     Sight,
     WriteNode,
 )
-from mainstay.controllers.node_health.taint_eviction import stays_for
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from tests.controllers.nodes import LISTENING, READY, START, a_sight, at, heard_at, some_node
 

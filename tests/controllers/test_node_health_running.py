@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 
-from mainstay.controllers.node_health.evidence import HEALTH
+from mainstay.api.node_health import HEALTH
 from tests.controllers.nodes import WATCHER, a_fleet
 
 

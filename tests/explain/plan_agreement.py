@@ -21,6 +21,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Kind
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
+from mainstay.api.owners import controller_of
 from mainstay.cli.journal_access import Opened, kinds_of
 from mainstay.cli.kinds import Kinds, KnownKind
 from mainstay.cli.manifests import Manifest
@@ -28,7 +29,6 @@ from mainstay.cli.plan import PlanOptions, plan_for
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.controllers.deployment import revisions
-from mainstay.controllers.pods.adoption import controller_of
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.values import Plan, WorkloadPlan

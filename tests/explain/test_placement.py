@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PLACEMENT_POLICIES, PODS
 from mainstay.env import tasks
 from mainstay.explain.placement import Scheduling, Verdict, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild
@@ -16,7 +16,7 @@ from mainstay.explain.replay import SAME, CannotReplay, replayed
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot, whole
 from mainstay.scenarios._workloads import a_workload
-from mainstay.scheduler.component import PLACEMENT_POLICIES, SchedulerSettings
+from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.policy import DEFAULT, Allocation
 from mainstay.scheduler.reasons import Placed, Reason

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.api.kind_names import LEASES
+from mainstay.api.kind_names import LEASES, NODES, PLACEMENT_POLICIES
 from mainstay.client.client import Client
 from mainstay.client.connection import Response
 from mainstay.client.entry import Entry
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.journal.record import Ending
-from mainstay.loop.component import LEASE_NAMESPACE
+from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.scheduler.bind import PODS, Answer, Bind, Binder, Unknown
 from mainstay.scheduler.cache.feed import Feed
-from mainstay.scheduler.component import LEASE, NODES, PLACEMENT_POLICIES, Scheduler, SchedulerSettings
+from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle, CycleSettings
 from mainstay.scheduler.messages import message_of
 from mainstay.scheduler.policy import DEFAULT, Policy
@@ -274,7 +274,7 @@ async def test_with_a_lease_one_of_two_decides_and_the_other_takes_over(sim):
 async def test_a_leader_whose_lease_was_taken_binds_nothing_more(sim):
     async with a_scheduler(sim, settings=SchedulerSettings()) as running:
         await running.add_nodes("n1")
-        lease = await running.client.get(LEASES, LEASE, LEASE_NAMESPACE)
+        lease = await running.client.get(LEASES, SCHEDULER_LEASE, LEASE_NAMESPACE)
         lease["spec"]["holderIdentity"] = "somebody-else"
         await running.client.replace(LEASES, lease)
 

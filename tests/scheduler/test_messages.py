@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.scheduler.messages import MESSAGE_LENGTH_MAX, amount, message_of, summary_of
+from mainstay.api.pod_resources import amount
+from mainstay.scheduler.messages import MESSAGE_LENGTH_MAX, message_of, summary_of
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Cure, Reason, Refusal, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if

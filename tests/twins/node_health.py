@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mainstay.api import times
+from mainstay.api.node_health import OUT_OF_SERVICE
 from mainstay.api.taints import Taint
 from mainstay.client.entry import Change
 from mainstay.controllers.node_health import actions, decide, heartbeats, plan, zones
@@ -132,4 +133,4 @@ def removes_pods_of_nodes_that_are_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "removals", removals)
 
 
-OFF = Taint(node_evidence.OUT_OF_SERVICE, "", "NoExecute")
+OFF = Taint(OUT_OF_SERVICE, "", "NoExecute")

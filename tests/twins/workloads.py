@@ -9,11 +9,11 @@ import pytest
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.node_health import State
 from mainstay.api.retry_shape import RetryShape
 from mainstay.controllers.deployment import controller
 from mainstay.controllers.deployment.controller import Rollout, Step, size_of
 from mainstay.controllers.node_health import decide
-from mainstay.controllers.node_health.evidence import State
 from mainstay.controllers.pods import slots
 from mainstay.controllers.replicaset import controller as replicaset
 from mainstay.controllers.replicaset import replacement

@@ -34,13 +34,13 @@ from mainstay.api.kind_names import (
 )
 from mainstay.api.labels import LabelSelector, from_object
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.owners import controller_of
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.indexes import NAMESPACE
 from mainstay.client.partial import reader
 from mainstay.controllers.deployment.rolling import scaled
 from mainstay.controllers.endpoints.selectors import LABELLED
-from mainstay.controllers.pods.adoption import controller_of
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import DONE, Decision, WakeAt

@@ -16,6 +16,7 @@ from typing import Any, Final
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS
+from mainstay.api.well_known_labels import HASH_LABEL
 from mainstay.controllers.pods.slots import short_hash
 from mainstay.loop.controller import reference_to
 
@@ -23,7 +24,6 @@ REVISION: Final = "deployment.kubernetes.io/revision"
 REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
 DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 MOST: Final = "deployment.kubernetes.io/max-replicas"
-HASH_LABEL: Final = "pod-template-hash"
 HISTORY_LENGTH_MAX: Final = 2000
 _HASH_LENGTH: Final = 10
 _NAME_LENGTH_MAX: Final = 253

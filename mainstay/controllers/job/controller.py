@@ -24,6 +24,7 @@ from mainstay.api import pod_state, times
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.owners import controller_of, is_controlled_by
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
@@ -45,7 +46,7 @@ from mainstay.controllers.job.pods import HELD, is_tracked, is_withdrawn, job_na
 from mainstay.controllers.job.status import Seen, conditions_of, says_more, seen_of, status_of
 from mainstay.controllers.job.tally import Outcome, failures_after, outcome_of
 from mainstay.controllers.pods import deletion_order, slots
-from mainstay.controllers.pods.adoption import ORPHANS, claim, controller_of, is_controlled_by, selecting_orphans
+from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.events import refused, told_of
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt

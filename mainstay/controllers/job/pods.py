@@ -18,10 +18,11 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.owners import controller_of
+from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.client.indexes import Index
 from mainstay.controllers.job.indexes import FAILURES, INDEX, index_of, is_indexed
 from mainstay.controllers.pods import slots
-from mainstay.controllers.pods.adoption import controller_of
 from mainstay.loop.controller import reference_to
 from mainstay.loop.decision import Action, Delete, Patch
 
@@ -52,9 +53,9 @@ def new_pod(
         room = slots.NAME_LENGTH_MAX - slots.HASH_LENGTH - len(index) - 2
         named = {**metadata, "name": f"{metadata['name'][:room].rstrip('-.')}-{index}"}
     else:
-        annotations[slots.SLOT] = str(place.slot)
+        annotations[SLOT] = str(place.slot)
     if place.replaces:
-        annotations[slots.REPLACES] = place.replaces
+        annotations[REPLACES] = place.replaces
     made: dict[str, Any] = {
         "name": slots.name_in(named, place, is_taken),
         "namespace": metadata["namespace"],
@@ -108,7 +109,7 @@ def replaces_only_failed(job: Object) -> bool:
 def last_of_each_index(pods: Iterable[Object]) -> dict[int, Object]:
     """Of each index the pod that was not replaced; of several, the youngest. Withdrawn ones do not count."""
     there = [pod for pod in pods if not is_withdrawn(pod)]
-    replaced = frozenset((pod["metadata"].get("annotations") or {}).get(slots.REPLACES, "") for pod in there)
+    replaced = frozenset((pod["metadata"].get("annotations") or {}).get(REPLACES, "") for pod in there)
     found: dict[int, Object] = {}
     for pod in sorted(there, key=lambda each: (each["metadata"]["uid"] not in replaced, _age(each))):
         index = index_of(pod)

@@ -19,15 +19,14 @@ from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import LEASES, NODES, PODS
+from mainstay.api.node_health import HEALTH, LEASE_NAMESPACE, NO_RECORD, SUSPECT, State, text_of
 from mainstay.api.taints import NO_EXECUTE
 from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, Fenced, NotFound
-from mainstay.controllers.node_health.evidence import HEALTH, NO_RECORD, SUSPECT, State, text_of
 from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Remove, Replace, WriteNode
 from mainstay.env import Clock
 
-LEASE_NAMESPACE: Final = "kube-node-lease"
 TOLD: Final = "DeletionByTaintManager"
 """The reason of the condition `DisruptionTarget`, as Kubernetes has it: Jobs do not count such an end as a failure."""
 

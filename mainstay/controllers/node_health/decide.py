@@ -11,7 +11,7 @@ have heard ourselves (heartbeats.py), so a new leader judges nobody before it ha
 but what the last one has begun it takes from the Nodes, and brings to an end: nothing here waits for a *change* of
 state.
 
-Pods of a released node are removed when their tolerations say so (taint_eviction.py). They stay in the store, and keep
+Pods of a released node are removed when their tolerations say so (api/taints.py). They stay in the store, and keep
 what they have, until their node says that they have ended; or until there is proof that they have: the Node is deleted
 (controllers/repair/decide.py), an operator says that the machine is off (the taint `out-of-service`), or, for
 at-most-one pods, the lease by which their agent runs them has passed to us (loop/fencing.py; acting is in actions.py).
@@ -27,25 +27,21 @@ from dataclasses import replace
 from typing import Final
 
 from mainstay.api.holds import Held, HoldReason, freezing
-from mainstay.api.taints import NO_EXECUTE, Taint
-from mainstay.controllers.node_health import zones
-from mainstay.controllers.node_health.evidence import (
+from mainstay.api.node_health import (
     NO_RECORD,
     NOT_READY,
-    NOT_READY_RELEASED,
     PRESSURES,
     RELEASED,
     SUSPECTED,
+    TAINTS,
     UNHEARD,
     UNREACHABLE,
-    Hearing,
-    NodeFacts,
     Record,
     State,
-    evidence_of,
-    hearing_of,
-    said,
 )
+from mainstay.api.taints import NO_EXECUTE, Taint
+from mainstay.controllers.node_health import zones
+from mainstay.controllers.node_health.evidence import Hearing, NodeFacts, evidence_of, hearing_of, said
 from mainstay.controllers.node_health.heartbeats import (
     Heard,
     Listening,
@@ -71,15 +67,6 @@ from mainstay.loop.evidence import Evidence, Response, Scope, Signal, Strength, 
 NODE_WRITES_MAX: Final = 50
 """In one look: an outage of a thousand nodes must not become a storm of writes."""
 
-OURS: Final = (
-    SUSPECTED,
-    UNREACHABLE,
-    RELEASED,
-    NOT_READY,
-    NOT_READY_RELEASED,
-    *(taint for _, taint in PRESSURES),
-)
-"""The taints that are set and removed here."""
 _WAITS: Final = "it waits for its turn: nodes of a zone are released one by one"
 _HOUR_NS: Final = 3_600_000_000_000
 
@@ -266,7 +253,7 @@ def _node_write(facts: NodeFacts, verdict: Verdict, heard: Heard) -> WriteNode |
     state = verdict.state
     wanted = facts.pressures + _taints_of(facts, verdict)
     add = tuple(taint for taint in wanted if taint not in facts.taints)
-    remove = tuple(taint for taint in facts.taints if taint in OURS and taint not in wanted)
+    remove = tuple(taint for taint in facts.taints if taint in TAINTS and taint not in wanted)
     record, ready = _said_of(facts, verdict)
     is_suspect = state is State.SUSPECT
     says_suspect = is_suspect if facts.is_suspect != is_suspect and (is_suspect or facts.has_suspect) else None
@@ -282,7 +269,7 @@ def _taints_of(facts: NodeFacts, verdict: Verdict) -> tuple[Taint, ...]:
     """Of those that are ours, without what the node says about itself."""
     if verdict.hearing is Hearing.NOT_YET:
         known = tuple(taint for _, taint in PRESSURES)
-        return tuple(taint for taint in facts.taints if taint in OURS and taint not in known)
+        return tuple(taint for taint in facts.taints if taint in TAINTS and taint not in known)
     said_itself = facts.record.ready[0] if facts.ready[1] == UNHEARD else facts.ready[0]
     match verdict.state:
         case State.HEALTHY | State.SUSPECT:

@@ -8,78 +8,14 @@ condition `Ready`: when the node is heard again, its own words are put back.
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from mainstay.api.kind import Object
+from mainstay.api.node_health import NO_RECORD, OUT_OF_SERVICE, PRESSURES, SUSPECT, UNHEARD, Record, record_in
 from mainstay.api.pod_state import condition_of, zone_of
-from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, taints_of
+from mainstay.api.taints import Taint, taints_of
 from mainstay.controllers.node_health.heartbeats import Heard, fence, is_heard, silent_for
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
-
-HEALTH: Final = "mainstay.dev/health"
-SUSPECT: Final = "Suspect"
-"""A condition: this node's heartbeat is late."""
-UNHEARD: Final = "NodeStatusUnknown"
-"""The reason of `Ready=Unknown` when that is our verdict. The same word as in Kubernetes."""
-
-SUSPECTED: Final = Taint("mainstay.dev/suspect", "", NO_SCHEDULE)
-UNREACHABLE: Final = Taint("node.kubernetes.io/unreachable", "", NO_SCHEDULE)
-RELEASED: Final = Taint("node.kubernetes.io/unreachable", "", NO_EXECUTE)
-NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", NO_SCHEDULE)
-NOT_READY_RELEASED: Final = Taint("node.kubernetes.io/not-ready", "", NO_EXECUTE)
-OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
-"""A taint by which an operator says that the machine is off."""
-
-PRESSURES: Final = (
-    ("MemoryPressure", Taint("node.kubernetes.io/memory-pressure", "", NO_SCHEDULE)),
-    ("DiskPressure", Taint("node.kubernetes.io/disk-pressure", "", NO_SCHEDULE)),
-    ("PIDPressure", Taint("node.kubernetes.io/pid-pressure", "", NO_SCHEDULE)),
-    ("NetworkUnavailable", Taint("node.kubernetes.io/network-unavailable", "", NO_SCHEDULE)),
-)
-
-
-class State(StrEnum):
-    """What we make of a node. Shown to users: only add."""
-
-    HEALTHY = "Healthy"
-    SUSPECT = "Suspect"
-    """Its heartbeat is late: nothing new is placed there."""
-    UNKNOWN = "Unknown"
-    """Nothing is heard of it: its pods get no traffic, and all that they have stays theirs."""
-    RELEASED = "Released"
-    """Its pods may be replaced."""
-
-
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The annotation."""
-
-    state: str = State.HEALTHY
-    since: str = ""
-    evidence: tuple[str, ...] = ()
-    held: str = ""
-    """Why nothing more is done, though it would be time."""
-    ready: tuple[str, str, str] = ("", "", "")
-    """What the node itself said last about being ready: status, reason and message."""
-
-
-NO_RECORD: Final = Record()
-_decode = msgspec.json.Decoder(Record).decode
-_encode = msgspec.json.Encoder().encode
-
-
-def record_in(node: Object) -> Record:
-    """What stands there. What cannot be read was not written by us, and counts as nothing."""
-    text = (node["metadata"].get("annotations") or {}).get(HEALTH)
-    try:
-        return _decode(text) if text else NO_RECORD
-    except msgspec.MsgspecError:
-        return NO_RECORD
-
-
-def text_of(record: Record) -> str:
-    return _encode(record).decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from mainstay.api.holds import Held, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, LEASES, NODES, PODS
+from mainstay.api.node_health import LEASE_NAMESPACE, State
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.breaker import Condition
 from mainstay.client.call import WriteOptions
@@ -22,9 +23,9 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Fenced, Throttled, Unavailable
 from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informer
-from mainstay.controllers.node_health.actions import LEASE_NAMESPACE, Actions, Writes, Wrote
+from mainstay.controllers.node_health.actions import Actions, Writes, Wrote
 from mainstay.controllers.node_health.decide import doubtful
-from mainstay.controllers.node_health.evidence import NodeFacts, State, facts_of
+from mainstay.controllers.node_health.evidence import NodeFacts, facts_of
 from mainstay.controllers.node_health.heartbeats import (
     LEASE_DURATION,
     Heard,

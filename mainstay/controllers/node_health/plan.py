@@ -6,9 +6,10 @@ from typing import Final
 
 from mainstay.api.holds import Held
 from mainstay.api.kind import Object
+from mainstay.api.node_health import Record, State
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import Taint
-from mainstay.controllers.node_health.evidence import Hearing, NodeFacts, Record, State
+from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
 from mainstay.controllers.node_health.heartbeats import Deafness, Heard, Listening
 from mainstay.controllers.node_health.zones import Bucket
 from mainstay.loop.evidence import Allowed, Evidence

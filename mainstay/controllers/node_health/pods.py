@@ -10,14 +10,14 @@ from typing import Final
 
 from mainstay.api.holds import freezing
 from mainstay.api.kind import Object
+from mainstay.api.node_health import NOT_READY_RELEASED, RELEASED, UNHEARD, State
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.api.pod_state import is_leaving, is_over, is_ready
-from mainstay.api.taints import NO_EXECUTE, Taint
-from mainstay.controllers.node_health.evidence import NOT_READY_RELEASED, RELEASED, UNHEARD, Hearing, NodeFacts, State
+from mainstay.api.taints import NO_EXECUTE, Taint, stays_for
+from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
 from mainstay.controllers.node_health.heartbeats import fence
 from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Memory, Remove, Replace, Sight, Verdict
-from mainstay.controllers.node_health.taint_eviction import stays_for
 from mainstay.loop.evidence import Response
 
 MARKS_MAX: Final = 100

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from mainstay.api.holds import Held, What, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, LEASES, NODES, PODS
-from mainstay.controllers.node_health.actions import LEASE_NAMESPACE
+from mainstay.api.node_health import LEASE_NAMESPACE
 from mainstay.controllers.node_health.decide import decide, doubtful, saying
 from mainstay.controllers.node_health.evidence import Hearing, facts_of, hearing_of
 from mainstay.controllers.node_health.heartbeats import Heard, after_deafness, listening

@@ -15,26 +15,13 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.labels import LabelSelector
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.owners import is_controlled_by
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.indexes import NAMESPACE, Index
 from mainstay.loop.controller import reference_to
 from mainstay.loop.decision import Patch
 from mainstay.loop.view import View
-
-
-def controller_of(obj: Object) -> Object | None:
-    """The reference to the owner that controls it."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            found: Object = reference
-            return found
-    return None
-
-
-def is_controlled_by(obj: Object, uid: str) -> bool:
-    reference = controller_of(obj)
-    return reference is not None and reference.get("uid") == uid
 
 
 def _namespace_if_orphan(metadata: Any) -> Iterable[str]:

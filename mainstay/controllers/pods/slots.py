@@ -18,10 +18,8 @@ from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.pod_annotations import REPLACES, SLOT
 
-SLOT: Final = "mainstay.dev/slot"
-REPLACES: Final = "mainstay.dev/replaces"
-"""The uid of the pod that was in the slot before."""
 NAME_LENGTH_MAX: Final = 63  # A pod's name becomes its host name.
 HASH_LENGTH: Final = 8
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # No vowels: no words that anybody could mind.

@@ -18,10 +18,10 @@ from mainstay.api.kind_names import (
     REPLICASETS,
     RESERVATIONS,
 )
+from mainstay.api.node_health import LEASE_NAMESPACE
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.indexes import NODE, Index
-from mainstay.controllers.node_health.actions import LEASE_NAMESPACE
 from mainstay.controllers.node_health.heartbeats import Heard
 from mainstay.controllers.node_health.snapshot import frozen_by
 from mainstay.controllers.repair.decide import (

@@ -23,11 +23,13 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.owners import controller_of
+from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
 from mainstay.controllers.deployment.revisions import revision_of
 from mainstay.controllers.pods import deletion_order, slots
-from mainstay.controllers.pods.adoption import ORPHANS, claim, controller_of, selecting_orphans
+from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.domains import zones_of
 from mainstay.controllers.pods.events import refused, told_of
 from mainstay.controllers.replicaset import replacement
@@ -114,9 +116,9 @@ def new_pod(replica_set: Object, place: slots.Vacant, is_taken: Callable[[str], 
     metadata = replica_set["metadata"]
     template = replica_set["spec"]["template"]
     found = template.get("metadata") or {}
-    annotations = {**(found.get("annotations") or {}), slots.SLOT: str(place.slot)}
+    annotations = {**(found.get("annotations") or {}), SLOT: str(place.slot)}
     if place.replaces:
-        annotations[slots.REPLACES] = place.replaces
+        annotations[REPLACES] = place.replaces
     made: dict[str, Any] = {
         "name": slots.name_in(metadata, place, is_taken),
         "namespace": metadata["namespace"],

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mainstay.api.kind import Object
+from mainstay.api.node_health import OUT_OF_SERVICE, PRESSURES, SUSPECTED
 from mainstay.api.taints import KEEPS_AWAY, UNSCHEDULABLE, Taint, Toleration, taints_of, untolerated
-from mainstay.controllers.node_health.evidence import OUT_OF_SERVICE, PRESSURES, SUSPECTED
 from mainstay.scheduler.reasons import Reason, Refusal
 
 _OF_HEALTH = (

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.controllers.deployment.revisions import HASH_LABEL
-from mainstay.controllers.pods.adoption import controller_of
+from mainstay.api.owners import controller_of
+from mainstay.api.well_known_labels import HASH_LABEL
 
 _CHANGEABLE: Final = ("deployment", "replicaset", "statefulset", "daemonset")
 _encode = msgspec.json.Encoder().encode

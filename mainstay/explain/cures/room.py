@@ -14,6 +14,7 @@ from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.owners import controller_of
 from mainstay.api.pod_resources import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -21,19 +22,18 @@ from mainstay.api.pod_resources import (
     MEMORY,
     PODS,
     HostPort,
+    amount,
     amounts_of,
     conflicts,
     requests_of,
 )
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.controllers.pods import deletion_order
-from mainstay.controllers.pods.adoption import controller_of
 from mainstay.explain.cures.blockers import Blocked
 from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
 from mainstay.explain.cures.steps import Change, Step, release
 from mainstay.explain.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
 from mainstay.scheduler.cache.charge import charge_of, charge_of_reservation
-from mainstay.scheduler.messages import amount
 from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.what_if import Objects
 

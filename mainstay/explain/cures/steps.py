@@ -13,14 +13,13 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.labels import Operator, Requirement
 from mainstay.api.node_terms import requirements_of
-from mainstay.api.pod_resources import amounts_of
+from mainstay.api.pod_resources import amount, amounts_of
 from mainstay.api.taints import UNSCHEDULABLE, Taint
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.explain.cures.blockers import Blocked, Obstacle
 from mainstay.explain.cures.owner import Workload, patch_of_template, patched, unchangeable, workload_of
 from mainstay.explain.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, ahead_of
 from mainstay.scheduler.cache.charge import charge_of, reservation_of
-from mainstay.scheduler.messages import amount
 from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.what_if import Objects
 

@@ -17,7 +17,7 @@ import msgspec
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, PODS
+from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, PLACEMENT_POLICIES, PODS
 from mainstay.api.progress import progress_of
 from mainstay.controllers.repair.decide import COMPLETE
 from mainstay.controllers.repair.loop import LOOP as REPAIR
@@ -50,7 +50,6 @@ from mainstay.explain.writers import Known, Version
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 from mainstay.journal.record import moment as time_of
-from mainstay.scheduler.component import PLACEMENT_POLICIES
 from mainstay.scheduler.reasons import Reason
 
 PENDING_MAX: Final = 20

@@ -28,6 +28,7 @@ from mainstay.api.kind_names import (
     DEPLOYMENTS,
     HOLDS,
     JOBS,
+    PLACEMENT_POLICIES,
     PODS,
     PRIORITY_CLASSES,
     REPLICASETS,
@@ -41,7 +42,6 @@ from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_o
 from mainstay.explain.plan.report import SEED, Report
 from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan
 from mainstay.explain.why.answer import Verdict
-from mainstay.scheduler.component import PLACEMENT_POLICIES
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 
 

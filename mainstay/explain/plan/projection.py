@@ -40,15 +40,14 @@ from mainstay.api.kind_names import (
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.taints import taints_of
+from mainstay.api.owners import controller_of
+from mainstay.api.taints import stays_for, taints_of
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Forbidden
 from mainstay.client.indexes import Index
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.job.controller import Jobs
-from mainstay.controllers.node_health.taint_eviction import stays_for
-from mainstay.controllers.pods.adoption import controller_of
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.explain.plan.placement import Placing
 from mainstay.explain.plan.quotas import QuotaBook

@@ -10,8 +10,8 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.api.kind_names import ZONE_QUOTAS as ZONE_QUOTA_KIND
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.owners import controller_of
 from mainstay.controllers.deployment import revisions
-from mainstay.controllers.pods.adoption import controller_of
 from mainstay.explain.cures.quota import quota_cures
 from mainstay.explain.cures.search import CureFound, cures_of
 from mainstay.explain.plan.admission import Proposal

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_resources import amount
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.explain.placement import Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild, Past
 from mainstay.explain.writers import Version
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord
-from mainstay.scheduler.component import NODES, RESERVATIONS, ZONE_QUOTAS
-from mainstay.scheduler.messages import amount, summary_of
+from mainstay.scheduler.messages import summary_of
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
 

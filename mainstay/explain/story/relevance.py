@@ -12,14 +12,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
+from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.explain.story.lines import About, Link, Stale
 from mainstay.explain.story.refusals import Placing, placing, recorded_words, refusal_words, turned_by, would_place
 from mainstay.explain.story.render import OBSERVED_LATE
 from mainstay.explain.writers import Known, Version
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
-from mainstay.scheduler.component import PLACEMENT_POLICIES
 
 AGAIN_MAX: Final = 40
 """Decisions that are made again for one story."""

@@ -23,8 +23,8 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import EVENTS, HOLDS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_annotations import REPLACES
 from mainstay.api.progress import Verdict, progress_of
-from mainstay.controllers.pods.slots import REPLACES
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.story.lines import About, Line, Link, Story, merged, numbered
 from mainstay.explain.story.order import in_order

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, EVENTS, JOBS, REPLICASETS
-from mainstay.controllers.pods.adoption import controller_of
+from mainstay.api.owners import controller_of
 from mainstay.explain.holds import HoldFound, holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.rebuild import Past

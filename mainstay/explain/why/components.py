@@ -12,14 +12,12 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, LEASES
 from mainstay.api.pod_state import time_of
-from mainstay.controllers.component import LEASE as CONTROLLERS_LEASE
 from mainstay.explain.why.answer import Evidence
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, ago, clock
 from mainstay.journal.record import moment
-from mainstay.loop.component import LEASE_NAMESPACE
-from mainstay.scheduler.component import LEASE as SCHEDULER_LEASE
+from mainstay.loop.component import CONTROLLERS_LEASE, LEASE_NAMESPACE, SCHEDULER_LEASE
 
 SILENT_AFTER: Final = timedelta(seconds=30)
 """Three times as long as a component takes to publish its state while anything happens in the cluster."""

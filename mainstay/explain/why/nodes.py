@@ -9,13 +9,10 @@ from mainstay.api.holds import What
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kind_names import PODS as POD_KIND
-from mainstay.api.pod_resources import CPU, MEMORY, PODS, allocatable_of, is_over, requests_of
+from mainstay.api.node_health import LEASE_NAMESPACE, TAINTS, State, record_in
+from mainstay.api.pod_resources import CPU, MEMORY, PODS, allocatable_of, amount, is_over, requests_of
 from mainstay.api.pod_state import condition_of, node_of, time_of, zone_of
-from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, taints_of
-from mainstay.controllers.node_health.actions import LEASE_NAMESPACE
-from mainstay.controllers.node_health.decide import OURS
-from mainstay.controllers.node_health.evidence import State, record_in
-from mainstay.controllers.node_health.taint_eviction import stays_for
+from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, stays_for, taints_of
 from mainstay.explain.fields import FieldChange
 from mainstay.explain.why.answer import Also, CureFound, Evidence, Involved, Link, Verdict
 from mainstay.explain.why.case import Case
@@ -37,7 +34,6 @@ from mainstay.explain.why.found import (
     waiting,
     written,
 )
-from mainstay.scheduler.messages import amount
 
 NODE_HEALTH: Final = "node-health"
 _NAMES: Final = {PODS: "its places for pods", CPU: "its cpu", MEMORY: "its memory"}
@@ -302,7 +298,7 @@ async def _tainted(case: Case, node: Object, who: str, taints: list[Taint]) -> F
     by = f", set by {last.who.name} at {clock(last.at)}" if last is not None else ""
     evidence = written(last) if last is not None else said_by(node)
     words = listed(map(str, taints))
-    ours = all(taint in OURS for taint in taints)
+    ours = all(taint in TAINTS for taint in taints)
     text = f"{who} takes only pods that tolerate {words}{by}"
     return Found(
         cause=Cause.NODE_NOT_READY if ours else Cause.UNTOLERATED_TAINT,

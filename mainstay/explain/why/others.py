@@ -19,7 +19,7 @@ from mainstay.api.kind_names import (
     ZONE_QUOTAS,
 )
 from mainstay.api.kinds import BUILTIN
-from mainstay.api.pod_resources import amounts_of, is_over, requests_of
+from mainstay.api.pod_resources import amount, amounts_of, is_over, requests_of
 from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, node_of, time_of, zone_of
 from mainstay.api.quantity import parse
 from mainstay.explain.why.answer import Also, Evidence, Involved, Verdict
@@ -49,7 +49,6 @@ from mainstay.explain.why.quotas import has_room, refused_in
 from mainstay.explain.why.workloads import worst_of
 from mainstay.explain.writers import Version
 from mainstay.journal.record import DecisionRecord, Ending, moment
-from mainstay.scheduler.messages import amount
 
 _LEFT: Final = re.compile(r"([a-z0-9.-]+) \((\d+)\)")
 _KINDS: Final = {kind.reference.text: kind.reference for kind in BUILTIN}

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.labels import Operator, Requirement
+from mainstay.api.node_health import UNREACHABLE, record_in
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_resources import CPU, MEMORY, allocatable_of, conflicts, host_ports_of, is_over
+from mainstay.api.pod_resources import CPU, MEMORY, allocatable_of, amount, conflicts, host_ports_of, is_over
 from mainstay.api.pod_state import node_of
 from mainstay.api.quantity import parse
 from mainstay.api.reservations import is_active
 from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
-from mainstay.controllers.node_health.evidence import UNREACHABLE, record_in
 from mainstay.explain.why.answer import NodeVerdict, Verdict, Verdicts
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, clock, count, listed
@@ -39,7 +39,6 @@ from mainstay.explain.why.verdicts import (
     label,
     short,
 )
-from mainstay.scheduler.messages import amount
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Refusal
 from mainstay.scheduler.what_if import Objects

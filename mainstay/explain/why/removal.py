@@ -12,9 +12,9 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
+from mainstay.api.node_health import RELEASED
 from mainstay.api.pod_state import condition_of, is_leaving, node_of, time_of
 from mainstay.api.taints import NO_EXECUTE, taints_of, tolerations_of, untolerated
-from mainstay.controllers.node_health.evidence import RELEASED
 from mainstay.explain.why.answer import Involved, Link, Subject, Tier, Verdict
 from mainstay.explain.why.case import OWNER_KINDS, Case
 from mainstay.explain.why.causes import Cause

@@ -6,12 +6,12 @@ from enum import IntEnum, auto
 from typing import Final
 
 from mainstay.api.kind import Object
+from mainstay.api.node_health import OUT_OF_SERVICE, SUSPECTED, UNREACHABLE
+from mainstay.api.pod_resources import amount
 from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
 from mainstay.api.well_known_labels import ZONE_LABEL
-from mainstay.controllers.node_health.evidence import OUT_OF_SERVICE, SUSPECTED, UNREACHABLE
 from mainstay.explain.why.answer import NodeVerdict, Verdicts
 from mainstay.explain.why.found import NOTHING
-from mainstay.scheduler.messages import amount
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Placed, Reason, Refusal
 from mainstay.scheduler.what_if import Objects, what_if

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object
+from mainstay.api.node_health import RELEASED, UNHEARD
 from mainstay.api.pod_state import condition_of, zone_of
-from mainstay.controllers.node_health.evidence import RELEASED, UNHEARD
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.cluster.history import Committed, Event
