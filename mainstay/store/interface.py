@@ -140,7 +140,38 @@ class Hold(Protocol):
     def release(self) -> None: ...
 
 
+class MemoryReads(Protocol):
+    """What a store can do besides that has all of the latest state in memory."""
+
+    def look(self, key: str) -> Entry | None:
+        """As `Store.get` of the latest, at once."""
+
+
+class LocalReads(MemoryReads, Protocol):
+    """What a store can do besides that this process alone writes: it knows what is staged and not yet durable."""
+
+    def newest(self, key: str) -> Entry | None:
+        """What is at a key once all that is staged has happened: to decide a commit from, with a check of its revision.
+
+        It may still be taken back, and with it what was decided from it. So no client may be shown it.
+        """
+
+    def is_durable(self, key: str) -> bool:
+        """Whether `newest` of this key can no longer be taken back."""
+
+    async def settled(self) -> None:
+        """Wait until all that is staged now is durable. Raises what the commits that staged it raise."""
+
+
 class Store(Protocol):
+    @property
+    def memory(self) -> MemoryReads | None:
+        """The same store, if all of its latest state is in memory."""
+
+    @property
+    def local(self) -> LocalReads | None:
+        """The same store, if this process alone writes it. None for one that several servers share."""
+
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
         """What is at a key, now or as of a revision. Raises `Compacted`, `FutureRevision`."""
 

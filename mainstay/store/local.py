@@ -71,7 +71,7 @@ class _Staged(msgspec.Struct):
 
 
 class LocalStore:
-    """Implements `Store` (interface.py) over any `Log`. Make one with `await LocalStore.open(log)`."""
+    """Implements `Store` and `LocalReads` (interface.py) over any `Log`. Make one with `await LocalStore.open(log)`."""
 
     def __init__(self, log: Log, index: Index) -> None:
         self._log = log
@@ -110,6 +110,14 @@ class LocalStore:
             raise
         return store
 
+    @property
+    def memory(self) -> Self:
+        return self
+
+    @property
+    def local(self) -> Self:
+        return self
+
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
         self._require_open()
         require_key(key)
@@ -118,7 +126,6 @@ class LocalStore:
         return self._index.get(key, at)
 
     def look(self, key: str) -> Entry | None:
-        """As `get` of the latest, at once: everything is in memory."""
         self._require_open()
         require_key(key)
         return self._index.live.get(key)
@@ -143,7 +150,7 @@ class LocalStore:
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
         self._require_open()
         require_transaction(checks, writes)
-        self._require_whole()
+        self._require_writable()
 
         found = {check.key: entry for check in checks if _revision(entry := self._newest(check.key)) != check.revision}
         transaction = None if found else self._transaction(writes)
@@ -160,19 +167,13 @@ class LocalStore:
         return await waiter
 
     def newest(self, key: str) -> Entry | None:
-        """What is at a key once all that is staged has happened: to decide a commit from, with a check of its revision.
-
-        It may still be taken back, and with it what was decided from it. So it is not for telling anybody.
-        """
         self._require_open()
         return self._newest(key)
 
     def is_durable(self, key: str) -> bool:
-        """Whether `newest` of this key is there for good."""
         return key not in self._staged_entries
 
     async def settled(self) -> None:
-        """Wait until all that is staged now is durable. Raises what those are told who have staged it."""
         if self._flushing is not None:
             waiter: asyncio.Future[Committed | Refused] = asyncio.get_running_loop().create_future()
             self._staged.append(_Staged(None, Committed(self._next_revision - 1), waiter))
@@ -270,7 +271,7 @@ class LocalStore:
     async def compact(self, revision: int) -> int:
         self._require_open()
         require_revision(revision, least=FIRST_REVISION)
-        self._require_whole()
+        self._require_writable()
         if revision > self._index.revision:
             raise FutureRevision(revision, self._index.revision)
         async with self._compacting:
@@ -325,7 +326,7 @@ class LocalStore:
             self._watches.close()
             await self._log.close()
 
-    def _require_whole(self) -> None:
+    def _require_writable(self) -> None:
         if self._broken is not None:
             raise Unavailable(f"the store takes no more writes until it is opened again: {self._broken}")
 

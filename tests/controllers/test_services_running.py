@@ -26,7 +26,7 @@ NAMES = (
 )
 OURS = tuple(each for each in CONTROLLERS if each.name in NAMES)
 CALM = timedelta(minutes=2)
-ASIDE = ("/leases", "/componentstates")
+INTERNAL_PREFIX = ("/leases", "/componentstates")
 
 
 def a_service(name: str = "web", **spec: Any) -> Object:
@@ -56,7 +56,7 @@ async def progress(cluster: Cluster) -> Progress:
 
 
 def writes(cluster: Cluster) -> list[Asked]:
-    return [each for each in cluster.writes() if not any(part in each.path for part in ASIDE)]
+    return [each for each in cluster.writes() if not any(part in each.path for part in INTERNAL_PREFIX)]
 
 
 async def test_pods_come_into_service_and_the_record_says_so_and_then_nothing_is_written(sim):

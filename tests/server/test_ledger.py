@@ -14,13 +14,13 @@ from mainstay.server.placement.ledger.ledger import (
     Drift,
     Ledger,
     charged,
+    confirm_gone,
     encode_ledger,
-    haunted,
     held,
-    laid_to_rest,
     ledger_in,
     ledger_key,
     let_go,
+    mark_unconfirmed,
     released,
     write_of,
 )
@@ -70,12 +70,12 @@ def test_a_ledger_is_kept_as_long_as_it_says_something():
 
 
 def test_a_ghost_takes_its_room_until_it_is_laid_to_rest_and_only_once():
-    ledger = haunted(charged(a_ledger(), a_charge("a")), a_charge("a"))
+    ledger = mark_unconfirmed(charged(a_ledger(), a_charge("a")), a_charge("a"))
 
     assert ledger.used == {"cpu": 1000, "pods": 1}
-    resting = laid_to_rest(ledger, ["other", "a", "a"])
+    resting = confirm_gone(ledger, ["other", "a", "a"])
     assert resting == a_ledger()
-    assert laid_to_rest(resting, ["a"]) == resting
+    assert confirm_gone(resting, ["a"]) == resting
 
 
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "gpu"]), st.integers(1, 50), max_size=4)
@@ -258,7 +258,7 @@ def test_pods_stay_charged_when_their_node_goes_and_another_comes():
 
 
 def test_ghosts_end_with_their_node():
-    ledger = haunted(charged(charged(with_node(EMPTY, FACTS), a_charge("a")), a_charge("b")), a_charge("b"))
+    ledger = mark_unconfirmed(charged(charged(with_node(EMPTY, FACTS), a_charge("a")), a_charge("b")), a_charge("b"))
 
     assert without_node(ledger) == charged(EMPTY, a_charge("a"))
     assert with_node(ledger, FACTS) == ledger
@@ -282,7 +282,7 @@ def test_drift_is_what_is_missing_what_is_left_over_and_what_the_ledger_should_b
     gone = Charge("u-c", "default/c", "n1", {"cpu": 9, "pods": 1})
     older = Charge("u-old", "default/b", "n1", {"cpu": 8, "pods": 1})
     ghost = a_charge("ghost", 5)
-    ledger = haunted(replace(with_node(EMPTY, FACTS), used={"cpu": 1}), ghost)
+    ledger = mark_unconfirmed(replace(with_node(EMPTY, FACTS), used={"cpu": 1}), ghost)
 
     drift = drift_of(
         "n1", ledger, a_stored_node(zone="a"), pods, {"default/a": kept, "default/b": older, "default/c": gone}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mainstay.server.storage.epochs import ANNOTATION, KEPT, PUT_BACK, Openings
+from mainstay.server.storage.epochs import ANNOTATION, KEPT, RESTORED, StoreEpochs
 from mainstay.sim.cluster.store_host import KeptLog
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
@@ -23,9 +23,9 @@ class LogWithoutRoom(MemoryLog):
             raise StorageFull("there is no room left")
 
 
-async def begun(sim: Simulation, store: Store, server: str) -> Openings:
+async def begun(sim: Simulation, store: Store, server: str) -> StoreEpochs:
     """As a server of this name begins."""
-    return await Openings.begin(store, sim.env(server))
+    return await StoreEpochs.begin(store, sim.env(server))
 
 
 async def write(store: Store, count: int) -> int:
@@ -53,21 +53,21 @@ async def test_what_was_written_after_the_backup_is_no_part_of_the_past(sim):
     saved, backup = await write(store, 5), log.copy()
     held = await write(store, 5)
     restored = await LocalStore.open(backup)
-    openings = await begun(sim, restored, "b")
+    epochs = await begun(sim, restored, "b")
     # It comes further than what the client holds: the revisions alone tell nothing.
     assert await write(restored, 20) > held
 
-    assert await openings.covers(lost.newest, saved)
-    assert not await openings.covers(lost.newest, saved + 1)
-    assert not await openings.covers(lost.newest, held)
+    assert await epochs.covers(lost.newest, saved)
+    assert not await epochs.covers(lost.newest, saved + 1)
+    assert not await epochs.covers(lost.newest, held)
 
 
 async def test_an_opening_that_the_backup_does_not_have_is_no_part_of_the_past(sim):
     backup = KeptLog()
     lost = await begun(sim, await LocalStore.open(backup.copy()), "a")
-    openings = await begun(sim, await LocalStore.open(backup), "b")
+    epochs = await begun(sim, await LocalStore.open(backup), "b")
 
-    assert not await openings.covers(lost.newest, 1)
+    assert not await epochs.covers(lost.newest, 1)
 
 
 async def test_a_server_looks_for_what_it_has_not_heard_of(sim):
@@ -97,10 +97,10 @@ async def test_a_full_store_is_served_and_everybody_reads_it_anew(sim):
     before = await begun(sim, store, "second")
     log.is_full = True
 
-    openings = await begun(sim, store, "third")
+    epochs = await begun(sim, store, "third")
 
-    assert openings.newest == ""
-    assert not await openings.covers(before.newest, await store.revision())
+    assert epochs.newest == ""
+    assert not await epochs.covers(before.newest, await store.revision())
     async with a_server(sim, "fourth", store) as client:
         assert [each["metadata"]["name"] for each in (await client.get(CONFIGMAPS))["items"]] == ["there"]
 
@@ -110,16 +110,16 @@ async def test_bookmarks_say_of_which_store_they_are_and_a_watch_that_says_it_go
         asked = f"{CONFIGMAPS}?watch=1&allowWatchBookmarks=true"
         async with client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events:
             metadata = (await events.next())["object"]["metadata"]
-        opening, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
+        epoch, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
         await client.create(CONFIGMAPS, a_configmap("new"))
 
-        async with client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": opening}) as events:
+        async with client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": epoch}) as events:
             added, bookmark = await events.take(2)
             await client.create(CONFIGMAPS, a_configmap("newer"))
             _, later = await events.take(2)
 
     assert added["object"]["metadata"]["name"] == "new"
-    assert bookmark["object"]["metadata"]["annotations"] == {ANNOTATION: opening}
+    assert bookmark["object"]["metadata"]["annotations"] == {ANNOTATION: epoch}
     assert "annotations" not in later["object"]["metadata"]  # It is said once.
 
 
@@ -131,11 +131,11 @@ async def test_a_watch_goes_on_where_it_was_after_a_restart_of_its_server(sim):
         client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events,
     ):
         metadata = (await events.next())["object"]["metadata"]
-    opening, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
+    epoch, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
 
     async with (
         a_server(sim, "second", store) as client,
-        client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": opening}) as events,
+        client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": epoch}) as events,
     ):
         await client.create(CONFIGMAPS, a_configmap("new"))
         told = await events.next()
@@ -153,7 +153,7 @@ async def test_a_watch_of_another_past_is_refused_and_one_that_says_nothing_goes
             told = await events.next()
 
     assert (refused["type"], refused["object"]["code"], refused["object"]["reason"]) == ("ERROR", 410, "Expired")
-    assert [each["reason"] for each in refused["object"]["details"]["causes"]] == [PUT_BACK]
+    assert [each["reason"] for each in refused["object"]["details"]["causes"]] == [RESTORED]
     assert end is None
     assert told["type"] == "ADDED"
 
@@ -170,7 +170,7 @@ async def test_a_watch_is_told_when_another_server_has_begun(sim):
 
     metadata = bookmark["object"]["metadata"]
     newest = metadata["annotations"][ANNOTATION]
-    openings = await begun(sim, store, "third")
+    epochs = await begun(sim, store, "third")
     assert newest != before
-    assert await openings.covers(newest, int(metadata["resourceVersion"]))
-    assert not await openings.covers(before, int(metadata["resourceVersion"]))
+    assert await epochs.covers(newest, int(metadata["resourceVersion"]))
+    assert not await epochs.covers(before, int(metadata["resourceVersion"]))

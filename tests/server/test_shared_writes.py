@@ -39,6 +39,8 @@ def number_in(entry: Entry | None) -> int:
 class Counted:
     """A store, and how often it was asked for what."""
 
+    local = None
+
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self.gets = self.commits = 0

@@ -23,7 +23,7 @@ from mainstay.loop.controller_loop import Loop
 from mainstay.loop.decision import Patch
 from mainstay.loop.record import Acted
 from mainstay.scheduler.report import Reason, Report, Reporter
-from mainstay.server.storage.epochs import Openings
+from mainstay.server.storage.epochs import StoreEpochs
 from mainstay.server.watch.session import _Session as Session
 
 
@@ -31,11 +31,11 @@ def goes_on_from_revisions_that_never_were(patch: pytest.MonkeyPatch) -> None:
     async def is_unheard_of(self: Session, revision: int) -> bool:
         return False
 
-    async def covers(self: Openings, name: str, revision: int) -> bool:
+    async def covers(self: StoreEpochs, name: str, revision: int) -> bool:
         return True
 
     patch.setattr(Session, "_is_unheard_of", is_unheard_of)
-    patch.setattr(Openings, "covers", covers)  # It would be noticed by the opening as well.
+    patch.setattr(StoreEpochs, "covers", covers)  # It would be noticed by the opening as well.
 
 
 def takes_the_same_revision_for_the_same_object(patch: pytest.MonkeyPatch) -> None:

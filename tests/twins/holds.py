@@ -19,7 +19,7 @@ from mainstay.loop.holds import Gate, Holding
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.view import View
 from mainstay.server.placement.holds import HoldPoint
-from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
+from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.store.interface import Check, Entry
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -38,20 +38,20 @@ def freezes_by_what_it_remembers(patch: pytest.MonkeyPatch) -> None:
 
 
 def notes_no_freeze(patch: pytest.MonkeyPatch) -> None:
-    async def beside(self: HoldPoint, intended: Intended) -> Beside:
+    async def parts_for(self: HoldPoint, intended: Intended) -> TransactionParts:
         return NOTHING
 
-    patch.setattr(HoldPoint, "beside", beside)
+    patch.setattr(HoldPoint, "parts_for", parts_for)
 
 
 def never_thaws(patch: pytest.MonkeyPatch) -> None:
     """What was noted stays when the Hold is removed."""
-    honest = HoldPoint.beside
+    honest = HoldPoint.parts_for
 
-    async def beside(self: HoldPoint, intended: Intended) -> Beside:
+    async def parts_for(self: HoldPoint, intended: Intended) -> TransactionParts:
         return await honest(self, intended) if intended.new is not None else NOTHING
 
-    patch.setattr(HoldPoint, "beside", beside)
+    patch.setattr(HoldPoint, "parts_for", parts_for)
 
 
 SERVER_TWINS: Sequence[Twin] = [freezes_by_what_it_remembers, notes_no_freeze, never_thaws]

@@ -12,7 +12,7 @@ from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import Ledger
 from mainstay.server.placement.ledger.room import Asked, refusal_of
 from mainstay.server.storage import shared_writes
-from mainstay.server.storage.commit_points import Beside
+from mainstay.server.storage.commit_points import TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.store.interface import Entry
 
@@ -39,9 +39,9 @@ def releases_twice(patch: pytest.MonkeyPatch) -> None:
     """Gives the charge back without taking it away: the next who ends the pod gives it back again."""
     honest = Charging._gone
 
-    async def gone(self: Charging, before: Entry, charge: Charge, shared: Any) -> Beside:
-        beside = await honest(self, before, charge, shared)
-        return Beside(beside.checks, (), beside.shared)
+    async def gone(self: Charging, before: Entry, charge: Charge, shared: Any) -> TransactionParts:
+        parts = await honest(self, before, charge, shared)
+        return TransactionParts(parts.checks, (), parts.shared)
 
     patch.setattr(Charging, "_gone", gone)
 
@@ -57,23 +57,23 @@ def reads_what_is_durable(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: SharedWrites, store: Any) -> None:
         honest(self, store)
-        self._newest = None
+        self._local = None
 
     patch.setattr(SharedWrites, "__init__", init)
 
 
 def believes_that_a_pod_removed_by_force_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Forgets its ghost, but not that there was one."""
-    patch.setattr(charges, "haunted", lambda ledger, charge: ledger)
+    patch.setattr(charges, "mark_unconfirmed", lambda ledger, charge: ledger)
 
 
 def forgets_what_is_charged_beside(patch: pytest.MonkeyPatch) -> None:
     """The ledger is written, and the charge is not."""
     honest = Charging._came
 
-    async def came(self: Charging, *args: Any, **rest: Any) -> Beside:
-        beside = await honest(self, *args, **rest)
-        return Beside(beside.checks, (), beside.shared)
+    async def came(self: Charging, *args: Any, **rest: Any) -> TransactionParts:
+        parts = await honest(self, *args, **rest)
+        return TransactionParts(parts.checks, (), parts.shared)
 
     patch.setattr(Charging, "_came", came)
 

@@ -16,12 +16,11 @@ from mainstay.server.quota import tally as quota_tally
 from mainstay.server.quota.tally import Limit, Tally
 from mainstay.server.quota.zone_quota import ZoneTally
 from mainstay.server.request.options import DeleteOptions
-from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
+from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrites
-from mainstay.server.storage.stored import read, stored
-from mainstay.server.storage.write_context import ALONE, Escort
+from mainstay.server.storage.stored import Written, read, stored
+from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.server.storage.writes import Writes
-from mainstay.server.storage.written import Written
 from mainstay.store.interface import ABSENT, Check, Committed, Entry, Put, Store
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -29,13 +28,13 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 
 def does_not_check_that_there_is_no_quota(patch: pytest.MonkeyPatch) -> None:
     """A pod that was decided on before a quota came is never counted by it."""
-    honest = resource_quota.Quotas.beside
+    honest = resource_quota.Quotas.parts_for
 
-    async def beside(self: resource_quota.Quotas, intended: Intended) -> Beside:
+    async def parts_for(self: resource_quota.Quotas, intended: Intended) -> TransactionParts:
         found = await honest(self, intended)
-        return Beside(shared=found.shared, object=found.object, writes=found.writes)
+        return TransactionParts(shared=found.shared, object=found.object, writes=found.writes)
 
-    patch.setattr(resource_quota.Quotas, "beside", beside)
+    patch.setattr(resource_quota.Quotas, "parts_for", parts_for)
 
 
 def counts_what_is_there_later(patch: pytest.MonkeyPatch) -> None:
@@ -105,10 +104,10 @@ def expires_what_it_once_read(patch: pytest.MonkeyPatch) -> None:
 def gives_back_what_was_given_back(patch: pytest.MonkeyPatch) -> None:
     """By the end of the object, whatever its phase."""
 
-    def concerns(self: ReservationPoint, intended: Intended) -> bool:
+    def applies_to(self: ReservationPoint, intended: Intended) -> bool:
         return intended.old is None or intended.new is None
 
-    patch.setattr(ReservationPoint, "concerns", concerns)
+    patch.setattr(ReservationPoint, "applies_to", applies_to)
 
 
 def lets_a_clock_decide(patch: pytest.MonkeyPatch) -> None:
@@ -134,9 +133,11 @@ def binds_without_a_look_at_the_zone(patch: pytest.MonkeyPatch) -> None:
     """A pod that was decided on before the quota came is never counted by it."""
     honest = ZoneTally.counted
 
-    async def counted(self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+    async def counted(
+        self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool
+    ) -> TransactionParts:
         found = await honest(self, before, after, is_checked=is_checked)
-        return Beside(shared=found.shared)
+        return TransactionParts(shared=found.shared)
 
     patch.setattr(ZoneTally, "counted", counted)
 
@@ -153,8 +154,10 @@ def counts_the_charges_of_now(patch: pytest.MonkeyPatch) -> None:
 def gives_nothing_back(patch: pytest.MonkeyPatch) -> None:
     honest = ZoneTally.counted
 
-    async def counted(self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
-        return Beside() if after is None else await honest(self, before, after, is_checked=is_checked)
+    async def counted(
+        self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool
+    ) -> TransactionParts:
+        return TransactionParts() if after is None else await honest(self, before, after, is_checked=is_checked)
 
     patch.setattr(ZoneTally, "counted", counted)
 
@@ -163,10 +166,12 @@ def asks_when_it_reads_and_not_when_it_commits(patch: pytest.MonkeyPatch) -> Non
     """What was left at the time of reading may be gone at the commit."""
     honest = ZoneTally.counted
 
-    async def counted(self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+    async def counted(
+        self: ZoneTally, before: Charge | None, after: Charge | None, *, is_checked: bool
+    ) -> TransactionParts:
         found = await honest(self, before, after, is_checked=is_checked)
         for each in found.shared:
-            each.change(await self._store.get(each.key))
+            each.change(await self._shared.latest(each.key))
         return found if not found.shared else await honest(self, before, after, is_checked=False)
 
     patch.setattr(ZoneTally, "counted", counted)
@@ -193,12 +198,12 @@ def pays_first_and_deletes_then(patch: pytest.MonkeyPatch) -> None:
         namespace: str,
         name: str,
         options: DeleteOptions,
-        escort: Escort = ALONE,
-        also: Beside = NOTHING,
+        context: WriteContext = NO_CONTEXT,
+        also: TransactionParts = NOTHING,
     ) -> Written:
         if also.shared and not options.dry_run:
             await self._shared.commit([], [], also.shared)
-        return await honest(self, kind, namespace, name, options, escort)
+        return await honest(self, kind, namespace, name, options, context)
 
     patch.setattr(Writes, "delete", delete)
 
@@ -207,10 +212,10 @@ def pays_from_what_it_once_read(patch: pytest.MonkeyPatch) -> None:
     """Not from what is left at the commit: of two payments one is lost."""
     honest = eviction._payment
 
-    async def payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside:
+    async def payment(store: Store, budgets: Kind, pod: Object, now: str) -> TransactionParts:
         found = await honest(store, budgets, pod, now)
         writes = [write for each in found.shared for write in each.change(await store.get(each.key)) or ()]
-        return Beside(writes=writes)
+        return TransactionParts(writes=writes)
 
     patch.setattr(eviction, "_payment", payment)
 

@@ -24,10 +24,10 @@ from mainstay.scheduler.reasons import Cure
 from mainstay.server.placement import eviction, reservations
 from mainstay.server.quota import resource_quota
 from mainstay.server.quota.tally import Tally
-from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
+from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.stored import Written
 from mainstay.server.storage.writes import Writes
-from mainstay.server.storage.written import Written
 from mainstay.store.interface import Store
 from tests.twins import scenarios, sim
 
@@ -44,7 +44,7 @@ def names_pods_after_the_attempt(patch: pytest.MonkeyPatch) -> None:
 
 
 def asks_no_budget(patch: pytest.MonkeyPatch) -> None:
-    async def payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside:
+    async def payment(store: Store, budgets: Kind, pod: Object, now: str) -> TransactionParts:
         return NOTHING
 
     patch.setattr(eviction, "_payment", payment)

@@ -112,7 +112,7 @@ NODE = builtin(
     subresources=(
         # Pods that were removed by force and may still run: ours (server/placement/ghosts.py).
         Subresource("ghosts", ("get", "update"), "mainstay.dev", "v1", "NodeGhosts"),
-        # Counts its ledger anew: ours, too (server/placement/recount.py).
+        # Counts its ledger anew: ours, too (server/placement/ledger/recount.py).
         Subresource("recount", ("create",), "mainstay.dev", "v1", "NodeRecount"),
         Subresource("proxy", ("create", "delete", "get", "patch", "update"), kind="NodeProxyOptions"),
         STATUS,

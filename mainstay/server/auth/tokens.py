@@ -13,7 +13,7 @@ and the documents with which others could check a token without asking us (`/ope
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -28,7 +28,7 @@ from mainstay.server.auth.authorization import AUTHENTICATED, User
 from mainstay.server.auth.jwt import SigningKey
 from mainstay.server.storage.keyspace import CORE
 from mainstay.store.errors import StoreError
-from mainstay.store.interface import Entry, Store
+from mainstay.store.interface import Store
 
 KEY_FILE: Final = "service-account.key"
 ISSUER: Final = "https://kubernetes.default.svc"
@@ -139,8 +139,8 @@ class AccountTokens:
         self._clock = env.clock
         self._chance = env.chance
         self._issued = 0
-        self._look: Callable[[str], Entry | None] | None = getattr(store, "look", None)
-        self.knows_at_once = self._look is not None
+        self._memory = store.memory
+        self.knows_at_once = self._memory is not None
         """Otherwise `learn` must be awaited before each `check`."""
         # By digest, so that no token can come out in a traceback. A signature is verified once, not with each request.
         self._known: dict[bytes, _Claims] = {}
@@ -268,11 +268,11 @@ class AccountTokens:
         return Accepted(_user(claims), shared)
 
     def _living(self, key: str) -> _Metadata | None:
-        if self._look is None:
+        if self._memory is None:
             found = self._found.get(key)
             return None if found is None else found[1]
         try:
-            entry = self._look(key)
+            entry = self._memory.look(key)
         except StoreError as error:
             raise _unavailable(error) from error
         return None if entry is None else _stored_of(entry.value).metadata

@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.journal.errors import HistoryAhead, Missed, SourceUnavailable
 from mainstay.journal.history import Batch, Snapshot, Written
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.write_context import LINEAGE
 from mainstay.store.errors import Compacted, FutureRevision, Unavailable
 from mainstay.store.interface import Change, Hold, Store
@@ -61,7 +61,7 @@ class StoreHistory:
             yield [
                 Written(entry.revision, entry.key, entry.value)
                 for entry in page.entries
-                if not entry.key.startswith(ASIDE)
+                if not entry.key.startswith(INTERNAL_PREFIX)
             ]
             if not page.remaining:
                 return
@@ -106,7 +106,7 @@ def joined(changes: Sequence[Change]) -> list[Written]:
     objects: list[Change] = []
     for change in changes:
         key = change.key
-        if not key.startswith(ASIDE):
+        if not key.startswith(INTERNAL_PREFIX):
             objects.append(change)
         elif change.entry is not None and key.startswith(LINEAGE):
             told = _lineage(change.entry.value)

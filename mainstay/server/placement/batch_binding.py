@@ -26,9 +26,9 @@ from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.journal.record import Subject
 from mainstay.server.auth.authorization import User
-from mainstay.server.placement.binding import RESERVATION, Binder, Wish
+from mainstay.server.placement.binding import RESERVATION, Binder, BindRequest
 from mainstay.server.storage.operations import operation_named
-from mainstay.server.storage.write_context import Escort
+from mainstay.server.storage.write_context import WriteContext
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 
 ITEMS_MAX: Final = 500
@@ -81,27 +81,27 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def bind_all(
-    binder: Binder, request: Request, user: User, escort: Escort, clock: Clock, *, dry_run: bool
+    binder: Binder, request: Request, user: User, context: WriteContext, clock: Clock, *, dry_run: bool
 ) -> bytes:
     """Carry out a request, and the body of its answer. Raises `ApiError` (400) for one that makes no sense."""
     items = _items_in(request)
     now = format_time(clock.wall())
-    if escort.operation is not None:
+    if context.operation is not None:
         raise bad_request("a batch is not one write: name the operation in each of its items")
     results: list[_Result] = [_Result("Unknown")] * len(items)
 
     async def bind(number: int, item: _Item) -> None:
         try:
             written = await binder.bind(
-                _wish_of(item), now, _escort_of(item, escort, request, user, clock), dry_run=dry_run
+                _build_request(item), now, _build_context(item, context, request, user, clock), dry_run=dry_run
             )
             results[number] = _Result("Bound", written.revision)
         except ApiError as error:
             results[number] = _refused(error)
-            if escort.asked is not None and not dry_run:
+            if context.asked is not None and not dry_run:
                 metadata = item.metadata
                 subject = Subject("pods", metadata.namespace, metadata.name, metadata.uid)
-                escort.asked.refused(error, subject, item.decision or escort.decision)
+                context.asked.refused(error, subject, item.decision or context.decision)
         except StoreError as error:
             results[number] = _failed(error)
 
@@ -122,11 +122,11 @@ def _items_in(request: Request) -> list[_Item]:
     return items
 
 
-def _wish_of(item: _Item) -> Wish:
+def _build_request(item: _Item) -> BindRequest:
     metadata = item.metadata
     if item.target.kind not in ("", "Node") or not item.target.name or not metadata.name:
         raise bad_request("a binding needs the name of a pod, and a target of kind Node with a name")
-    return Wish(
+    return BindRequest(
         metadata.namespace,
         metadata.name,
         item.target.name,
@@ -139,7 +139,7 @@ def _wish_of(item: _Item) -> Wish:
     )
 
 
-def _escort_of(item: _Item, whole: Escort, request: Request, user: User, clock: Clock) -> Escort:
+def _build_context(item: _Item, whole: WriteContext, request: Request, user: User, clock: Clock) -> WriteContext:
     if not item.operation and not item.decision and not item.cause:
         return whole
     operation = None
@@ -147,7 +147,7 @@ def _escort_of(item: _Item, whole: Escort, request: Request, user: User, clock: 
         about = (request.method, request.target)
         said: dict[str, Any] = msgspec.to_builtins(item)
         operation = operation_named(item.operation, about, _encode(said), user, clock)
-    return Escort(
+    return WriteContext(
         item.decision or whole.decision,
         item.cause or whole.cause,
         whole.term,

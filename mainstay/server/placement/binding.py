@@ -26,11 +26,11 @@ from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, refused
 from mainstay.server.placement.ledger.room import Asked
 from mainstay.server.placement.pod_to_bind import PodToBind
-from mainstay.server.storage.commit_points import NOTHING, Beside
+from mainstay.server.storage.commit_points import NOTHING, TransactionParts
 from mainstay.server.storage.keyspace import CORE, key_of
 from mainstay.server.storage.shared_writes import SharedWrites, too_contended
-from mainstay.server.storage.write_context import ALONE, Escort
-from mainstay.server.storage.written import Written
+from mainstay.server.storage.stored import Written
+from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.store.interface import Check, Committed, Entry, Put, Store
 
 OBSERVED: Final = "mainstay-observed"  # A header.
@@ -41,7 +41,7 @@ _OBSERVED_FORM: Final = re.compile(r"(?P<revision>[0-9]{1,18})(?P<strict>;\s*str
 _NO_TEXTS: Final[dict[str, str]] = {}
 
 
-class Wish(Struct, frozen=True):
+class BindRequest(Struct, frozen=True):
     """A binding that somebody asks for."""
 
     namespace: str
@@ -82,54 +82,56 @@ class Binder:
         self._charging = charging
         self._reservations = reservations
 
-    async def bind(self, wish: Wish, now: str, escort: Escort = ALONE, *, dry_run: bool = False) -> Written:
+    async def bind(
+        self, request: BindRequest, now: str, context: WriteContext = NO_CONTEXT, *, dry_run: bool = False
+    ) -> Written:
         """Bind a pod. Raises `ApiError`: 404, or 409 with a cause (ledger/refusals.py)."""
-        before = await self._repeated(escort)
+        before = await self._repeated(context)
         if before is not None:
             return before
-        key = key_of(self._pods, wish.namespace, wish.name)
+        key = key_of(self._pods, request.namespace, request.name)
         for _ in range(ATTEMPTS_MAX):
             entry = await self._store.get(key)
             if entry is None:
-                raise not_found(self._pods.plural, self._pods.group, wish.name)
+                raise not_found(self._pods.plural, self._pods.group, request.name)
             pod = PodToBind(entry)
-            _require_free(pod, wish)
-            beside = await self._beside(pod, wish)
-            if beside is None:
+            _require_free(pod, request)
+            parts = await self._parts(pod, request)
+            if parts is None:
                 continue
-            value = pod.bound(wish.node, now, wish.annotations, wish.labels)
+            value = pod.bound(request.node, now, request.annotations, request.labels)
             outcome = Written(value, 0)
             if dry_run:
-                await self._shared.rehearse(beside.shared)
+                await self._shared.rehearse(parts.shared)
                 return outcome
-            checks, writes = [Check(key, entry.revision), *beside.checks], [Put(key, value), *beside.writes]
-            if escort is not ALONE:
-                writes += escort.writes(key, outcome)
-                checks += escort.checks
-            answer = await self._shared.commit(checks, writes, beside.shared)
+            checks, writes = [Check(key, entry.revision), *parts.checks], [Put(key, value), *parts.writes]
+            if context is not NO_CONTEXT:
+                writes += context.writes(key, outcome)
+                checks += context.checks
+            answer = await self._shared.commit(checks, writes, parts.shared)
             if isinstance(answer, Committed):
-                escort.committed(key, answer.revision, value)
+                context.committed(key, answer.revision, value)
                 return Written(value, answer.revision)
-            escort.require_term(answer.found)
-            before = await self._repeated(escort)
+            context.require_term(answer.found)
+            before = await self._repeated(context)
             if before is not None:
                 return before
         raise too_contended(key)
 
-    async def _beside(self, pod: PodToBind, wish: Wish) -> Beside | None:
+    async def _parts(self, pod: PodToBind, request: BindRequest) -> TransactionParts | None:
         """The charge. None if something had to be put right first: look again."""
         if pod.is_over:
             return NOTHING  # It will never run, and so takes nothing.
-        ledger = ledger_in(await self._shared.read(ledger_key(wish.node)))
-        if not ledger.node_uid and await self._is_uncounted(wish.node):
+        ledger = ledger_in(await self._shared.read(ledger_key(request.node)))
+        if not ledger.node_uid and await self._is_uncounted(request.node):
             return None
-        reservation = wish.reservation or pod.annotation(RESERVATION)
+        reservation = request.reservation or pod.annotation(RESERVATION)
         held = NO_ROOM_HELD
         if reservation and self._reservations is not None:
-            held = await self._reservations.claimed(reservation, pod.whole(), wish.node)
-        asked = Asked(wish.observed, wish.is_strict, wish.observed is not None, pod.bears_cordon)
-        charge = pod.charge_on(wish.namespace, wish.name, wish.node)
-        return await self._charging.bound(charge_key(wish.namespace, wish.name), charge, asked, held)
+            held = await self._reservations.claimed(reservation, pod.whole(), request.node)
+        asked = Asked(request.observed, request.is_strict, request.observed is not None, pod.bears_cordon)
+        charge = pod.charge_on(request.namespace, request.name, request.node)
+        return await self._charging.bound(charge_key(request.namespace, request.name), charge, asked, held)
 
     async def _is_uncounted(self, node: str) -> bool:
         """Whether there is such a Node although no ledger says so: then it is from before there were ledgers."""
@@ -140,14 +142,14 @@ class Binder:
         self._shared.forget(ledger_key(node))
         return True
 
-    async def _repeated(self, escort: Escort) -> Written | None:
-        if escort.operation is None:
+    async def _repeated(self, context: WriteContext) -> Written | None:
+        if context.operation is None:
             return None
-        entry: Entry | None = await self._store.get(escort.operation.key)
-        return None if entry is None else escort.operation.outcome_in(entry)
+        entry: Entry | None = await self._store.get(context.operation.key)
+        return None if entry is None else context.operation.outcome_in(entry)
 
 
-def wish_of(namespace: str, name: str, binding: Object, observed: str | None) -> Wish:
+def parse_binding(namespace: str, name: str, binding: Object, observed: str | None) -> BindRequest:
     """What a Binding asks for. Raises `ApiError` (400) for one that makes no sense."""
     target: dict[str, Any] = binding.get("target") or {}
     node = target.get("name")
@@ -156,7 +158,7 @@ def wish_of(namespace: str, name: str, binding: Object, observed: str | None) ->
     given: dict[str, Any] = binding.get("metadata") or {}
     annotations = given.get("annotations") or _NO_TEXTS
     revision, is_strict = observed_in(observed)
-    return Wish(
+    return BindRequest(
         namespace,
         name,
         node,
@@ -179,10 +181,10 @@ def observed_in(header: str | None) -> tuple[int | None, bool]:
     return int(found["revision"]), found["strict"] is not None
 
 
-def _require_free(pod: PodToBind, wish: Wish) -> None:
+def _require_free(pod: PodToBind, request: BindRequest) -> None:
     """Raise `ApiError` (409) unless the pod is the one that is meant, and waits for a node."""
-    name = wish.name
-    if wish.uid and wish.uid != pod.uid:
+    name = request.name
+    if request.uid and request.uid != pod.uid:
         text = "the pod is not the one that was meant: it was made anew since"
         raise refused(name, Refusal(RefusalCause.POD_DELETED, text))
     if pod.node:

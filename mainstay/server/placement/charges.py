@@ -17,16 +17,16 @@ from mainstay.server.placement.ledger.ledger import (
     Drift,
     Ledger,
     charged,
-    haunted,
     ledger_in,
     ledger_key,
     let_go,
+    mark_unconfirmed,
     released,
     write_of,
 )
 from mainstay.server.placement.ledger.refusals import refused
 from mainstay.server.placement.ledger.room import Asked, refusal_of
-from mainstay.server.storage.commit_points import NOTHING, Beside, joined
+from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
 from mainstay.server.storage.shared_writes import Change, SharedWrite, SharedWrites
 from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Write
 
@@ -34,7 +34,7 @@ from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Write
 class Tally(Protocol):
     """Something besides the ledger that counts what pods take on nodes."""
 
-    async def counted(self, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+    async def counted(self, before: Charge | None, after: Charge | None, *, is_checked: bool) -> TransactionParts:
         """What goes along when a pod takes `after` in place of `before`. None: it took, or will take, nothing.
 
         Raises `ApiError` (409, see ledger/refusals.py) if that is too much. Where `is_checked` is not set nobody was
@@ -47,7 +47,7 @@ class HeldRoom(Struct, frozen=True):
 
     amounts: dict[str, int] = {}
     ports: tuple[str, ...] = ()
-    beside: Beside = NOTHING
+    parts: TransactionParts = NOTHING
     """The end of the reservation."""
 
 
@@ -61,7 +61,7 @@ class Charging:
 
     async def bound(
         self, key: str, charge: Charge, asked: Asked, held: HeldRoom = NO_ROOM_HELD, charge_revision: int = ABSENT
-    ) -> Beside:
+    ) -> TransactionParts:
         """A pod comes to a node, if that has room. Raises `ApiError` (409) at the commit if it has not.
 
         `key` is that of the charge; `charge_revision` is not 0 only where an old one was left behind.
@@ -76,10 +76,10 @@ class Charging:
                 raise refused(name, refusal)
             return charged(ledger, charge)
 
-        beside = await self._came(key, charge_revision, charge, change, is_checked=True)
-        return beside if held.beside is NOTHING else joined((beside, held.beside))
+        parts = await self._came(key, charge_revision, charge, change, is_checked=True)
+        return parts if held.parts is NOTHING else joined((parts, held.parts))
 
-    async def came(self, key: str, charge: Charge, charge_revision: int = ABSENT) -> Beside:
+    async def came(self, key: str, charge: Charge, charge_revision: int = ABSENT) -> TransactionParts:
         """A pod is on a node, and nobody was asked whether there is room."""
 
         def change(ledger: Ledger, revision: int) -> Ledger:
@@ -89,7 +89,7 @@ class Charging:
 
     async def _came(
         self, key: str, charge_revision: int, charge: Charge, change: "_LedgerChange", *, is_checked: bool
-    ) -> Beside:
+    ) -> TransactionParts:
         place = ledger_key(charge.node)
         zone = ledger_in(await self._shared.read(place)).zone
         charge = replace(charge, zone=zone)
@@ -101,10 +101,10 @@ class Charging:
                 return None  # Another quota's business: begin again.
             return (write_of(place, change(ledger, ABSENT if entry is None else entry.revision)),)
 
-        own = Beside((Check(key, charge_revision),), (written,), (_shared(place, shared),))
+        own = TransactionParts((Check(key, charge_revision),), (written,), (_shared(place, shared),))
         return await self._counted(own, None, charge, is_checked=is_checked)
 
-    async def changed(self, before: Entry, old: Charge, new: Charge) -> Beside:
+    async def changed(self, before: Entry, old: Charge, new: Charge) -> TransactionParts:
         """A pod needs more or less than it is charged with (`before`)."""
         new = replace(new, zone=old.zone)
         place = ledger_key(old.node)
@@ -113,10 +113,10 @@ class Charging:
             return (write_of(place, charged(released(ledger_in(entry), old), new)),)
 
         written = Put(before.key, encode_charge(new))
-        own = Beside((Check(before.key, before.revision),), (written,), (_shared(place, shared),))
+        own = TransactionParts((Check(before.key, before.revision),), (written,), (_shared(place, shared),))
         return await self._counted(own, old, new, is_checked=False)
 
-    async def went(self, before: Entry, charge: Charge) -> Beside:
+    async def went(self, before: Entry, charge: Charge) -> TransactionParts:
         """A pod has ended, or its agent says that it is gone. What it was charged with is given back."""
         place = ledger_key(charge.node)
 
@@ -125,7 +125,7 @@ class Charging:
 
         return await self._gone(before, charge, shared)
 
-    async def vanished(self, before: Entry, charge: Charge) -> Beside:
+    async def vanished(self, before: Entry, charge: Charge) -> TransactionParts:
         """A pod was removed by force: it is no object any more, but what it takes is only free when its agent says so.
 
         Raises `ApiError` (409) at the commit if there are too many of them.
@@ -138,19 +138,21 @@ class Charging:
                 return (write_of(place, released(ledger, charge)),)
             if len(ledger.ghosts) >= GHOSTS_MAX:
                 raise _too_many_ghosts(charge)
-            return (write_of(place, haunted(ledger, charge)),)
+            return (write_of(place, mark_unconfirmed(ledger, charge)),)
 
         return await self._gone(before, charge, shared)
 
-    async def _gone(self, before: Entry, charge: Charge, shared: Change) -> Beside:
-        own = Beside(
+    async def _gone(self, before: Entry, charge: Charge, shared: Change) -> TransactionParts:
+        own = TransactionParts(
             (Check(before.key, before.revision),),
             (Delete(before.key),),
             (_shared(ledger_key(charge.node), shared),),
         )
         return await self._counted(own, charge, None, is_checked=False)
 
-    async def _counted(self, own: Beside, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+    async def _counted(
+        self, own: TransactionParts, before: Charge | None, after: Charge | None, *, is_checked: bool
+    ) -> TransactionParts:
         if not self._tallies:
             return own
         others = [await each.counted(before, after, is_checked=is_checked) for each in self._tallies]

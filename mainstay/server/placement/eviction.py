@@ -19,11 +19,11 @@ from mainstay.api.errors import ApiError, Reason, forbidden, not_found
 from mainstay.api.kind import Kind, Object
 from mainstay.server.placement.holds import unless_frozen
 from mainstay.server.request.options import DeleteOptions
-from mainstay.server.storage.commit_points import NOTHING, Beside, joined
+from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
 from mainstay.server.storage.keyspace import key_of, prefix_of
 from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.server.storage.stored import read, stored
-from mainstay.server.storage.write_context import Escort
+from mainstay.server.storage.write_context import WriteContext
 from mainstay.server.storage.writes import Writes
 from mainstay.store.interface import Entry, Put, Store, Write
 
@@ -46,11 +46,11 @@ async def evict(
     name: str,
     options: DeleteOptions,
     now: str,
-    escort: Escort,
+    context: WriteContext,
 ) -> None:
     """Delete a pod if its budget allows and nobody holds evictions. Raises `ApiError`: 404, 429 if that is not so, 500
     for several budgets."""
-    if await writes.repeated(escort) is not None:
+    if await writes.repeated(context) is not None:
         return
     for _ in range(ATTEMPTS_MAX):
         entry = await store.get(key_of(pods, namespace, name))
@@ -58,12 +58,12 @@ async def evict(
             raise not_found(pods.plural, pods.group, name)
         pod = read(pods, entry)
         paid = await _payment(store, budgets, pod, now)
-        also = joined((Beside(shared=[unless_frozen(namespace, times.parse_time(now))]), paid))
+        also = joined((TransactionParts(shared=[unless_frozen(namespace, times.parse_time(now))]), paid))
         if options.dry_run:
             for each in also.shared:
                 each.change(await store.get(each.key))
         try:
-            await writes.delete(pods, namespace, name, _pinned(options, pod), escort, also)
+            await writes.delete(pods, namespace, name, _pinned(options, pod), context, also)
         except _DecideAnew:
             continue
         except ApiError as error:
@@ -90,7 +90,7 @@ def _is_other(options: DeleteOptions, pod: Object) -> bool:
     return bool(options.uid) and options.uid != pod["metadata"]["uid"]
 
 
-async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside:
+async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> TransactionParts:
     """What goes with the deletion of a pod. Raises `ApiError`."""
     if _is_free(pod):
         return NOTHING
@@ -108,7 +108,7 @@ async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> Beside
             return ()
         return (Put(entry.key, stored(_paid(budget, name, now))),)
 
-    return Beside(shared=[SharedWrite(entry.key, change)])
+    return TransactionParts(shared=[SharedWrite(entry.key, change)])
 
 
 def _identity(budget: Object) -> tuple[str, int]:

@@ -17,7 +17,7 @@ import msgspec
 
 from mainstay.api.errors import bad_request, not_found
 from mainstay.server.placement.ledger.charge import port_of
-from mainstay.server.placement.ledger.ledger import GHOSTS_MAX, Ledger, laid_to_rest, ledger_in, ledger_key, write_of
+from mainstay.server.placement.ledger.ledger import GHOSTS_MAX, Ledger, confirm_gone, ledger_in, ledger_key, write_of
 from mainstay.server.placement.ledger.refusals import shown
 from mainstay.server.storage.keyspace import CORE
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
@@ -51,7 +51,7 @@ class Ghosts:
 
         def change(entry: Entry | None) -> Sequence[Write]:
             before = ledger_in(entry)
-            left[:] = [laid_to_rest(before, gone)]
+            left[:] = [confirm_gone(before, gone)]
             return (write_of(key, left[0]),)
 
         for _ in range(ATTEMPTS_MAX):

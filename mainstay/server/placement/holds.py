@@ -17,12 +17,12 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
 from mainstay.env import Clock
-from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.store.interface import Delete, Entry, Put, Write
 
-FROZEN: Final = f"{ASIDE}frozen-evictions"
+FROZEN: Final = f"{INTERNAL_PREFIX}frozen-evictions"
 _SLACK_S: Final = 60  # The clock of whoever asks for the longest time there is may be ahead of ours.
 
 
@@ -42,10 +42,10 @@ class HoldPoint:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def concerns(self, intended: Intended) -> bool:
+    def applies_to(self, intended: Intended) -> bool:
         return intended.subresource != "status"
 
-    async def beside(self, intended: Intended) -> Beside:
+    async def parts_for(self, intended: Intended) -> TransactionParts:
         new, old = intended.new, intended.old
         if new is not None:
             _require_in_time(new, old, self._clock.wall())
@@ -62,7 +62,7 @@ class HoldPoint:
                 return ()
             return (Put(FROZEN, _encode(_Noted(dict(sorted(after.items()))))) if after else Delete(FROZEN),)
 
-        return Beside(shared=(SharedWrite(FROZEN, change),))
+        return TransactionParts(shared=(SharedWrite(FROZEN, change),))
 
 
 def _is_of_evictions(hold: Object | None) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key, write_of
 from mainstay.server.placement.ledger.nodes import facts_of, has_other_facts, with_node, without_node
-from mainstay.server.storage.commit_points import Beside, Intended
+from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.store.interface import Entry, Write
 
@@ -12,11 +12,11 @@ from mainstay.store.interface import Entry, Write
 class NodePoint:
     """Implements `CommitPoint` (server/storage/commit_points.py)."""
 
-    def concerns(self, intended: Intended) -> bool:
+    def applies_to(self, intended: Intended) -> bool:
         new, old = intended.new, intended.old
         return new is None or old is None or has_other_facts(new, old)
 
-    async def beside(self, intended: Intended) -> Beside:
+    async def parts_for(self, intended: Intended) -> TransactionParts:
         node = intended.new or intended.old
         if node is None:
             raise AssertionError("a write has an object before it, or after it, or both")
@@ -33,4 +33,4 @@ class NodePoint:
             changed = with_node(ledger, facts)
             return (write_of(key, changed),) if changed != ledger else ()
 
-        return Beside(shared=(SharedWrite(key, change),))
+        return TransactionParts(shared=(SharedWrite(key, change),))

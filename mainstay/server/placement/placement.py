@@ -1,29 +1,36 @@
 """All that makes the choice of a node true, put together: ledgers, bindings, reservations, ghosts, and quotas.
 
-The one place to add another `Tally` (charges.py): what else is counted when a pod comes to a node or goes.
+The one place to add another `Tally` (charges.py), which is what else is counted when a pod comes to a node or goes; and
+the one table of commit points: what happens together with a write of a kind, besides the write.
 """
 
 from mainstay.api.kind import Kind
 from mainstay.env import Clock
 from mainstay.server.placement.binding import Binder
 from mainstay.server.placement.charges import Charging
-from mainstay.server.placement.commit_point_table import commit_points_of
 from mainstay.server.placement.ghosts import Ghosts
-from mainstay.server.placement.reservations import Claims, Expiry
+from mainstay.server.placement.holds import HoldPoint
+from mainstay.server.placement.node_commit import NodePoint
+from mainstay.server.placement.pod_commit import PodPoint
+from mainstay.server.placement.reservations import Claims, Expiry, ReservationPoint
+from mainstay.server.quota.resource_quota import Quotas
 from mainstay.server.quota.status import QuotaStatuses
-from mainstay.server.quota.zone_quota import ZoneTally
+from mainstay.server.quota.zone_quota import ZoneQuotaPoint, ZoneTally
+from mainstay.server.services.addresses import Addresses, ServicePoint
+from mainstay.server.storage.commit_points import CommitPoints, Intended, TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrites
+from mainstay.server.storage.terms import term_writes
 from mainstay.store.interface import Store
 
 
-class Placing:
+class Placement:
     """`start` begins what goes on in the background: reservations expire, and the statuses of quotas follow."""
 
     def __init__(self, store: Store, pods: Kind, clock: Clock) -> None:
         self.shared = SharedWrites(store)
-        charging = Charging(self.shared, (ZoneTally(store),))
-        self.points = commit_points_of(store, self.shared, charging, clock)
-        self.binder = Binder(store, pods, self.shared, charging, Claims(store))
+        charging = Charging(self.shared, (ZoneTally(self.shared),))
+        self.points = build_commit_points(store, self.shared, charging, clock)
+        self.binder = Binder(store, pods, self.shared, charging, Claims(self.shared))
         self.ghosts = Ghosts(store, self.shared)
         self._store = store
         self._clock = clock
@@ -35,3 +42,28 @@ class Placing:
     async def stop(self) -> None:
         for each in self._background:
             await each.stop()
+
+
+def build_commit_points(store: Store, shared: SharedWrites, charging: Charging, clock: Clock) -> CommitPoints:
+    return CommitPoints(
+        {
+            ("", "Service"): (ServicePoint(Addresses(store)),),
+            ("coordination.k8s.io", "Lease"): (LeasePoint(),),
+            ("", "Pod"): (PodPoint(store, charging),),
+            ("", "Node"): (NodePoint(),),
+            ("mainstay.dev", "Reservation"): (ReservationPoint(store, shared),),
+            ("mainstay.dev", "ZoneQuota"): (ZoneQuotaPoint(store, shared),),
+            ("mainstay.dev", "Hold"): (HoldPoint(clock),),
+        },
+        everywhere=(Quotas(store, shared),),
+    )
+
+
+class LeasePoint:
+    """Implements `CommitPoint`: a lease that changes hands begins a term."""
+
+    def applies_to(self, intended: Intended) -> bool:
+        return True
+
+    async def parts_for(self, intended: Intended) -> TransactionParts:
+        return TransactionParts(writes=term_writes(intended.kind, intended.new, intended.old))

@@ -22,7 +22,7 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_resources import is_over
 from mainstay.server.placement.charges import Charging
 from mainstay.server.placement.ledger.charge import Charge, charge_key, charge_of, decode_charge
-from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
+from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.store.interface import Store
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -36,7 +36,7 @@ class PodPoint:
         self._store = store
         self._charging = charging
 
-    def concerns(self, intended: Intended) -> bool:
+    def applies_to(self, intended: Intended) -> bool:
         new, old = intended.new, intended.old
         if old is None:
             return new is not None and bool(new["spec"].get("nodeName"))
@@ -46,7 +46,7 @@ class PodPoint:
             return True
         return resources_of_states(new) != resources_of_states(old)
 
-    async def beside(self, intended: Intended) -> Beside:
+    async def parts_for(self, intended: Intended) -> TransactionParts:
         pod = intended.new or intended.old
         if pod is None:
             raise AssertionError("a write has an object before it, or after it, or both")
@@ -57,7 +57,7 @@ class PodPoint:
         if entry is None:
             return NOTHING if wanted is None else await self._charging.came(key, wanted)
         charge = decode_charge(entry.value)
-        if intended.new is None and intended.escort.agent_of != charge.node:
+        if intended.new is None and intended.context.agent_of != charge.node:
             return await self._charging.vanished(entry, charge)
         if wanted is None:
             return await self._charging.went(entry, charge)

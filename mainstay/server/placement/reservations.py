@@ -33,9 +33,8 @@ from mainstay.server.placement.ledger.ledger import Drift, held, ledger_in, ledg
 from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause
 from mainstay.server.placement.ledger.room import Asked, refusal_of
-from mainstay.server.storage.commit_points import Beside, Intended
+from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import CORE, key_of, prefix_of
-from mainstay.server.storage.newest import newest
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import read, stored
 from mainstay.store.errors import StoreError
@@ -54,21 +53,21 @@ class ReservationPoint:
         self._store = store
         self._shared = shared
 
-    def concerns(self, intended: Intended) -> bool:
+    def applies_to(self, intended: Intended) -> bool:
         return intended.old is None or (is_active(intended.old) and not is_active(intended.new))
 
-    async def beside(self, intended: Intended) -> Beside:
+    async def parts_for(self, intended: Intended) -> TransactionParts:
         if intended.old is None and intended.new is not None:
             await self._require_ledger(intended.new["spec"]["nodeName"])
-            return Beside(shared=[holding(intended.new)])
+            return TransactionParts(shared=[holding(intended.new)])
         if intended.old is None:
             raise AssertionError("a write has an object before it, or after it, or both")
-        return Beside(shared=[letting_go(intended.old)])
+        return TransactionParts(shared=[letting_go(intended.old)])
 
     async def _require_ledger(self, node: str) -> None:
         """A Node from before there were ledgers has none yet."""
         key = ledger_key(node)
-        if not ledger_in(await newest(self._store, key)).node_uid and await self._store.get(f"{CORE}/nodes/{node}"):
+        if not ledger_in(await self._shared.latest(key)).node_uid and await self._store.get(f"{CORE}/nodes/{node}"):
             await recount(self._store, node)
             self._shared.forget(key)
 
@@ -108,23 +107,21 @@ def letting_go(reservation: Object) -> SharedWrite:
 class Claims:
     """Implements `Reservations` (binding.py)."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, shared: SharedWrites) -> None:
+        self._shared = shared
 
     async def claimed(self, name: str, pod: Object, node: str) -> HeldRoom:
-        return await held_room(self._store, name, pod, node)
+        entry = await self._shared.latest(key_of(RESERVATION, pod["metadata"]["namespace"], name)) if name else None
+        return NO_ROOM_HELD if entry is None else held_room(entry, name, pod, node)
 
 
-async def held_room(store: Store, name: str, pod: Object, node: str) -> HeldRoom:
+def held_room(entry: Entry, name: str, pod: Object, node: str) -> HeldRoom:
     """What a pod takes over from its reservation when it is bound, and how that ends the reservation.
 
-    Nothing if the reservation is not there, or is over: then the pod is bound like any other. Raises `ApiError` (409)
-    if the reservation is active, but for another node or another pod: to bind it here would leave the room held there.
+    Nothing if the reservation is over: then the pod is bound like any other. Raises `ApiError` (409) if the
+    reservation is active, but for another node or another pod: to bind it here would leave the room held there.
     """
     metadata = pod["metadata"]
-    entry = await newest(store, key_of(RESERVATION, metadata["namespace"], name)) if name else None
-    if entry is None:
-        return NO_ROOM_HELD
     reservation = read(RESERVATION, entry)
     if not is_active(reservation):
         return NO_ROOM_HELD
@@ -138,9 +135,9 @@ async def held_room(store: Store, name: str, pod: Object, node: str) -> HeldRoom
     ):
         raise _held_elsewhere(metadata["name"], name, f"holds room for another pod, {wanted.get('name')}")
     confirmed = ended(reservation, Phase.CONFIRMED, pod={"name": metadata["name"], "uid": metadata["uid"]})
-    beside = Beside([Check(entry.key, entry.revision)], [Put(entry.key, stored(confirmed))])
+    parts = TransactionParts([Check(entry.key, entry.revision)], [Put(entry.key, stored(confirmed))])
     charge = charge_for(reservation)
-    return HeldRoom(charge.amounts, charge.ports, beside)
+    return HeldRoom(charge.amounts, charge.ports, parts)
 
 
 def ended(reservation: Object, phase: Phase, **more: Object) -> Object:

@@ -15,7 +15,7 @@ Where there is none it is first said that somebody is counting.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -68,6 +68,21 @@ async def find_quota_drift(store: Store, namespace: str) -> QuotaDrift:
     }
     left_over = [name for name in sorted(tally.quotas) if name not in limits]
     return QuotaDrift(wrong, left_over, await _wrong_zones(store, namespace, at))
+
+
+async def answer_recount(store: Store, shared: SharedWrites, namespace: str) -> dict[str, Any]:
+    """Recount, and say what was wrong: `POST /api/v1/namespaces/NAME/recount`. To ask twice does no harm."""
+    drift = await find_quota_drift(store, namespace)
+    return {
+        "kind": "NamespaceRecount",
+        "apiVersion": "mainstay.dev/v1",
+        "metadata": {"name": namespace},
+        "wasWrong": not drift.is_none,
+        "isRight": drift.is_none or await recount_quotas(store, shared, namespace),
+        "quotas": sorted(drift.wrong),
+        "leftOver": sorted(drift.left_over),
+        "zones": sorted(drift.zones),
+    }
 
 
 async def recount_quotas(store: Store, shared: SharedWrites, namespace: str) -> bool:

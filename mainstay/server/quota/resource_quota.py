@@ -49,9 +49,8 @@ from mainstay.server.quota.tally import (
     without,
     write_of,
 )
-from mainstay.server.storage.commit_points import Beside, Intended
+from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import CORE, prefix_behind
-from mainstay.server.storage.newest import newest
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import stored
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
@@ -72,7 +71,7 @@ class Quotas:
         self._counted: dict[str, tuple[int, Limit]] = {}
         """By uid of the quota: as which number it counts, and what it found. So a write that is tried again goes on."""
 
-    def concerns(self, intended: Intended) -> bool:
+    def applies_to(self, intended: Intended) -> bool:
         kind, new, old = intended.kind, intended.new, intended.old
         if not is_counted(kind):
             return _is_end_of_namespace(intended)
@@ -82,25 +81,27 @@ class Quotas:
             return new.get("spec") != old.get("spec") or new.get("status") != old.get("status")
         return may_take_other((kind.group, kind.plural), new, old)
 
-    async def beside(self, intended: Intended) -> Beside:
+    async def parts_for(self, intended: Intended) -> TransactionParts:
         if not is_counted(intended.kind):
-            return Beside(writes=[Delete(tally_key(intended.key.rpartition("/")[2]))])
+            return TransactionParts(writes=[Delete(tally_key(intended.key.rpartition("/")[2]))])
         if _is_quota(intended.kind) and intended.new is not None:
             return await self._of_quota(intended, intended.new)
         return await self._of_object(intended)
 
-    async def _of_object(self, intended: Intended) -> Beside:
+    async def _of_object(self, intended: Intended) -> TransactionParts:
         """What an object that is made, changed or removed takes of quotas, or gives back."""
         key = tally_key(_namespace(intended))
-        entry = await newest(self._store, key)
+        entry = await self._shared.latest(key)
         if entry is None:
-            return Beside(checks=[Check(key, ABSENT)])  # Most namespaces have no quotas. Nobody takes turns for that.
-        return Beside(shared=_Charge(key, intended, tally_in(entry)).shared)
+            return TransactionParts(
+                checks=[Check(key, ABSENT)]
+            )  # Most namespaces have no quotas. Nobody takes turns for that.
+        return TransactionParts(shared=_Charge(key, intended, tally_in(entry)).shared)
 
-    async def _of_quota(self, intended: Intended, quota: Object) -> Beside:
+    async def _of_quota(self, intended: Intended, quota: Object) -> TransactionParts:
         """A ResourceQuota is made or changed: it limits from this write on, and knows how much is used."""
         key, name = tally_key(_namespace(intended)), quota["metadata"]["name"]
-        tally = tally_in(await newest(self._store, key))
+        tally = tally_in(await self._shared.latest(key))
         limit, known = limit_of(quota), tally.quotas.get(name)
         number = 0
         if known is not None and known.uid == limit.uid and is_counted_like(limit, known):
@@ -118,17 +119,17 @@ class Quotas:
             _require_allowed(now, intended)
             return [write_of(key, after)]
 
-        return Beside(shared=[SharedWrite(key, change)], object={**quota, "status": status})
+        return TransactionParts(shared=[SharedWrite(key, change)], object={**quota, "status": status})
 
     async def _count(self, key: str, limit: Limit) -> tuple[int, Limit, Tally]:
         """What is used of a quota that limits nothing yet, as of the tally that is returned with it."""
         found = self._counted.get(limit.uid)
-        tally = tally_in(await newest(self._store, key))
+        tally = tally_in(await self._shared.latest(key))
         if found is None or _noted(tally, found[0], limit) is None:
             found = self._counted[limit.uid] = await begin_to_count(self._store, self._shared, key, limit)
             if len(self._counted) > REMEMBERED_MAX:
                 del self._counted[next(iter(self._counted))]
-            tally = tally_in(await newest(self._store, key))
+            tally = tally_in(await self._shared.latest(key))
         number, base = found
         counted = counted_by_now(tally, number, base, limit)
         if counted is None:

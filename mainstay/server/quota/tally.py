@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity, parse
 from mainstay.api.quota_usage import PODS, Amounts, Resource, Term, is_about, terms_of, unsaid, usage_of
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import Delete, Entry, Put, Write
 
-TALLIES: Final = f"{ASIDE}quota/"
+TALLIES: Final = f"{INTERNAL_PREFIX}quota/"
 COUNTING_MAX: Final = 8  # At once. Those of a server that has gone away are forgotten when there are newer ones.
 
 

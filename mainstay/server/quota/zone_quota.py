@@ -22,13 +22,12 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_resources import amounts_of
 from mainstay.server.placement.ledger.charge import CHARGES, Charge, decode_charge
 from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, refused, shown
-from mainstay.server.storage.commit_points import NOTHING, Beside, Intended
-from mainstay.server.storage.keyspace import ASIDE
-from mainstay.server.storage.newest import newest
+from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
 
-ZONES: Final = f"{ASIDE}zone-quota/"
+ZONES: Final = f"{INTERNAL_PREFIX}zone-quota/"
 PAGE_ENTRIES: Final = 1000  # Of what is counted, at a time.
 _REQUESTS: Final = "requests."
 
@@ -96,17 +95,17 @@ def refusal_of(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> Refusal | 
 class ZoneTally:
     """Implements `Tally` (server/placement/charges.py)."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, shared: SharedWrites) -> None:
+        self._shared = shared
 
-    async def counted(self, before: Charge | None, after: Charge | None, *, is_checked: bool) -> Beside:
+    async def counted(self, before: Charge | None, after: Charge | None, *, is_checked: bool) -> TransactionParts:
         charge = after or before
         if charge is None or not charge.zone:
             return NOTHING
         namespace, _, name = charge.pod.partition("/")
         key = zone_key(namespace, charge.zone)
-        if await newest(self._store, key) is None:
-            return Beside(checks=[Check(key, ABSENT)])
+        if await self._shared.latest(key) is None:
+            return TransactionParts(checks=[Check(key, ABSENT)])
 
         def change(entry: Entry | None) -> Sequence[Write]:
             use = use_in(entry)
@@ -118,7 +117,7 @@ class ZoneTally:
             taken = after.amounts if after is not None else {}
             return (write_of(key, moved(use, before.amounts if before is not None else {}, taken)),)
 
-        return Beside(shared=[SharedWrite(key, change)])
+        return TransactionParts(shared=[SharedWrite(key, change)])
 
 
 class ZoneQuotaPoint:
@@ -129,19 +128,19 @@ class ZoneQuotaPoint:
         self._shared = shared
         self._counts = 0
 
-    def concerns(self, intended: Intended) -> bool:
+    def applies_to(self, intended: Intended) -> bool:
         new, old = intended.new, intended.old
         return new is None or old is None or new.get("spec") != old.get("spec")
 
-    async def beside(self, intended: Intended) -> Beside:
+    async def parts_for(self, intended: Intended) -> TransactionParts:
         quota = intended.new or intended.old
         if quota is None:
             raise AssertionError("a write has an object before it, or after it, or both")
         name, namespace, zone = quota["metadata"]["name"], quota["metadata"]["namespace"], quota["spec"]["zone"]
         key = zone_key(namespace, zone)
         if intended.new is None:
-            return Beside(shared=[SharedWrite(key, lambda entry: _without(key, use_in(entry), name))])
-        is_known = bool(use_in(await newest(self._store, key)).quotas)
+            return TransactionParts(shared=[SharedWrite(key, lambda entry: _without(key, use_in(entry), name))])
+        is_known = bool(use_in(await self._shared.latest(key)).quotas)
         count = None if is_known else await self._count(key, intended.new)
         hard = hard_of(intended.new)
 
@@ -153,7 +152,7 @@ class ZoneQuotaPoint:
                 use = replace(moved(use, {}, count.used), counting="")
             return (write_of(key, replace(use, quotas={**use.quotas, name: hard})),)
 
-        return Beside(shared=[SharedWrite(key, change)])
+        return TransactionParts(shared=[SharedWrite(key, change)])
 
     async def _count(self, key: str, quota: Object) -> ZoneUse | None:
         """Say that somebody is counting, and count the charges as they were then. None if it has become needless."""

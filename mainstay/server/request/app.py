@@ -5,7 +5,7 @@
 This module only leads the way; each step is a module of its own. Errors become answers in the HTTP layer.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -37,10 +37,11 @@ from mainstay.server.node_proxy.agents import Connector
 from mainstay.server.node_proxy.pod_streams import PodStreams
 from mainstay.server.node_proxy.usage import UsageReads
 from mainstay.server.placement.batch_binding import bind_all
-from mainstay.server.placement.binding import OBSERVED, wish_of
+from mainstay.server.placement.binding import OBSERVED, parse_binding
 from mainstay.server.placement.eviction import evict
-from mainstay.server.placement.placement import Placing
-from mainstay.server.placement.recount import quotas_recounted, recounted
+from mainstay.server.placement.ledger.recount import answer_recount as answer_node_recount
+from mainstay.server.placement.placement import Placement
+from mainstay.server.quota.recount import answer_recount as answer_quota_recount
 from mainstay.server.request import representation
 from mainstay.server.request.context import Seen
 from mainstay.server.request.discovery import VERSION, Discovery
@@ -52,29 +53,27 @@ from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import NoSuchPath, Options, Target, Verb, target_of
 from mainstay.server.storage import subresources
 from mainstay.server.storage.admission import Known, admission_of
-from mainstay.server.storage.epochs import HEADER as OPENING
-from mainstay.server.storage.epochs import Openings
+from mainstay.server.storage.epochs import HEADER as EPOCH
+from mainstay.server.storage.epochs import StoreEpochs
 from mainstay.server.storage.keyspace import key_of
 from mainstay.server.storage.operations import REPEATED, Sweeper
 from mainstay.server.storage.priority_classes import Priorities
 from mainstay.server.storage.reads import Reads
 from mainstay.server.storage.selection import Selection, selection_of
-from mainstay.server.storage.stored import read
-from mainstay.server.storage.write_context import Escort, escort_of
+from mainstay.server.storage.stored import Written, read
+from mainstay.server.storage.write_context import WriteContext, read_write_context
 from mainstay.server.storage.writes import Writes
-from mainstay.server.storage.written import Written
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.session import Watching
 from mainstay.server.watch.websocket import over_websocket
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
-from mainstay.store.interface import Entry, Store
+from mainstay.store.interface import MemoryReads, Store
 
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 _OWNERS: Final = "managedFields"
 _SHOWN_HERE: Final = ("", "status", "scale", "ghosts", "resize", "ephemeralcontainers")
 _WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
 
-Look = Callable[[str], Entry | None]  # What a store in memory can do besides: say at once what is at a key.
 _REVIEW_GROUPS: Final = frozenset(kind.group for kind in REVIEWS if kind.kind != "Binding")
 
 _encode = msgspec.json.Encoder().encode
@@ -92,22 +91,22 @@ class Api:
         known: Known,
         connector: Connector,
         journal: ServerJournal | None,
-        openings: Openings,
+        epochs: StoreEpochs,
     ) -> None:
         self.registry = Registry((*BUILTIN, *REVIEWS, *usage_kinds.KINDS, DECISION))
         self.feed = feed
         self._store = store
-        self._look: Look | None = getattr(store, "look", None)
+        self._memory = store.memory
         self._clock = env.clock
         self._authenticator = authenticator
         self._discovery = Discovery(self.registry)
         self._reads = Reads(store, feed)
         self._usage = UsageReads(store, env.clock, connector)
         self._streams = PodStreams(store, self._kind("", "v1", "nodes"), connector)
-        self._placing = placing = Placing(store, self._kind("", "v1", "pods"), env.clock)
+        self._placing = placing = Placement(store, self._kind("", "v1", "pods"), env.clock)
         self._writes = Writes(store, env, admission_of(known), placing.points, placing.shared)
-        self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), openings)
-        feed.on_aside(openings.heard)
+        self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), epochs)
+        feed.on_internal_change(epochs.heard)
         self.registry.on_removal(self._watching.end_all)
         self._priorities = Priorities(store, feed, known)
         self._definitions = Definitions(store, feed, self.registry, env.clock)
@@ -128,8 +127,8 @@ class Api:
         known = Known()
         feed = await Feed.start(store)
         # After the feed: what our own opening is written at must not be more than clients may resume from.
-        openings = await Openings.begin(store, env)
-        api = cls(store, env, authenticator, feed, known, connector or Connector(), journal, openings)
+        epochs = await StoreEpochs.begin(store, env)
+        api = cls(store, env, authenticator, feed, known, connector or Connector(), journal, epochs)
         await api._priorities.start()
         if api._sampling is not None:
             await api._sampling.start()
@@ -193,16 +192,16 @@ class Api:
         authorization.require(user, target)
         seen.is_allowed = True
         is_plain = target.verb is Verb.GET and not target.subresource and "resourceVersion" not in options
-        if is_plain and self._look is not None and target.kind.is_kept:
-            return self._get_now(self._look, request, target, options)
+        if is_plain and self._memory is not None and target.kind.is_kept:
+            return self._get_now(self._memory, request, target, options)
         return self._answered(request, seen, target, options)
 
-    def _get_now(self, look: Look, request: Request, target: Target, options: Options) -> Answer:
+    def _get_now(self, memory: MemoryReads, request: Request, target: Target, options: Options) -> Answer:
         """One object, without a task: that would cost as much as all the rest."""
         kind = target.kind
         form = form_of(request.headers.get("accept"))
         try:
-            entry = look(key_of(kind, target.namespace, target.name))
+            entry = memory.look(key_of(kind, target.namespace, target.name))
         except StoreError as error:
             raise ApiError(503, Reason.SERVICE_UNAVAILABLE, str(error), retry_after_s=1) from error
         if entry is None:
@@ -245,7 +244,7 @@ class Api:
                 if target.kind is DECISION:
                     run = self._decisions.watch(seen.user, selection, form, options)
                 else:
-                    run = self._watching.open(selection, form, options, request.headers.get(OPENING) or "")
+                    run = self._watching.open(selection, form, options, request.headers.get(EPOCH) or "")
                 if (request.headers.get("upgrade") or "").lower() == "websocket":
                     offered = (request.headers.get("sec-websocket-protocol") or "").split(",")[0].strip()
                     return UpgradeResponse(over_websocket(run), offered or None)
@@ -258,25 +257,25 @@ class Api:
         if node := authorization.agent_in(user):
             await require_own(self._store, node, request, target)
         asked = Asked(self._notes, request, seen, target, options.get("fieldManager"))
-        escort = escort_of(request, user, self._clock, asked)
+        context = read_write_context(request, user, self._clock, asked)
         if target.kind is BINDINGS:
             is_dry = WriteOptions.of(options, "CreateOptions", "").dry_run
-            results = await bind_all(self._placing.binder, request, user, escort, self._clock, dry_run=is_dry)
+            results = await bind_all(self._placing.binder, request, user, context, self._clock, dry_run=is_dry)
             return Response(200, results)
         if target.subresource == "ghosts":
             return _json(200, await self._placing.ghosts.reported(target.name, request.body))
         if target.subresource == "recount":
-            of_kind = recounted if target.kind.kind == "Node" else quotas_recounted
+            of_kind = answer_node_recount if target.kind.kind == "Node" else answer_quota_recount
             return _json(200, await of_kind(self._store, self._placing.shared, target.name))
         match target.verb:
             case Verb.CREATE:
-                return await self._create(request, target, options, form, escort)
+                return await self._create(request, target, options, form, context)
             case Verb.UPDATE | Verb.PATCH:
-                return await self._change(request, target, options, form, escort)
+                return await self._change(request, target, options, form, context)
             case Verb.DELETE:
-                return await self._delete(request, target, options, form, escort)
+                return await self._delete(request, target, options, form, context)
             case Verb.DELETE_COLLECTION:
-                return await self._delete_collection(request, target, options, form, escort)
+                return await self._delete_collection(request, target, options, form, context)
             case other:
                 raise AssertionError(f"{other} writes nothing")
 
@@ -302,16 +301,18 @@ class Api:
         body = representation.one(form, target.kind, entry.value, entry.revision, self._clock.wall(), include)
         return self._answer(200, body, form, options)
 
-    async def _create(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
+    async def _create(
+        self, request: Request, target: Target, options: Options, form: Form, context: WriteContext
+    ) -> Answer:
         wanted = WriteOptions.of(options, "CreateOptions", request.headers.get("user-agent") or "")
         if target.subresource or target.kind.kind == "Binding":
-            return await self._create_part(request, target, options, wanted, escort)
+            return await self._create_part(request, target, options, wanted, context)
         decoded = self._decode(request, target.kind, wanted.validation)
-        written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, escort)
+        written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, context)
         return self._written(201, target, written, form, options, decoded.warnings, wanted)
 
     async def _create_part(
-        self, request: Request, target: Target, options: Options, wanted: WriteOptions, escort: Escort
+        self, request: Request, target: Target, options: Options, wanted: WriteOptions, context: WriteContext
     ) -> Answer:
         if target.subresource not in ("", "binding", "eviction", "token"):
             return await self._streams.answer(request, target, options)
@@ -323,23 +324,25 @@ class Api:
         now = times.format_time(self._clock.wall())
         match target.subresource or target.kind.plural:
             case "binding" | "bindings":
-                wish = wish_of(target.namespace, name, body, request.headers.get(OBSERVED))
-                await self._placing.binder.bind(wish, now, escort, dry_run=wanted.dry_run)
+                wish = parse_binding(target.namespace, name, body, request.headers.get(OBSERVED))
+                await self._placing.binder.bind(wish, now, context, dry_run=wanted.dry_run)
             case "eviction":
                 budgets = self._kind("policy", "v1", "poddisruptionbudgets")
                 how = DeleteOptions.of(options, body.get("deleteOptions") or {})
-                await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, escort)
+                await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, context)
             case other:
                 raise AssertionError(f"{other} is served elsewhere")
         return _json(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
-    async def _change(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
+    async def _change(
+        self, request: Request, target: Target, options: Options, form: Form, context: WriteContext
+    ) -> Answer:
         kind = target.kind
         is_put = target.verb is Verb.UPDATE
         agent = request.headers.get("user-agent") or ""
         wanted = WriteOptions.of(options, "UpdateOptions" if is_put else "PatchOptions", agent)
         if not is_put and is_apply(request.headers.get("content-type")):
-            return await self._apply(request, target, options, form, wanted, escort)
+            return await self._apply(request, target, options, form, wanted, context)
         if options.flag("force") and not is_put:
             text = "may not be specified for non-apply patch"
             raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
@@ -359,17 +362,23 @@ class Api:
                 subresource=target.subresource,
                 is_put=is_put,
                 is_status_alone=is_status_alone,
-                escort=escort,
+                context=context,
             )
         except ApiError as error:
             if error.code != 404 or not is_put or not kind.put_creates or target.subresource:
                 raise
-            created = await self._writes.create(kind, target.namespace, mutate({}), wanted, escort)
+            created = await self._writes.create(kind, target.namespace, mutate({}), wanted, context)
             return self._written(201, target, created, form, options, warnings, wanted)
         return self._written(200, target, written, form, options, warnings, wanted)
 
     async def _apply(
-        self, request: Request, target: Target, options: Options, form: Form, wanted: WriteOptions, escort: Escort
+        self,
+        request: Request,
+        target: Target,
+        options: Options,
+        form: Form,
+        wanted: WriteOptions,
+        context: WriteContext,
     ) -> Answer:
         """What a PATCH does that says what its manager wants."""
         now = times.format_time(self._clock.wall())
@@ -384,13 +393,13 @@ class Api:
                 wanted,
                 subresource=target.subresource,
                 is_applied=True,
-                escort=escort,
+                context=context,
             )
         except ApiError as error:
             if error.code != 404 or target.subresource:
                 raise
             new = application.applied(None)
-            created = await self._writes.create(*where, new, wanted, escort, is_applied=True)
+            created = await self._writes.create(*where, new, wanted, context, is_applied=True)
             return self._written(201, target, created, form, options, [], wanted)
         return self._written(200, target, written, form, options, [], wanted)
 
@@ -450,10 +459,12 @@ class Api:
 
         return mutate, is_part
 
-    async def _delete(self, request: Request, target: Target, options: Options, form: Form, escort: Escort) -> Answer:
+    async def _delete(
+        self, request: Request, target: Target, options: Options, form: Form, context: WriteContext
+    ) -> Answer:
         kind = target.kind
         how = DeleteOptions.of(options, self._delete_body(request))
-        written = await self._writes.delete(kind, target.namespace, target.name, how, escort)
+        written = await self._writes.delete(kind, target.namespace, target.name, how, context)
         if written.was_removed and not kind.delete_returns_object:
             details: Object = {"name": target.name}
             if kind.group:
@@ -466,9 +477,9 @@ class Api:
         return _marked(self._answer(200, body, form, options), written)
 
     async def _delete_collection(
-        self, request: Request, target: Target, options: Options, form: Form, escort: Escort
+        self, request: Request, target: Target, options: Options, form: Form, context: WriteContext
     ) -> Answer:
-        if escort.operation is not None:
+        if context.operation is not None:
             raise bad_request("a collection is not deleted by one write, so this cannot be an operation with an id")
         how = DeleteOptions.of(options, self._delete_body(request))
         listed = await self._reads.list(selection_of(target, options), options)
@@ -476,7 +487,7 @@ class Api:
             place, _, name = entry.key.rpartition("/")
             namespace = place.rpartition("/")[2] if target.kind.namespaced else ""
             try:
-                await self._writes.delete(target.kind, namespace, name, how, escort)
+                await self._writes.delete(target.kind, namespace, name, how, context)
             except ApiError as error:
                 if error.code != 404:
                     raise

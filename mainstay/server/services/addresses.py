@@ -23,14 +23,15 @@ from typing import Any, Final
 
 from mainstay.api.errors import ApiError, Cause, CauseType, Reason, invalid, invalid_value
 from mainstay.api.kind import Kind, Object
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.commit_points import Intended, TransactionParts
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import ABSENT, Check, Delete, Put, Store, Write
 
 GUESSES_MAX: Final = 4  # After so many that are taken, all that are taken are read.
 TAKEN_MAX: Final = 40  # By one write: each is a check and a write of its transaction, of which there is a limit.
 
-_CLUSTER_IPS: Final = f"{ASIDE}addresses/cluster-ip/"
-_NODE_PORTS: Final = f"{ASIDE}addresses/node-port/"
+_CLUSTER_IPS: Final = f"{INTERNAL_PREFIX}addresses/cluster-ip/"
+_NODE_PORTS: Final = f"{INTERNAL_PREFIX}addresses/node-port/"
 _HEADLESS: Final = "None"
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 
@@ -180,6 +181,22 @@ class Addresses:
             if pool.key(number) not in taken:
                 return number
         raise ApiError(500, Reason.INTERNAL_ERROR, f"Internal error occurred: {failing}: range is full")
+
+
+class ServicePoint:
+    """Implements `CommitPoint`: a Service takes its addresses, and gives them back."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+
+    def applies_to(self, intended: Intended) -> bool:
+        return True
+
+    async def parts_for(self, intended: Intended) -> TransactionParts:
+        if intended.new is None:
+            return TransactionParts(writes=released(intended.kind, intended.old or {}))
+        placed = await self._addresses.placed(intended.kind, intended.key, intended.new, intended.old)
+        return TransactionParts(placed.checks, placed.writes, object=placed.object)
 
 
 def held(service: Object | None) -> list[str]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mainstay.api.kind import Kind, Object
 from mainstay.server.storage.shared_writes import SharedWrite
-from mainstay.server.storage.write_context import ALONE, Escort
+from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.store.interface import Check, Write
 
 
@@ -31,10 +31,10 @@ class Intended(Struct, frozen=True):
     old: Object | None
     """None: it is made."""
     subresource: str = ""
-    escort: Escort = ALONE
+    context: WriteContext = NO_CONTEXT
 
 
-class Beside(Struct, frozen=True):
+class TransactionParts(Struct, frozen=True):
     """What goes with a write into its transaction."""
 
     checks: Sequence[Check] = ()
@@ -44,14 +44,14 @@ class Beside(Struct, frozen=True):
     """To be stored in place of the given one."""
 
 
-NOTHING: Final = Beside()
+NOTHING: Final = TransactionParts()
 
 
 class CommitPoint(Protocol):
-    def concerns(self, intended: Intended) -> bool:
+    def applies_to(self, intended: Intended) -> bool:
         """Whether this write is one for this point. Asked with every write of the kind: look, do not work."""
 
-    async def beside(self, intended: Intended) -> Beside:
+    async def parts_for(self, intended: Intended) -> TransactionParts:
         """What goes along. Leaves the objects alone. Raises `ApiError` to refuse the write."""
 
 
@@ -65,32 +65,32 @@ class CommitPoints:
         self._points = {kind: (*own, *everywhere) for kind, own in points.items()}
         self._everywhere = tuple(everywhere)
 
-    async def beside(
+    async def parts_for(
         self,
         kind: Kind,
         key: str,
         new: Object | None,
         old: Object | None,
         subresource: str = "",
-        escort: Escort = ALONE,
-    ) -> Beside:
+        context: WriteContext = NO_CONTEXT,
+    ) -> TransactionParts:
         """What goes with a write of an object; `NOTHING` for most."""
         points = self._points.get((kind.group, kind.kind), self._everywhere)
         if not points:
             return NOTHING
-        intended = Intended(kind, key, new, old, subresource, escort)
-        found = [await point.beside(intended) for point in points if point.concerns(intended)]
+        intended = Intended(kind, key, new, old, subresource, context)
+        found = [await point.parts_for(intended) for point in points if point.applies_to(intended)]
         return joined(found) if found else NOTHING
 
 
-def joined(parts: Sequence[Beside]) -> Beside:
+def joined(parts: Sequence[TransactionParts]) -> TransactionParts:
     """Several that go with one write. Only one of them may put another object in place of the given one."""
     if len(parts) == 1:
         return parts[0]
     objects = [each.object for each in parts if each.object is not None]
     if len(objects) > 1:
         raise AssertionError("two commit points want to change the same object")
-    return Beside(
+    return TransactionParts(
         tuple(check for each in parts for check in each.checks),
         tuple(write for each in parts for write in each.writes),
         tuple(write for each in parts for write in each.shared),

@@ -28,7 +28,7 @@ import msgspec
 
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Env
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.errors import StorageFull
 from mainstay.store.interface import ABSENT, Change, Check, Delete, Put, Store, Write
 
@@ -36,41 +36,41 @@ _logger = logging.getLogger(__name__)
 
 HEADER: Final = "mainstay-opening"
 ANNOTATION: Final = "mainstay.dev/opening"
-PUT_BACK: Final = "StorePutBack"
+RESTORED: Final = "StorePutBack"
 KEPT: Final = 32  # A client that was away for more openings than this reads everything anew.
 
-_PREFIX: Final = f"{ASIDE}openings/"
+_PREFIX: Final = f"{INTERNAL_PREFIX}openings/"
 
 
-class _Opening(msgspec.Struct, frozen=True, order=True):
+class _Epoch(msgspec.Struct, frozen=True, order=True):
     revision: int
     name: str
 
 
-class Openings:
+class StoreEpochs:
     """Of one store, as one server knows them. Make it with `await Openings.begin(store, env)`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: list[_Opening] = []
+        self._known: list[_Epoch] = []
         self._is_noted = False
         """That we have opened it. Otherwise nobody can know what was lost before that."""
 
     @classmethod
-    async def begin(cls, store: Store, env: Env) -> "Openings":
+    async def begin(cls, store: Store, env: Env) -> "StoreEpochs":
         """Note that the store was opened, unless it is full. Raises what else `commit` raises."""
-        openings = cls(store)
-        await openings._look()
+        epochs = cls(store)
+        await epochs._look()
         key = _PREFIX + env.chance.uid("opening", 0)
-        forgotten = openings._known[: max(0, len(openings._known) - KEPT + 1)]
+        forgotten = epochs._known[: max(0, len(epochs._known) - KEPT + 1)]
         writes: list[Write] = [Put(key, b""), *(Delete(_PREFIX + each.name) for each in forgotten)]
         try:
             await store.commit([Check(key, ABSENT)], writes)
-            openings._is_noted = True
+            epochs._is_noted = True
         except StorageFull as error:
             _logger.warning("clients that watch will read everything anew when they come back: %s", error)
-        await openings._look()
-        return openings
+        await epochs._look()
+        return epochs
 
     @property
     def newest(self) -> str:
@@ -80,9 +80,9 @@ class Openings:
     def heard(self, change: Change) -> None:
         """Another server has begun, if that is what happened."""
         if change.entry is not None and change.key.startswith(_PREFIX):
-            opening = _Opening(change.revision, change.key.removeprefix(_PREFIX))
-            if opening not in self._known:
-                insort(self._known, opening)
+            epoch = _Epoch(change.revision, change.key.removeprefix(_PREFIX))
+            if epoch not in self._known:
+                insort(self._known, epoch)
 
     async def covers(self, name: str, revision: int) -> bool:
         """Whether a client that was told this opening, and has come to this revision, has seen this store's past."""
@@ -93,18 +93,18 @@ class Openings:
         return self._covers(name, revision)
 
     def _covers(self, name: str, revision: int) -> bool:
-        for index, opening in enumerate(self._known):
-            if opening.name == name:
+        for index, epoch in enumerate(self._known):
+            if epoch.name == name:
                 later = self._known[index + 1 : index + 2]
                 return not later or revision < later[0].revision
         return False
 
     async def _look(self) -> None:
         page = await self._store.range(_PREFIX)
-        self._known = sorted(_Opening(each.created, each.key.removeprefix(_PREFIX)) for each in page.entries)
+        self._known = sorted(_Epoch(each.created, each.key.removeprefix(_PREFIX)) for each in page.entries)
 
 
-def put_back(revision: int) -> ApiError:
+def restored_error(revision: int) -> ApiError:
     """The answer to a client whose past is not that of the store."""
     text = f"resource version {revision} is of a past that the store does not have any more: it was put back"
-    return ApiError(410, Reason.EXPIRED, text, {"causes": [{"reason": PUT_BACK, "message": text}]})
+    return ApiError(410, Reason.EXPIRED, text, {"causes": [{"reason": RESTORED, "message": text}]})

@@ -6,7 +6,7 @@ Versions of a kind are views of the same objects, so the version is not part of 
 from mainstay.api.kind import Kind
 
 CORE = "core"  # Stands for the empty group.
-ASIDE = "~"  # How keys begin that are about writes and not objects: nobody can list or watch them.
+INTERNAL_PREFIX = "~"  # How keys begin that are about writes and not objects: nobody can list or watch them.
 
 
 def prefix_of(kind: Kind, namespace: str = "") -> str:

@@ -22,8 +22,8 @@ from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User
-from mainstay.server.storage.keyspace import ASIDE
-from mainstay.server.storage.written import Written
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
+from mainstay.server.storage.stored import Written
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Store
 
@@ -33,7 +33,7 @@ KEPT_FOR: Final = timedelta(hours=1)
 SWEEP_EVERY: Final = timedelta(minutes=5)
 SWEEP_ENTRIES: Final = 50  # Removed in one transaction.
 
-_PREFIX: Final = f"{ASIDE}operations/"
+_PREFIX: Final = f"{INTERNAL_PREFIX}operations/"
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _logger = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ turn costs one request. What is remembered may be old, which a commit finds out;
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from mainstay.api.errors import ApiError, Reason
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
+from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, LocalReads, Put, Refused, Store, Write
 
 ATTEMPTS_MAX: Final = 50  # Of one write. Each in vain means that another server has succeeded.
 WAITING_MAX: Final = 1000  # In one lane.
@@ -46,20 +46,26 @@ class SharedWrites:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # What a store in our own process can do besides (store/local.py).
-        self._newest: Callable[[str], Entry | None] | None = getattr(store, "newest", None)
+        self._local = store.local
         self._lanes: dict[str, _Lane] = {}
         self._remembered: dict[str, Entry | None] = {}
 
     async def read(self, key: str) -> Entry | None:
         """What is at a shared key, more or less: enough to prepare a change, not to refuse one."""
-        if self._newest is not None:
-            return self._newest(key)
+        if self._local is not None:
+            return self._local.newest(key)
         if key in self._remembered:
             return self._remembered[key]
         entry = await self._store.get(key)
         self._remember(key, entry)
         return entry
+
+    async def latest(self, key: str) -> Entry | None:
+        """What is at a shared key now, with what is staged: to decide a commit from that checks it.
+
+        Unlike `read` it does not use what is remembered: a write that is decided again has to see what has changed.
+        """
+        return await self._store.get(key) if self._local is None else self._local.newest(key)
 
     def forget(self, key: str) -> None:
         """Somebody else has written this key."""
@@ -79,8 +85,8 @@ class SharedWrites:
         """
         if not shared:
             return await self._store.commit(checks, writes)
-        if self._newest is not None:
-            return await self._at_once(self._newest, checks, writes, shared)
+        if self._local is not None:
+            return await self._at_once(self._local, checks, writes, shared)
         async with AsyncExitStack() as turns:
             for key in sorted({each.key for each in shared}):  # All in one order, so that none waits for the other.
                 await turns.enter_async_context(self._lane(key))
@@ -88,23 +94,22 @@ class SharedWrites:
 
     async def _at_once(
         self,
-        newest: Callable[[str], Entry | None],
+        local: LocalReads,
         checks: Sequence[Check],
         writes: Sequence[Write],
         shared: Sequence[SharedWrite],
     ) -> Committed | Refused:
-        store: Any = self._store
         for _ in range(ATTEMPTS_MAX):
-            found = {each.key: newest(each.key) for each in shared}
+            found = {each.key: local.newest(each.key) for each in shared}
             try:
                 decided = _decided(shared, found)
             except ApiError:
-                if any(not store.is_durable(key) for key in found):
-                    await store.settled()
+                if any(not local.is_durable(key) for key in found):
+                    await local.settled()
                     continue
                 raise
             if decided is None:
-                await store.settled()  # So that whoever decides anew sees what this has seen.
+                await local.settled()  # So that whoever decides anew sees what this has seen.
                 return Refused(found)
             answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
             if isinstance(answer, Committed) or not _is_all_of(answer, found):

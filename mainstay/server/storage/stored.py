@@ -11,6 +11,7 @@ for a large one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,17 @@ _UID_BYTES: Final = len(_UID) + 36 + 1
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write has led to: the object as stored, and its revision. A dry run has none."""
+
+    value: bytes
+    revision: int
+    was_removed: bool = False
+    is_repeated: bool = False
+    """It has happened before: the client has sent the same operation again."""
 
 
 def stored(obj: Object) -> bytes:

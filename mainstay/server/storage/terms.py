@@ -17,7 +17,7 @@ from typing import Final
 
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.kind import Kind, Object
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import Check, Delete, Put, Write
 
 HEADER: Final = "mainstay-term"
@@ -60,4 +60,4 @@ def term_writes(kind: Kind, new: Object | None, old: Object | None) -> list[Writ
 
 
 def _key(lease: str) -> str:
-    return f"{ASIDE}terms/{lease}"
+    return f"{INTERNAL_PREFIX}terms/{lease}"

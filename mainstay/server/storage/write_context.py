@@ -11,21 +11,21 @@ from mainstay.env import Clock
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User, agent_in
 from mainstay.server.decisions.write_notes import Asked
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.operations import Operation, operation_of
+from mainstay.server.storage.stored import Written
 from mainstay.server.storage.terms import HEADER as TERM
 from mainstay.server.storage.terms import fenced, term_of
-from mainstay.server.storage.written import Written
 from mainstay.store.interface import Check, Entry, Put, Write
 
 # A lineage is about its revision, not about a key: whoever follows the history finds the two side by side. So its own
 # key says nothing, and a few are enough.
 LINEAGE_KEYS: Final = 256
-LINEAGE: Final = f"{ASIDE}lineage/"
+LINEAGE: Final = f"{INTERNAL_PREFIX}lineage/"
 
 
 @dataclass(frozen=True, slots=True)
-class Escort:
+class WriteContext:
     decision: str = ""
     """The decision that made the write (`Mainstay-Decision`), and why (`Mainstay-Cause`): its lineage."""
     cause: str = ""
@@ -64,15 +64,15 @@ class Escort:
             raise fenced(self.term)
 
 
-ALONE: Final = Escort()
+NO_CONTEXT: Final = WriteContext()
 
 
-def escort_of(request: Request, user: User, clock: Clock, asked: Asked | None = None) -> Escort:
+def read_write_context(request: Request, user: User, clock: Clock, asked: Asked | None = None) -> WriteContext:
     """Raises `ApiError` (400) for headers that make no sense."""
     headers = request.headers
     decision, cause = headers.get("mainstay-decision"), headers.get("mainstay-cause")
     term, operation = term_of(headers.get(TERM)), operation_of(request, user, clock)
     agent_of = agent_in(user)
     if decision or cause or term or operation or agent_of or asked is not None:
-        return Escort(decision or "", cause or "", term, operation, agent_of, asked)
-    return ALONE
+        return WriteContext(decision or "", cause or "", term, operation, agent_of, asked)
+    return NO_CONTEXT

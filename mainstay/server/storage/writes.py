@@ -29,12 +29,11 @@ from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
 from mainstay.server.request.options import DeleteOptions, WriteOptions
 from mainstay.server.storage import metadata
-from mainstay.server.storage.commit_points import NOTHING, Beside, CommitPoints, joined
+from mainstay.server.storage.commit_points import NOTHING, CommitPoints, TransactionParts, joined
 from mainstay.server.storage.keyspace import key_of, namespace_key
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
-from mainstay.server.storage.stored import read, read_pod_for_status, stored_of
-from mainstay.server.storage.write_context import ALONE, Escort
-from mainstay.server.storage.written import Written
+from mainstay.server.storage.stored import Written, read, read_pod_for_status, stored_of
+from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
 
 ATTEMPTS_MAX: Final = 20  # Of one write against others on the same object, before the client is told.
@@ -78,12 +77,12 @@ class Writes:
         namespace: str,
         new: Object,
         options: WriteOptions,
-        escort: Escort = ALONE,
+        context: WriteContext = NO_CONTEXT,
         *,
         is_applied: bool = False,
     ) -> Written:
         """Make an object. One that is applied says itself who owns it."""
-        if (before := await self.repeated(escort)) is not None:
+        if (before := await self.repeated(context)) is not None:
             return before
         given = new.setdefault("metadata", {})
         _require_namespace_of(kind, namespace, given)
@@ -98,7 +97,7 @@ class Writes:
             kind.defaults(new)
             if attempt == 0 and not is_applied:
                 self._track(kind, new, None, options)
-            written = await self._create(kind, namespace, new, options, escort)
+            written = await self._create(kind, namespace, new, options, context)
             if written is not None:
                 return written
             if not generate:
@@ -106,24 +105,24 @@ class Writes:
         raise already_exists(kind.plural, kind.group, given["name"])
 
     async def _create(
-        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, escort: Escort
+        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, context: WriteContext
     ) -> Written | None:
         """None if the name is taken."""
         self._admit(kind, new, None)
         key = key_of(kind, namespace, new["metadata"]["name"])
         for _ in range(ATTEMPTS_MAX):
-            beside = await self._points.beside(kind, key, new, None, "", escort)
-            checks = [Check(key, ABSENT), *beside.checks]
+            parts = await self._points.parts_for(kind, key, new, None, "", context)
+            checks = [Check(key, ABSENT), *parts.checks]
             if kind.namespaced:
                 checks.append(await self._namespace_check(kind, namespace, new["metadata"]["name"]))
-            value = stored_of(kind, beside.object or new)
+            value = stored_of(kind, parts.object or new)
             if options.dry_run:
                 if await self._store.get(key):
                     return None
-                await self._shared.rehearse(beside.shared)
+                await self._shared.rehearse(parts.shared)
                 return Written(value, 0)
-            writes = [Put(key, value), *beside.writes]
-            answer = await self._commit(escort, checks, writes, beside.shared, Written(value, 0))
+            writes = [Put(key, value), *parts.writes]
+            answer = await self._commit(context, checks, writes, parts.shared, Written(value, 0))
             if isinstance(answer, Written):
                 return answer
             if key in answer.found:
@@ -158,14 +157,14 @@ class Writes:
         is_put: bool = False,
         is_applied: bool = False,
         is_status_alone: bool = False,
-        escort: Escort = ALONE,
+        context: WriteContext = NO_CONTEXT,
     ) -> Written:
         """Change an object by a function of what is there. The function is called again when others were faster.
 
         Subresources other than `status` say themselves what may change: then nothing is filled in or looked at here.
         What is applied says itself who owns it. A function that needs no more than metadata and status says so.
         """
-        if (before := await self.repeated(escort)) is not None:
+        if (before := await self.repeated(context)) is not None:
             return before
         key = key_of(kind, namespace, name)
         for _ in range(ATTEMPTS_MAX):
@@ -174,12 +173,12 @@ class Writes:
                 raise not_found(kind.plural, kind.group, name)
             # Only the decision is kept while the commit is waited for: what it was made from is many small objects.
             if is_status_alone and _is_pod(kind):
-                decided = await self._updated_status(kind, namespace, entry, mutate, options, escort)
+                decided = await self._updated_status(kind, namespace, entry, mutate, options, context)
             else:
                 decided = await self._updated(
-                    kind, namespace, entry, mutate, options, subresource, escort, is_put=is_put, is_applied=is_applied
+                    kind, namespace, entry, mutate, options, subresource, context, is_put=is_put, is_applied=is_applied
                 )
-            written = await self._act(decided, options, escort)
+            written = await self._act(decided, options, context)
             if written is not None:
                 return written
         raise _too_contended(kind, name)
@@ -192,7 +191,7 @@ class Writes:
         mutate: Mutate,
         options: WriteOptions,
         subresource: str,
-        escort: Escort,
+        context: WriteContext,
         *,
         is_put: bool,
         is_applied: bool,
@@ -218,10 +217,10 @@ class Writes:
         if not subresource or subresource == "status":
             self._admit(kind, new, old, is_status=bool(subresource))
         metadata.count_generation(kind, new, old)
-        return await self._replaced(kind, entry, new, old, options, subresource, escort, is_claim=is_claim)
+        return await self._replaced(kind, entry, new, old, options, subresource, context, is_claim=is_claim)
 
     async def _updated_status(
-        self, kind: Kind, namespace: str, entry: Entry, mutate: Mutate, options: WriteOptions, escort: Escort
+        self, kind: Kind, namespace: str, entry: Entry, mutate: Mutate, options: WriteOptions, context: WriteContext
     ) -> _Decided:
         """The same for what pods are written most: their status alone. The spec is neither read nor looked at."""
         old = read_pod_for_status(kind, entry)
@@ -231,7 +230,7 @@ class Writes:
         metadata.carry_over(kind, new, old)
         self._track(kind, new, old, options, "status")
         self._admit(kind, new, old, is_status=True)
-        return await self._replaced(kind, entry, new, old, options, "status", escort)
+        return await self._replaced(kind, entry, new, old, options, "status", context)
 
     async def _replaced(
         self,
@@ -241,7 +240,7 @@ class Writes:
         old: Object,
         options: WriteOptions,
         subresource: str,
-        escort: Escort,
+        context: WriteContext,
         *,
         is_claim: bool = False,
     ) -> _Decided:
@@ -251,37 +250,37 @@ class Writes:
             return _Decided(checks, [], (), Written(entry.value, entry.revision))
         is_over = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
         is_over = is_over and not new["metadata"].get("deletionGracePeriodSeconds") and not _has_other_hold(kind, new)
-        beside = await self._points.beside(kind, entry.key, None if is_over else new, old, subresource, escort)
-        value = stored_of(kind, beside.object or new)
+        parts = await self._points.parts_for(kind, entry.key, None if is_over else new, old, subresource, context)
+        value = stored_of(kind, parts.object or new)
         write: Write = Delete(entry.key) if is_over else Put(entry.key, value)
         outcome = Written(
             value, entry.revision if is_over or options.dry_run else 0, was_removed=is_over and not options.dry_run
         )
-        return _Decided([*checks, *beside.checks], [write, *beside.writes], beside.shared, outcome)
+        return _Decided([*checks, *parts.checks], [write, *parts.writes], parts.shared, outcome)
 
-    async def _act(self, decided: _Decided, options: WriteOptions, escort: Escort) -> Written | None:
+    async def _act(self, decided: _Decided, options: WriteOptions, context: WriteContext) -> Written | None:
         """Commit what was decided. None if somebody was faster."""
         # To do nothing is an outcome too: an operation that was one does nothing later either.
         if options.dry_run:
             await self._shared.rehearse(decided.shared)
             return decided.outcome
-        if not decided.writes and escort.operation is None:
+        if not decided.writes and context.operation is None:
             return decided.outcome
-        answer = await self._commit(escort, decided.checks, decided.writes, decided.shared, decided.outcome)
+        answer = await self._commit(context, decided.checks, decided.writes, decided.shared, decided.outcome)
         return None if isinstance(answer, Refused) else answer
 
-    async def repeated(self, escort: Escort) -> Written | None:
+    async def repeated(self, context: WriteContext) -> Written | None:
         """What an operation has led to already. Raises `ApiError` if its id was used for something else."""
-        if escort.operation is None:
+        if context.operation is None:
             return None
-        entry = await self._store.get(escort.operation.key)
+        entry = await self._store.get(context.operation.key)
         if entry is None:
             return None
-        return escort.operation.outcome_in(entry)
+        return context.operation.outcome_in(entry)
 
     async def _commit(
         self,
-        escort: Escort,
+        context: WriteContext,
         checks: list[Check],
         writes: list[Write],
         shared: Sequence[SharedWrite],
@@ -292,15 +291,15 @@ class Writes:
         The first check is that of the object. Raises `ApiError` (409) if the writer's term is over.
         """
         key = checks[0].key
-        if escort is not ALONE:
-            writes += escort.writes(key, outcome)
-            checks += escort.checks
+        if context is not NO_CONTEXT:
+            writes += context.writes(key, outcome)
+            checks += context.checks
         answer = await self._shared.commit(checks, writes, shared)
         if isinstance(answer, Committed):
-            escort.committed(key, answer.revision, outcome.value)
+            context.committed(key, answer.revision, outcome.value)
             return outcome if outcome.revision else Written(outcome.value, answer.revision)
-        escort.require_term(answer.found)
-        return await self.repeated(escort) or answer
+        context.require_term(answer.found)
+        return await self.repeated(context) or answer
 
     async def delete(
         self,
@@ -308,11 +307,11 @@ class Writes:
         namespace: str,
         name: str,
         options: DeleteOptions,
-        escort: Escort = ALONE,
-        also: Beside = NOTHING,
+        context: WriteContext = NO_CONTEXT,
+        also: TransactionParts = NOTHING,
     ) -> Written:
         """Remove an object, or begin to, if something still has to happen first. `also` is committed with that."""
-        if (before := await self.repeated(escort)) is not None:
+        if (before := await self.repeated(context)) is not None:
             return before
         key = key_of(kind, namespace, name)
         for _ in range(ATTEMPTS_MAX):
@@ -326,17 +325,17 @@ class Writes:
                 outcome = Written(entry.value, entry.revision, was_removed=True)
                 if options.dry_run:
                     return outcome
-                beside = joined((await self._points.beside(kind, key, None, old, "", escort), also))
-                checks = [Check(key, entry.revision), *beside.checks]
-                writes = [Delete(key), *beside.writes]
-                answer = await self._commit(escort, checks, writes, beside.shared, outcome)
+                parts = joined((await self._points.parts_for(kind, key, None, old, "", context), also))
+                checks = [Check(key, entry.revision), *parts.checks]
+                writes = [Delete(key), *parts.writes]
+                answer = await self._commit(context, checks, writes, parts.shared, outcome)
                 if isinstance(answer, Written):
                     return answer
             else:
                 write_options = WriteOptions(options.dry_run, "Ignore", "")
-                decided = await self._replaced(kind, entry, new, old, write_options, "", escort)
+                decided = await self._replaced(kind, entry, new, old, write_options, "", context)
                 decided = _with(decided, also)
-                written = await self._act(decided, write_options, escort)
+                written = await self._act(decided, write_options, context)
                 if written is not None:
                     return written
         raise _too_contended(kind, name)
@@ -411,7 +410,7 @@ class Writes:
             raise conflict(kind.plural, kind.group, name, text)
 
 
-def _with(decided: _Decided, also: Beside) -> _Decided:
+def _with(decided: _Decided, also: TransactionParts) -> _Decided:
     if also is NOTHING:
         return decided
     return _Decided(

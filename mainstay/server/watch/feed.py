@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from mainstay.api.kind import Kind
 from mainstay.env import tasks
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.watch.heartbeats import is_heartbeat
 from mainstay.store.errors import Compacted, Unavailable
 from mainstay.store.interface import Change, Entry, Store
@@ -188,7 +188,7 @@ class Feed:
         self.tallies: dict[tuple[str, str, str], Tally] = {}
         """What was sent, by group, version and plural name of the kind."""
         self._windows: dict[str, Window] = {}
-        self._aside: list[Callable[[Change], None]] = []
+        self._internal_listeners: list[Callable[[Change], None]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
 
@@ -209,9 +209,9 @@ class Feed:
         """Where to count what is sent to watchers of a kind."""
         return self.tallies.setdefault((kind.group, kind.version, kind.plural), Tally())
 
-    def on_aside(self, hear: Callable[[Change], None]) -> None:
+    def on_internal_change(self, hear: Callable[[Change], None]) -> None:
         """Have this told of all that changes and is no object."""
-        self._aside.append(hear)
+        self._internal_listeners.append(hear)
 
     async def reach(self, revision: int) -> None:
         """Wait until everything up to a revision has been passed on."""
@@ -256,8 +256,8 @@ class Feed:
             async for batch in watch:
                 by_kind: dict[str, list[Change]] = {}
                 for change in batch.changes:
-                    if change.key.startswith(ASIDE):
-                        for hear in self._aside:
+                    if change.key.startswith(INTERNAL_PREFIX):
+                        for hear in self._internal_listeners:
                             hear(change)
                         continue
                     group, plural, _ = change.key.split("/", 2)

@@ -19,7 +19,7 @@ from mainstay.env import Clock, tasks
 from mainstay.server.request import representation
 from mainstay.server.request.representation import Form, Shape
 from mainstay.server.request.target import Options
-from mainstay.server.storage.epochs import ANNOTATION, Openings, put_back
+from mainstay.server.storage.epochs import ANNOTATION, StoreEpochs, restored_error
 from mainstay.server.storage.keyspace import prefix_of
 from mainstay.server.storage.reads import require_list_options
 from mainstay.server.storage.selection import Selection
@@ -77,22 +77,22 @@ class Watching:
     """Serves watches. One for the whole server; it tells those who want to know how far the feed has got."""
 
     def __init__(
-        self, store: Stored, feed: Followed, clock: Clock, jitter: Random, openings: Openings | None = None
+        self, store: Stored, feed: Followed, clock: Clock, jitter: Random, epochs: StoreEpochs | None = None
     ) -> None:
         self._store = store
         self._feed = feed
         self._clock = clock
         self._jitter = jitter
-        self._openings = openings
+        self._epochs = epochs
         self._bookmarked: dict[_Session, None] = {}
         self._ticking = tasks.spawn(self._send_bookmarks(), name="bookmarks")
 
     def open(
-        self, selection: Selection, form: Form, options: Options, opening: str = ""
+        self, selection: Selection, form: Form, options: Options, epoch: str = ""
     ) -> Callable[[Outgoing], Awaitable[None]]:
         """Look at what is asked for, and return what runs the stream. Raises `ApiError` for what makes no sense.
 
-        `opening` is what the client was told of the store when it was told the version (server/storage/epochs.py), if
+        `epoch` is what the client was told of the store when it was told the version (server/storage/epochs.py), if
         it says it.
         """
         require_list_options(options, is_watch=True)
@@ -105,13 +105,13 @@ class Watching:
         start = int(version or "0")
         wants_state = start == 0 or options.flag("sendInitialEvents")
         limit = timedelta(seconds=options.number("timeoutSeconds") or TIMEOUT_MIN_S * (1 + self._jitter.random()))
-        session = _Session(self._store, self._feed, self._clock, selection, form, options, self._openings)
+        session = _Session(self._store, self._feed, self._clock, selection, form, options, self._epochs)
 
         async def run(stream: Outgoing) -> None:
             if options.flag("allowWatchBookmarks"):
                 self._bookmarked[session] = None
             try:
-                await session.run(stream, start, wants_state, limit, opening)
+                await session.run(stream, start, wants_state, limit, epoch)
             finally:
                 self._bookmarked.pop(session, None)
 
@@ -144,14 +144,14 @@ class _Session:
         selection: Selection,
         form: Form,
         options: Options,
-        openings: Openings | None,
+        epochs: StoreEpochs | None,
     ) -> None:
         self._store = store
         self._feed = feed
         self._clock = clock
         self._selection = selection
         self._form = form
-        self._openings = openings
+        self._epochs = epochs
         self._include = options.get("includeObject", "Metadata")
         self._wants_end_of_state = options.flag("sendInitialEvents") and options.flag("allowWatchBookmarks")
         self._tally = feed.tally(selection.kind)
@@ -165,14 +165,14 @@ class _Session:
         # Those who watch leases listen for heartbeats: to them, that none is missing is news.
         self._hears_heartbeats = prefix_of(selection.kind) == LEASES
 
-    async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta, opening: str) -> None:
+    async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta, epoch: str) -> None:
         self._stream = stream
         with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
             async with tasks.timeout(limit):
                 if wants_state:
                     start = await self._send_state(stream)
-                elif opening and self._openings is not None and not await self._openings.covers(opening, start):
-                    self.end(_error(put_back(start)))
+                elif epoch and self._epochs is not None and not await self._epochs.covers(epoch, start):
+                    self.end(_error(restored_error(start)))
                     return
                 await self._follow(stream, start)
 
@@ -223,7 +223,7 @@ class _Session:
             stream, (self._event("ADDED", entry, entry.revision) for entry in page.entries if covers(entry))
         )
         if self._wants_end_of_state:
-            self._tell_alone(_bookmark(self._selection.kind, page.revision, self._opening(), is_end_of_state=True))
+            self._tell_alone(_bookmark(self._selection.kind, page.revision, self._epoch(), is_end_of_state=True))
         return page.revision
 
     async def _send(self, stream: Outgoing, events: Iterable[bytes]) -> None:
@@ -248,15 +248,15 @@ class _Session:
         if news > self._told or self._silent_ticks >= HEARTBEAT_TICKS:
             self._told = max(self._told, self._feed.revision)
             self._silent_ticks = 0
-            if self._openings is not None and self._openings.newest != self._told_opening:
-                self._tell_alone(_bookmark(self._selection.kind, self._told, self._opening()))
+            if self._epochs is not None and self._epochs.newest != self._told_opening:
+                self._tell_alone(_bookmark(self._selection.kind, self._told, self._epoch()))
             else:
                 self._tell_alone(self._bookmark_begins + b'%d"}}}\n' % self._told)
 
-    def _opening(self) -> str:
+    def _epoch(self) -> str:
         """The newest opening. It is told once."""
-        if self._openings is not None:
-            self._told_opening = self._openings.newest
+        if self._epochs is not None:
+            self._told_opening = self._epochs.newest
         return self._told_opening
 
     def _tell_alone(self, data: bytes, *, events: int = 1) -> None:
@@ -316,11 +316,11 @@ def _later_than(revision: int, render: Callable[[Change], bytes]) -> Callable[[C
     return lambda change: render(change) if change.revision > revision else b""
 
 
-def _bookmark(kind: Kind, revision: int, opening: str = "", *, is_end_of_state: bool = False) -> bytes:
+def _bookmark(kind: Kind, revision: int, epoch: str = "", *, is_end_of_state: bool = False) -> bytes:
     metadata: dict[str, object] = {"resourceVersion": str(revision)}
     annotations = {"k8s.io/initial-events-end": "true"} if is_end_of_state else {}
-    if opening:
-        annotations[ANNOTATION] = opening
+    if epoch:
+        annotations[ANNOTATION] = epoch
     if annotations:
         metadata["annotations"] = annotations
     shown = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.cluster.history import Committed, Event
@@ -31,7 +31,7 @@ class ObservedGenerations:
         self._said: dict[str, dict[str, tuple[int, Committed]]] = {}  # By uid: what was said of what.
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or event.value is None or event.key.startswith(ASIDE):
+        if not isinstance(event, Committed) or event.value is None or event.key.startswith(INTERNAL_PREFIX):
             return
         if _SAID not in event.value:
             return

@@ -11,14 +11,14 @@ A write that names no term is not fenced, and not looked at here.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.history import Answered, Asked, Committed, Event
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
 
-_TERMS: Final = f"{ASIDE}terms/"
+_TERMS: Final = f"{INTERNAL_PREFIX}terms/"
 _NOBODY: Final = 0
 
 
@@ -68,7 +68,7 @@ class OneActingLeader:
             lease.term = _NOBODY if commit.value is None else commit.revision
             lease.since = commit.revision
         asked = None if commit.request is None else self._asked.get(commit.request)
-        if asked is not None and not commit.key.startswith(ASIDE):
+        if asked is not None and not commit.key.startswith(INTERNAL_PREFIX):
             self._check(asked, commit)
 
     def _check(self, asked: Asked, commit: Committed) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.server.storage.keyspace import ASIDE, CORE
+from mainstay.server.storage.keyspace import CORE, INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.addresses import address_of
 from mainstay.sim.cluster.history import Asked, Committed, Event, Healed
@@ -84,7 +84,7 @@ class Quiescence:
 
 
 def _is_heartbeat(key: str, asked: Asked | None) -> bool:
-    if key.startswith((ASIDE, *HEARTBEATS)):
+    if key.startswith((INTERNAL_PREFIX, *HEARTBEATS)):
         return True
     if key.startswith(_NODES) and asked is not None:
         address = address_of(asked.path)

@@ -25,7 +25,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.server.crd.definitions import NAMES
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.differences import Difference, differences, without
 from mainstay.sim.run.scenario import Scenario, Stage
@@ -38,7 +38,7 @@ FINAL_STATE: Final = "final state"
 """The promise that is broken by a run which does not end as it should."""
 DIFFERENCES_SHOWN: Final = 12
 LEFT_OUT: Final = (
-    ASIDE,
+    INTERNAL_PREFIX,
     NAMES,
     "coordination.k8s.io/",
     "mainstay.dev/componentstates/",

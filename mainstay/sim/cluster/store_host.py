@@ -23,7 +23,7 @@ from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import ChangeRecord, micros
 from mainstay.journal.secret_mask import masked
 from mainstay.server.decisions.history_source import joined
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.cluster.history import Committed, History, Reopened, Restored
 from mainstay.sim.cluster.store_port import StoreProcess
 from mainstay.sim.disk import SimDisk
@@ -37,7 +37,7 @@ from mainstay.store.local import LocalStore
 from mainstay.store.log import Log, MemoryLog, Recovered, Row
 
 STORE: Final = "store"
-HEARTBEATS: Final = (ASIDE, "coordination.k8s.io/leases/", "mainstay.dev/componentstates/")
+HEARTBEATS: Final = (INTERNAL_PREFIX, "coordination.k8s.io/leases/", "mainstay.dev/componentstates/")
 """Keys under which writing never ends, and which no rest depends on."""
 
 OPEN_ATTEMPTS_MAX: Final = 600

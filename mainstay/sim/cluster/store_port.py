@@ -139,7 +139,14 @@ class StorePort:
         self.is_current.set()
         self._silences: Wanted[None] = Wanted(self._silences_changed)
         self._pasts: Wanted[_Past] = Wanted(_nothing)
-        self.look = self._store.look  # What a store in memory can do besides (server/request/app.py).
+
+    @property
+    def memory(self) -> LocalStore:
+        return self._store
+
+    @property
+    def local(self) -> None:
+        """Several servers write it."""
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
         return await self._store.get(key, at=at)

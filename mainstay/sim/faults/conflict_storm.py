@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.stored import stored
 from mainstay.sim.faults import one_of, some_duration, victim
 from mainstay.store.errors import StoreError
@@ -47,7 +47,7 @@ class ConflictStorm:
 
 async def touch(world: "World", key: str) -> None:
     """Change an annotation of an object, as anybody might, through no server. Does nothing if it is not there."""
-    if key.startswith(ASIDE):
+    if key.startswith(INTERNAL_PREFIX):
         return
     try:
         entry = await world.store.get(key)

@@ -69,6 +69,9 @@ SNAPSHOT_ATTEMPTS: Final = 3
 class EtcdStore:
     """Implements `Store` (interface.py)."""
 
+    memory: Final = None  # Its state is in other processes,
+    local: Final = None  # which other servers write as well.
+
     def __init__(self, kv: EtcdKv, prefix: str = DEFAULT_PREFIX, *, chance: Chance) -> None:
         self._kv = kv
         self._keyspace = Keyspace(prefix)

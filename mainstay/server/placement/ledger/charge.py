@@ -12,9 +12,9 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import HostPort, host_ports_of, is_over, requests_of
 from mainstay.api.reservations import ports_of, resources_of
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 
-CHARGES: Final = f"{ASIDE}charges/"
+CHARGES: Final = f"{INTERNAL_PREFIX}charges/"
 
 
 class Charge(msgspec.Struct, frozen=True, omit_defaults=True):

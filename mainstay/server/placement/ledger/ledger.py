@@ -20,10 +20,10 @@ import msgspec
 from msgspec.structs import replace
 
 from mainstay.server.placement.ledger.charge import Charge
-from mainstay.server.storage.keyspace import ASIDE
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import Delete, Entry, Put, Write
 
-LEDGERS: Final = f"{ASIDE}ledger/"
+LEDGERS: Final = f"{INTERNAL_PREFIX}ledger/"
 GHOSTS_MAX: Final = 500  # On one node. Each is kept in the ledger, which is written with every binding.
 
 Amounts = Mapping[str, int]
@@ -97,12 +97,12 @@ def let_go(ledger: Ledger, amounts: Amounts, ports: Iterable[str] = ()) -> Ledge
     return replace(ledger, held=minus(ledger.held, amounts), held_ports=minus(ledger.held_ports, _counted(ports)))
 
 
-def haunted(ledger: Ledger, charge: Charge) -> Ledger:
+def mark_unconfirmed(ledger: Ledger, charge: Charge) -> Ledger:
     """A pod that was charged has been removed, but may still run: what it takes stays taken."""
     return replace(ledger, ghosts={**ledger.ghosts, charge.uid: charge})
 
 
-def laid_to_rest(ledger: Ledger, uids: Iterable[str]) -> Ledger:
+def confirm_gone(ledger: Ledger, uids: Iterable[str]) -> Ledger:
     """Those of these uids that are ghosts no longer run, so what they took is free. Raises `Drift`."""
     gone = [uid for uid in dict.fromkeys(uids) if uid in ledger.ghosts]
     for uid in gone:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import allocatable_of
 from mainstay.api.well_known_labels import ZONE_LABEL
-from mainstay.server.placement.ledger.ledger import Ledger, laid_to_rest
+from mainstay.server.placement.ledger.ledger import Ledger, confirm_gone
 
 _OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 
@@ -48,7 +48,7 @@ def has_other_facts(new: Object, old: Object) -> bool:
 def with_node(ledger: Ledger, facts: NodeFacts) -> Ledger:
     """The ledger of a Node that has come, or has changed. Ghosts of another Node of that name are none of this one."""
     if ledger.node_uid not in ("", facts.uid):
-        ledger = laid_to_rest(ledger, ledger.ghosts)
+        ledger = confirm_gone(ledger, ledger.ghosts)
     return replace(
         ledger,
         node_uid=facts.uid,
@@ -60,5 +60,5 @@ def with_node(ledger: Ledger, facts: NodeFacts) -> Ledger:
 
 def without_node(ledger: Ledger) -> Ledger:
     """The ledger of a name whose Node is gone: it has nothing to give, but its pods are still on it."""
-    resting = laid_to_rest(ledger, ledger.ghosts)
+    resting = confirm_gone(ledger, ledger.ghosts)
     return replace(resting, node_uid="", is_accepting=True, zone="", allocatable={})

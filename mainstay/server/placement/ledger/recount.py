@@ -29,6 +29,7 @@ from mainstay.server.placement.ledger.charge import (
 from mainstay.server.placement.ledger.ledger import Ledger, charged, held, ledger_in, ledger_key, released, write_of
 from mainstay.server.placement.ledger.nodes import facts_of, with_node, without_node
 from mainstay.server.storage.keyspace import CORE, prefix_of
+from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
 
 ATTEMPTS_MAX: Final = 10  # Against others who write the same node. Repair comes again.
@@ -125,6 +126,28 @@ async def find_drift(store: Store, node: str) -> tuple[Drift, Entry | None, Mapp
                 entries[entry.key] = entry
     node_object = None if node_entry is None else _decode(node_entry.value)
     return drift_of(node, ledger_in(ledger), node_object, on_node, charged_to, holds), ledger, entries
+
+
+async def answer_recount(store: Store, shared: SharedWrites, node: str) -> dict[str, Any]:
+    """Recount, and say what was wrong: `POST /api/v1/nodes/NAME/recount`.
+
+    Also for a node that does not exist any more: what is left of its ledger is what pods are charged to it. To ask
+    twice does no harm, and what is right is not written.
+    """
+    drift, _, _ = await find_drift(store, node)
+    is_right = True
+    if not drift.is_none:
+        is_right = await recount(store, node)
+        shared.forget(ledger_key(node))
+    return {
+        "kind": "NodeRecount",
+        "apiVersion": "mainstay.dev/v1",
+        "metadata": {"name": node},
+        "wasWrong": not drift.is_none,
+        "isRight": is_right,
+        "missing": sorted(charge.pod for charge in drift.missing),
+        "leftOver": sorted(charge.pod for charge in drift.left_over),
+    }
 
 
 async def recount(store: Store, node: str) -> bool:
