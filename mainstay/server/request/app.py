@@ -5,12 +5,10 @@
 This module only leads the way; each step is a module of its own. Errors become answers in the HTTP layer.
 """
 
-from collections.abc import Awaitable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from mainstay.api import schema, times
 from mainstay.api.conform import conform
@@ -24,7 +22,7 @@ from mainstay.api.kinds import metrics as usage_kinds
 from mainstay.api.kinds.decisions import DECISION
 from mainstay.api.kinds.reviews import BINDINGS
 from mainstay.env import Env
-from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse, UpgradeResponse
+from mainstay.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
 from mainstay.server.auth import authorization, reviews
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.node_restriction import require_own
@@ -43,6 +41,7 @@ from mainstay.server.placement.ledger.recount import answer_recount as answer_no
 from mainstay.server.placement.placement import Placement
 from mainstay.server.quota.recount import answer_recount as answer_quota_recount
 from mainstay.server.request import representation
+from mainstay.server.request.answers import NO_CACHE, answer_body, answer_json, answer_pieces, answer_text, no_page
 from mainstay.server.request.context import Seen
 from mainstay.server.request.discovery import VERSION, Discovery
 from mainstay.server.request.health import HEALTH_PATHS, check_health
@@ -69,7 +68,6 @@ from mainstay.server.watch.websocket import over_websocket
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 from mainstay.store.interface import MemoryReads, Store
 
-_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 _OWNERS: Final = "managedFields"
 _SHOWN_HERE: Final = ("", "status", "scale", "ghosts", "resize", "ephemeralcontainers")
 _WITH_STATUS: Final = ("kind", "apiVersion", "metadata", "status")
@@ -172,23 +170,23 @@ class Api:
         """Answer a request, and note what was found out about it. Raises `ApiError`."""
         path = request.path
         if path in HEALTH_PATHS:
-            return _text(*check_health(request))
+            return answer_text(*check_health(request))
         if path.rstrip("/") == "/version":
-            return _json(200, VERSION)
+            return answer_json(200, VERSION)
         user = seen.user = self._authenticator.user_of(request)
         if path.startswith(("/api/", "/apis/")) and path.count("/") > (2 if path.startswith("/api/") else 3):
             return self._resource(request, user, seen)
         if authorization.AUTHENTICATED not in user.groups and not user.is_master:
             text = f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
             raise ApiError(403, Reason.FORBIDDEN, text, {})
-        return self._discovery.page(request) or _no_page()
+        return self._discovery.page(request) or no_page()
 
     def _resource(self, request: Request, user: authorization.User, seen: Seen) -> Answer | Awaitable[Answer]:
         options = Options(request.query)
         try:
             target = seen.target = target_of(request.method, request.path, options, self.registry)
         except NoSuchPath:
-            return _no_page()
+            return no_page()
         authorization.require(user, target)
         seen.is_allowed = True
         is_plain = target.verb is Verb.GET and not target.subresource and "resourceVersion" not in options
@@ -208,7 +206,7 @@ class Api:
             raise not_found(kind.plural, kind.group, target.name)
         include = options.get("includeObject", "Metadata")
         body = representation.one(form, kind, entry.value, entry.revision, self._clock.wall(), include)
-        return self._answer(200, body, form, options)
+        return answer_body(200, body, form, options)
 
     async def _answered(self, request: Request, seen: Seen, target: Target, options: Options) -> Answer:
         try:
@@ -229,7 +227,7 @@ class Api:
             now = times.format_time(self._clock.wall())
             if target.kind.kind == "TokenReview":
                 await self._authenticator.learn((review.get("spec") or {}).get("token") or "")
-            return _json(201, reviews.answer(target.kind, review, seen.user, self._authenticator, now))
+            return answer_json(201, reviews.answer(target.kind, review, seen.user, self._authenticator, now))
         match target.verb:
             case Verb.GET:
                 return await self._get(request, seen, target, options, form)
@@ -238,7 +236,7 @@ class Api:
                 include = options.get("includeObject", "Metadata")
                 at = self._clock.wall()
                 pieces = representation.many(form, target.kind, listed.entries, listed.metadata, at, include)
-                return self._answer_long(pieces, form, options, listed.warnings)
+                return answer_pieces(pieces, form, options, listed.warnings)
             case Verb.WATCH:
                 selection = _selection(target, options)
                 if target.kind is DECISION:
@@ -248,7 +246,7 @@ class Api:
                 if (request.headers.get("upgrade") or "").lower() == "websocket":
                     offered = (request.headers.get("sec-websocket-protocol") or "").split(",")[0].strip()
                     return UpgradeResponse(over_websocket(run), offered or None)
-                return StreamResponse(200, run, headers=(_NO_CACHE,))
+                return StreamResponse(200, run, headers=(NO_CACHE,))
             case _:
                 return await self._write(request, seen, target, options, form)
 
@@ -263,10 +261,10 @@ class Api:
             results = await bind_all(self._placing.binder, request, user, context, self._clock, dry_run=is_dry)
             return Response(200, results)
         if target.subresource == "ghosts":
-            return _json(200, await self._placing.ghosts.reported(target.name, request.body))
+            return answer_json(200, await self._placing.ghosts.reported(target.name, request.body))
         if target.subresource == "recount":
             of_kind = answer_node_recount if target.kind.kind == "Node" else answer_quota_recount
-            return _json(200, await of_kind(self._store, self._placing.shared, target.name))
+            return answer_json(200, await of_kind(self._store, self._placing.shared, target.name))
         match target.verb:
             case Verb.CREATE:
                 return await self._create(request, target, options, form, context)
@@ -289,17 +287,17 @@ class Api:
             return await self._streams.answer(request, target, options)
         entry = await self._reads_of(target.kind, seen).get(target.kind, target.namespace, target.name, options)
         if target.subresource == "scale":
-            return self._answer(
+            return answer_body(
                 200,
                 _encode(subresources.scale_of(read(target.kind, entry), self._scale_paths(target.kind))),
                 form,
                 options,
             )
         if target.subresource == "ghosts":
-            return _json(200, await self._placing.ghosts.of(target.name))
+            return answer_json(200, await self._placing.ghosts.of(target.name))
         include = options.get("includeObject", "Metadata")
         body = representation.one(form, target.kind, entry.value, entry.revision, self._clock.wall(), include)
-        return self._answer(200, body, form, options)
+        return answer_body(200, body, form, options)
 
     async def _create(
         self, request: Request, target: Target, options: Options, form: Form, context: WriteContext
@@ -318,7 +316,7 @@ class Api:
             return await self._streams.answer(request, target, options)
         body = self._decode_part(request, target)
         if target.subresource == "token":
-            return _json(201, await self._authenticator.issue(target.namespace, target.name, body))
+            return answer_json(201, await self._authenticator.issue(target.namespace, target.name, body))
         pods = self._kind("", "v1", "pods")
         name = target.name or (body.get("metadata") or {}).get("name", "")
         now = times.format_time(self._clock.wall())
@@ -332,7 +330,9 @@ class Api:
                 await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, context)
             case other:
                 raise AssertionError(f"{other} is served elsewhere")
-        return _json(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+        return answer_json(
+            201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+        )
 
     async def _change(
         self, request: Request, target: Target, options: Options, form: Form, context: WriteContext
@@ -472,9 +472,12 @@ class Api:
             uid = msgspec.json.decode(written.value)["metadata"]["uid"]
             details |= {"kind": kind.plural, "uid": uid}
             status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-            return _marked(_json(200, status), written)
+            response = answer_json(200, status)
+            if written.is_repeated:
+                response.headers = (*response.headers, REPEATED)
+            return response
         body = representation.one(form, kind, written.value, written.revision, self._clock.wall())
-        return _marked(self._answer(200, body, form, options), written)
+        return answer_body(200, body, form, options, is_repeated=written.is_repeated)
 
     async def _delete_collection(
         self, request: Request, target: Target, options: Options, form: Form, context: WriteContext
@@ -492,7 +495,7 @@ class Api:
                 if error.code != 404:
                     raise
         pieces = representation.many(form, target.kind, listed.entries, listed.metadata, self._clock.wall(), "Metadata")
-        return self._answer_long(pieces, form, options)
+        return answer_pieces(pieces, form, options)
 
     def _decode(self, request: Request, kind: Kind, validation: str) -> Decoded:
         decoded = decode_body(request.headers.get("content-type"), request.body, kind, validation=validation)
@@ -557,29 +560,7 @@ class Api:
             body = _encode({"kind": target.kind.kind, "apiVersion": target.kind.group_version, **shown})
         else:
             body = representation.one(form, target.kind, written.value, written.revision, self._clock.wall())
-        return _marked(self._answer(status, body, form, options, warnings), written)
-
-    def _answer_long(
-        self, pieces: Iterator[bytes], form: Form, options: Options, warnings: Sequence[str] = ()
-    ) -> Answer:
-        """Most lists are one piece, and answered like anything else."""
-        first = next(pieces)
-        second = next(pieces, None)
-        if second is None or form.is_yaml or options.flag("pretty") or warnings:
-            return self._answer(200, b"".join((first, second or b"", *pieces)), form, options, warnings)
-        return LongResponse(200, chain((first, second), pieces), headers=(_NO_CACHE,))
-
-    def _answer(self, status: int, body: bytes, form: Form, options: Options, warnings: Sequence[str] = ()) -> Response:
-        headers: tuple[tuple[str, str], ...] = (_NO_CACHE,)
-        for warning in warnings:
-            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
-            headers = (*headers, ("Warning", f'299 - "{escaped}"'))
-        if form.is_yaml:
-            text = yaml.safe_dump(msgspec.json.decode(body), allow_unicode=True)
-            return Response(status, text.encode(), "application/yaml", headers)
-        if options.flag("pretty"):
-            body = msgspec.json.format(body, indent=2)
-        return Response(status, body, headers=headers)
+        return answer_body(status, body, form, options, warnings, is_repeated=written.is_repeated)
 
 
 _DELETE_OPTIONS: Final = Kind(
@@ -590,22 +571,3 @@ _DELETE_OPTIONS: Final = Kind(
 
 def _selection(target: Target, options: Options) -> Selection:
     return decision_selection(target, options) if target.kind is DECISION else selection_of(target, options)
-
-
-def _marked(response: Response, written: Written) -> Response:
-    if written.is_repeated:
-        response.headers = (*response.headers, REPEATED)
-    return response
-
-
-def _json(status: int, body: object) -> Response:
-    return Response(status, _encode(body), headers=(_NO_CACHE,))
-
-
-def _text(status: int, text: str) -> Response:
-    headers = (_NO_CACHE, ("X-Content-Type-Options", "nosniff"))
-    return Response(status, text.encode(), "text/plain; charset=utf-8", headers)
-
-
-def _no_page() -> Response:
-    return _text(404, "404 page not found\n")
