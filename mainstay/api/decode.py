@@ -114,7 +114,7 @@ def _check_kind(kind: Kind, api_version: str, kind_name: str) -> None:
     elif not kind.message and api_version == kind.group_version:
         raise invalid(kind.kind, kind.group, "", [invalid_value("kind", kind_name, f"must be {kind.kind}")])
     group, _, version = api_version.rpartition("/")
-    if kind.message and not schema.message_of(group, version, kind_name):
+    if kind.message and not schema.find_message(group, version, kind_name):
         words = f'no kind "{kind_name}" is registered for version "{api_version}" in scheme "mainstay"'
         raise _unhandled(kind, (api_version, kind_name), words)
     if kind.message and kind_name != kind.kind:

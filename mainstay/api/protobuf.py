@@ -39,9 +39,8 @@ def unwrap(data: bytes) -> tuple[str, str, bytes]:
     _read(_UNKNOWN, data, len(PREFIX), len(data), 1, envelope)
     if envelope.get("contentEncoding"):
         raise bad_request(f"unsupported content encoding {envelope['contentEncoding']!r} in the protobuf envelope")
-    type_meta = envelope.get("typeMeta", {})
     raw = base64.b64decode(envelope.get("raw", ""))
-    return type_meta.get("apiVersion", ""), type_meta.get("kind", ""), raw
+    return envelope.get("apiVersion", ""), envelope.get("kind", ""), raw
 
 
 def decode(message: str, data: bytes) -> Object:

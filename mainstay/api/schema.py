@@ -7,8 +7,8 @@ have `kind` and `apiVersion`. Such fields have the number 0: they are in no mess
 Some messages are no objects in JSON. They are the constants below, such as `TIME` or `QUANTITY`, each with what it
 looks like. Looking at their fields is of no use to anyone but the protobuf decoder.
 
-The tables are text (messages.py), made by tools/make-messages and read one package at a time, when first asked for. A
-few messages have a field of ours more (messages_own.py). A line,
+The tables are text (messages.txt), written by tools/make-messages and parsed one package at a time, on first use. A few
+messages have a field of ours besides (messages_own.py). A line,
 
     Volume name!:1 volumeSource^:2:VolumeSource
 
@@ -17,13 +17,14 @@ without a dot is of the same package, or one of `SCALARS`. `!` says that the zer
 that the fields of the type are flattened into this message.
 """
 
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from mainstay.api import messages, messages_more, messages_own
+from mainstay.api import messages_own
 
 SCALARS: Final = frozenset({"string", "bool", "int32", "int64", "double", "bytes"})
 """`bytes` are base64 in JSON."""
@@ -141,15 +142,19 @@ def wire_fields_of(message: str) -> Mapping[str, Field]:
     return _package(package).get(name, _NONE)
 
 
-def message_of(group: str, version: str, kind: str) -> str:
+def find_message(group: str, version: str, kind: str) -> str:
     """The message of a built-in kind, or the empty string if the tables have none."""
-    if group == "apiextensions.k8s.io":
-        message = f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
-    elif group == "meta.k8s.io":
-        message = f"k8s.io.apimachinery.pkg.apis.meta.{version}.{kind}"
-    else:
-        message = f"k8s.io.api.{group.split('.')[0] or 'core'}.{version}.{kind}"
+    message = message_name(group, version, kind)
     return message if is_message(message) else ""
+
+
+def message_name(group: str, version: str, kind: str) -> str:
+    """What the message of a built-in kind is called: `k8s.io.api.apps.v1.Deployment`."""
+    if group == "apiextensions.k8s.io":
+        return f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
+    if group == "meta.k8s.io":
+        return f"k8s.io.apimachinery.pkg.apis.meta.{version}.{kind}"
+    return f"k8s.io.api.{group.partition('.')[0] or 'core'}.{version}.{kind}"
 
 
 def _has_type_meta(message: str, fields: Mapping[str, Field]) -> bool:
@@ -162,7 +167,7 @@ def _has_type_meta(message: str, fields: Mapping[str, Field]) -> bool:
 
 def _package(package: str) -> Mapping[str, Mapping[str, Field]]:
     short = _SHORT_NAMES.get(package) or package.removeprefix("k8s.io.api.")
-    text = messages.PACKAGES.get(short) or messages_more.PACKAGES.get(short) or messages_own.PACKAGES.get(short)
+    text = _texts().get(short)
     # Names come from requests too: only those of packages that exist may be remembered.
     return _NONE_OF_ANY if text is None else _parse(package, text)
 
@@ -170,6 +175,15 @@ def _package(package: str) -> Mapping[str, Mapping[str, Field]]:
 _NONE_OF_ANY: Final[Mapping[str, Mapping[str, Field]]] = MappingProxyType({})
 
 _WITHOUT_FIELDS: Final = {_EXTENSIONS.rstrip("."): ("CustomResourceSubresourceStatus",)}
+
+
+@cache
+def _texts() -> Mapping[str, str]:
+    """The tables by the short name of their package, which stands in brackets above the messages of it."""
+    data = pkgutil.get_data(__name__, "messages.txt")
+    assert data is not None, "messages.txt is missing from the installation"
+    sections = (section.partition("]\n") for section in data.decode().split("\n[")[1:])
+    return {name: text for name, _, text in sections} | messages_own.PACKAGES
 
 
 @cache

@@ -9,13 +9,12 @@ from typing import Any
 
 from mainstay.api.kind import Kind, Object, TextAt
 from mainstay.api.kind_name import KindName
-
-_PACKAGES = {"": "core", "rbac.authorization.k8s.io": "rbac", "apiextensions.k8s.io": "apiextensions"}
+from mainstay.api.schema import message_name
 
 
 def builtin(name: KindName, **rest: Any) -> Kind:
     """Declare a kind of Kubernetes. Kinds count generations unless the declaration says otherwise."""
-    return declare(name, message=_build_message_name(name), **rest)
+    return declare(name, message=message_name(name.group, name.version, name.kind), **rest)
 
 
 def declare(name: KindName, **rest: Any) -> Kind:
@@ -29,14 +28,6 @@ def declare(name: KindName, **rest: Any) -> Kind:
         namespaced=name.namespaced,
         **rest,
     )
-
-
-def _build_message_name(name: KindName) -> str:
-    """The protobuf message of one of Kubernetes' kinds: `k8s.io.api.apps.v1.Deployment`."""
-    package = _PACKAGES.get(name.group) or name.group.partition(".")[0]
-    if package == "apiextensions":
-        return f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{name.version}.{name.kind}"
-    return f"k8s.io.api.{package}.{name.version}.{name.kind}"
 
 
 def at(*path: str) -> TextAt:

@@ -26,7 +26,7 @@ from mainstay.store.interface import Store
 
 _TOKEN_REQUEST: Final = Kind(
     group="authentication.k8s.io", version="v1", kind="TokenRequest", plural="", singular="", namespaced=True,
-    message=schema.message_of("authentication.k8s.io", "v1", "TokenRequest"),
+    message=schema.find_message("authentication.k8s.io", "v1", "TokenRequest"),
 )  # fmt: skip
 
 

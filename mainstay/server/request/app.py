@@ -525,7 +525,7 @@ class Api:
             plural=target.subresource or target.kind.plural,
             singular="",
             namespaced=True,
-            message=schema.message_of(group, version, name),
+            message=schema.find_message(group, version, name),
         )
         decoded: Object = self._decode(request, part, "Ignore").object
         return decoded

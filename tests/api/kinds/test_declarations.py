@@ -79,7 +79,7 @@ def test_every_kubernetes_kind_has_the_message_that_describes_it():
     kubernetes = [kind for kind in (*BUILTIN, *REVIEWS) if kind.group != "mainstay.dev"]
 
     assert [kind.message for kind in kubernetes] == [
-        schema.message_of(kind.group, kind.version, kind.kind) or "none" for kind in kubernetes
+        schema.find_message(kind.group, kind.version, kind.kind) or "none" for kind in kubernetes
     ]
 
 
