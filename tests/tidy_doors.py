@@ -170,7 +170,7 @@ INNER_DOORS: Final = {
     # Requests that only a node's agent can answer: logs, exec, ports, resource usage.
     "server/node_proxy": "agents pod_streams usage",
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
-    "server/placement": "batch_binding binding eviction ledger.refusals placement recount",
+    "server/placement": "batch_binding binding eviction ledger.refusals placement",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
     "server/quota": "resource_quota status zone_quota",
     # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
@@ -179,8 +179,8 @@ INNER_DOORS: Final = {
     "server/services": "addresses",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": (
-        "admission commit_points compaction epochs newest operations priority_classes reads selection "
-        "shared_writes subresources terms write_context writes written "
+        "admission commit_points committer compaction epochs operations priority_classes reads selection "
+        "shared_writes strategies subresources terms transact write_context writes "
     ),
     # Watches: one feed from the store, windows per kind, and a session per client.
     "server/watch": "feed websocket",

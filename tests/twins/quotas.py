@@ -16,11 +16,12 @@ from mainstay.server.quota import tally as quota_tally
 from mainstay.server.quota.tally import Limit, Tally
 from mainstay.server.quota.zone_quota import ZoneTally
 from mainstay.server.request.options import DeleteOptions
-from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
+from mainstay.server.storage.commit_points import Intended, TransactionParts
+from mainstay.server.storage.keyspace import key_of
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.stored import Written, read, stored
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
-from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.writes import PartsFor, Writes
 from mainstay.store.interface import ABSENT, Check, Committed, Entry, Put, Store
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -199,10 +200,13 @@ def pays_first_and_deletes_then(patch: pytest.MonkeyPatch) -> None:
         name: str,
         options: DeleteOptions,
         context: WriteContext = NO_CONTEXT,
-        also: TransactionParts = NOTHING,
+        also: PartsFor | None = None,
     ) -> Written:
-        if also.shared and not options.dry_run:
-            await self._shared.commit([], [], also.shared)
+        if also is not None and not options.dry_run:
+            entry = await self._store.get(key_of(kind, namespace, name))
+            if entry is not None:
+                paid = await also(read(kind, entry))
+                await self._committer._shared.commit([], [], paid.shared)
         return await honest(self, kind, namespace, name, options, context)
 
     patch.setattr(Writes, "delete", delete)

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from mainstay.api import times
@@ -43,6 +44,7 @@ from mainstay.env.clock import Clock
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.storage.keyspace import prefix_of
 from mainstay.server.storage.stored import read, stored
+from mainstay.server.storage.transact import transact
 from mainstay.server.watch.feed import Feed
 from mainstay.store.errors import Compacted, Invalid, OutcomeUnknown, StorageFull, Unavailable
 from mainstay.store.interface import ABSENT, Change, Check, Committed, Delete, Entry, Put, Refused, Store, Write
@@ -271,30 +273,33 @@ class Definitions:
 
     async def _settle(self, key: str) -> None:
         """Bring one definition to rest, or put it off."""
-        for _ in range(ATTEMPTS_MAX):
-            names = await self._store.get(_names_key(key))
-            await self._feed.reach(names.revision if names else 0)  # So that we hear of all who have got names by then.
-            for each in list(self._stale):
-                await self._observe(each)
-            known = await self._observe(key)
-            if known is None:
-                await self._remove(key)
-                return
-            plan = decide(await self._view(key, known))
-            if plan.service is not Service.NONE:
-                self._serve(key, plan.wanted or known.crd, plan.service)  # First: who reads the status may rely on it.
-            if plan.wanted != known.crd and not await self._write(known, plan.wanted, names):
-                continue
-            if plan.wanted is None:
-                await self._remove(key)
-                return
-            if plan.service is Service.NONE:
-                self._stop_serving(key)
-            if not plan.clears_objects:
-                return
-            if await self._clear(_objects_prefix(known.crd)):
-                break
-        self._put_off(key)
+        if not await transact(partial(self._try_to_settle, key), ATTEMPTS_MAX):
+            self._put_off(key)
+
+    async def _try_to_settle(self, key: str) -> bool | None:
+        """Whether it is at rest now, or has to wait for finalizers of its objects. None if another writer was faster,
+        or its objects have just been deleted."""
+        names = await self._store.get(_names_key(key))
+        await self._feed.reach(names.revision if names else 0)  # So that we hear of all who have got names by then.
+        for each in list(self._stale):
+            await self._observe(each)
+        known = await self._observe(key)
+        if known is None:
+            await self._remove(key)
+            return True
+        plan = decide(await self._view(key, known))
+        if plan.service is not Service.NONE:
+            self._serve(key, plan.wanted or known.crd, plan.service)  # First: who reads the status may rely on it.
+        if plan.wanted != known.crd and not await self._write(known, plan.wanted, names):
+            return None
+        if plan.wanted is None:
+            await self._remove(key)
+            return True
+        if plan.service is Service.NONE:
+            self._stop_serving(key)
+        if not plan.clears_objects:
+            return True
+        return False if await self._clear(_objects_prefix(known.crd)) else None
 
     async def _observe(self, key: str) -> _Known | None:
         self._stale.pop(key, None)  # Before we read: what changes from here on is told again.

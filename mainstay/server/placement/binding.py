@@ -27,15 +27,15 @@ from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, ref
 from mainstay.server.placement.ledger.room import Asked
 from mainstay.server.placement.pod_to_bind import PodToBind
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts
+from mainstay.server.storage.committer import Committer, WriteDecision
 from mainstay.server.storage.keyspace import CORE, key_of
-from mainstay.server.storage.shared_writes import SharedWrites, too_contended
+from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.stored import Written
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
-from mainstay.store.interface import Check, Committed, Entry, Put, Store
+from mainstay.store.interface import Check, Put, Store, Write
 
 OBSERVED: Final = "mainstay-observed"  # A header.
 RESERVATION: Final = "mainstay.dev/reservation"  # An annotation of a pod, or of its binding.
-ATTEMPTS_MAX: Final = 20  # Of one binding against other writes of the same pod.
 
 _OBSERVED_FORM: Final = re.compile(r"(?P<revision>[0-9]{1,18})(?P<strict>;\s*strict)?")
 _NO_TEXTS: Final[dict[str, str]] = {}
@@ -73,12 +73,14 @@ class Binder:
         store: Store,
         pods: Kind,
         shared: SharedWrites,
+        committer: Committer,
         charging: Charging,
         reservations: Reservations | None = None,
     ) -> None:
         self._store = store
         self._pods = pods
         self._shared = shared
+        self._committer = committer
         self._charging = charging
         self._reservations = reservations
 
@@ -86,11 +88,9 @@ class Binder:
         self, request: BindRequest, now: str, context: WriteContext = NO_CONTEXT, *, dry_run: bool = False
     ) -> Written:
         """Bind a pod. Raises `ApiError`: 404, or 409 with a cause (ledger/refusals.py)."""
-        before = await self._repeated(context)
-        if before is not None:
-            return before
         key = key_of(self._pods, request.namespace, request.name)
-        for _ in range(ATTEMPTS_MAX):
+
+        async def decide() -> WriteDecision | None:
             entry = await self._store.get(key)
             if entry is None:
                 raise not_found(self._pods.plural, self._pods.group, request.name)
@@ -98,25 +98,13 @@ class Binder:
             _require_free(pod, request)
             parts = await self._parts(pod, request)
             if parts is None:
-                continue
+                return None
             value = pod.bound(request.node, now, request.annotations, request.labels)
-            outcome = Written(value, 0)
-            if dry_run:
-                await self._shared.rehearse(parts.shared)
-                return outcome
-            checks, writes = [Check(key, entry.revision), *parts.checks], [Put(key, value), *parts.writes]
-            if context is not NO_CONTEXT:
-                writes += context.writes(key, outcome)
-                checks += context.checks
-            answer = await self._shared.commit(checks, writes, parts.shared)
-            if isinstance(answer, Committed):
-                context.committed(key, answer.revision, value)
-                return Written(value, answer.revision)
-            context.require_term(answer.found)
-            before = await self._repeated(context)
-            if before is not None:
-                return before
-        raise too_contended(key)
+            checks = [Check(key, entry.revision), *parts.checks]
+            writes: list[Write] = [Put(key, value), *parts.writes]
+            return WriteDecision(key, checks, writes, parts.shared, Written(value, 0))
+
+        return await self._committer.write_once(f'pods "{request.name}"', decide, context, dry_run=dry_run)
 
     async def _parts(self, pod: PodToBind, request: BindRequest) -> TransactionParts | None:
         """The charge. None if something had to be put right first: look again."""
@@ -141,12 +129,6 @@ class Binder:
         await recount(self._store, node)
         self._shared.forget(ledger_key(node))
         return True
-
-    async def _repeated(self, context: WriteContext) -> Written | None:
-        if context.operation is None:
-            return None
-        entry: Entry | None = await self._store.get(context.operation.key)
-        return None if entry is None else context.operation.outcome_in(entry)
 
 
 def parse_binding(namespace: str, name: str, binding: Object, observed: str | None) -> BindRequest:

@@ -11,83 +11,43 @@ While somebody holds evictions (holds.py) none is committed, whatever the budget
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from mainstay.api import labels, times
-from mainstay.api.errors import ApiError, Reason, forbidden, not_found
+from mainstay.api.errors import ApiError, Reason, forbidden
 from mainstay.api.kind import Kind, Object
 from mainstay.server.placement.holds import unless_frozen
 from mainstay.server.request.options import DeleteOptions
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
-from mainstay.server.storage.keyspace import key_of, prefix_of
+from mainstay.server.storage.keyspace import prefix_of
 from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.server.storage.stored import read, stored
 from mainstay.server.storage.write_context import WriteContext
 from mainstay.server.storage.writes import Writes
 from mainstay.store.interface import Entry, Put, Store, Write
 
-ATTEMPTS_MAX: Final = 20
 DISRUPTED_MAX: Final = 2000  # Evictions of one budget that its controller has not yet heard of.
 RETRY_AFTER_S: Final = 10
 _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-class _DecideAnew(Exception):
-    """The budget is not the one that was looked at."""
+class Evictions:
+    """Deletes pods if their budgets allow and evictions are not held."""
 
+    def __init__(self, store: Store, writes: Writes, pods: Kind, budgets: Kind) -> None:
+        self._store = store
+        self._writes = writes
+        self._pods = pods
+        self._budgets = budgets
 
-async def evict(
-    store: Store,
-    writes: Writes,
-    pods: Kind,
-    budgets: Kind,
-    namespace: str,
-    name: str,
-    options: DeleteOptions,
-    now: str,
-    context: WriteContext,
-) -> None:
-    """Delete a pod if its budget allows and nobody holds evictions. Raises `ApiError`: 404, 429 if that is not so, 500
-    for several budgets."""
-    if await writes.repeated(context) is not None:
-        return
-    for _ in range(ATTEMPTS_MAX):
-        entry = await store.get(key_of(pods, namespace, name))
-        if entry is None:
-            raise not_found(pods.plural, pods.group, name)
-        pod = read(pods, entry)
-        paid = await _payment(store, budgets, pod, now)
-        also = joined((TransactionParts(shared=[unless_frozen(namespace, times.parse_time(now))]), paid))
-        if options.dry_run:
-            for each in also.shared:
-                each.change(await store.get(each.key))
-        try:
-            await writes.delete(pods, namespace, name, _pinned(options, pod), context, also)
-        except _DecideAnew:
-            continue
-        except ApiError as error:
-            # The pod has changed since it was looked at. Who has named a version themselves gets the conflict.
-            is_ours = error.code == 409 and not (error.details or {}).get("causes")
-            if not is_ours or options.resource_version or _is_other(options, pod):
-                raise
-            continue
-        return
-    raise ApiError(503, Reason.SERVICE_UNAVAILABLE, f'pods "{name}" is being changed all the time', retry_after_s=1)
+    async def evict(self, namespace: str, name: str, options: DeleteOptions, now: str, context: WriteContext) -> None:
+        """Raises `ApiError`: 404; 429 if a budget or a Hold does not allow it; 500 for several budgets."""
 
+        async def parts_for(pod: Object) -> TransactionParts:
+            held = TransactionParts(shared=[unless_frozen(namespace, times.parse_time(now))])
+            return joined((held, await _payment(self._store, self._budgets, pod, now)))
 
-def _pinned(options: DeleteOptions, pod: Object) -> DeleteOptions:
-    """Only the pod that was looked at, as it was. What becomes of its dependents is said as with any deletion."""
-    meta = pod["metadata"]
-    return replace(
-        options,
-        uid=options.uid or meta["uid"],
-        resource_version=options.resource_version or meta["resourceVersion"],
-    )
-
-
-def _is_other(options: DeleteOptions, pod: Object) -> bool:
-    return bool(options.uid) and options.uid != pod["metadata"]["uid"]
+        await self._writes.delete(self._pods, namespace, name, options, context, parts_for)
 
 
 async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> TransactionParts:
@@ -100,10 +60,10 @@ async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> Transa
     seen = read(budgets, entry)
     is_ready, name = _is_ready(pod), pod["metadata"]["name"]
 
-    def change(found: Entry | None) -> Sequence[Write]:
+    def change(found: Entry | None) -> Sequence[Write] | None:
         budget = None if found is None else read(budgets, found)
         if budget is None or _identity(budget) != _identity(seen):
-            raise _DecideAnew
+            return None  # Not the one that was looked at: decide again.
         if not is_ready and _may_go_unready(budget):
             return ()
         return (Put(entry.key, stored(_paid(budget, name, now))),)

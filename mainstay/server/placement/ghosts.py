@@ -11,7 +11,7 @@ ghosts only from being refused (`HeldByGhosts`).
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -21,9 +21,8 @@ from mainstay.server.placement.ledger.ledger import GHOSTS_MAX, Ledger, confirm_
 from mainstay.server.placement.ledger.refusals import shown
 from mainstay.server.storage.keyspace import CORE
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
+from mainstay.server.storage.transact import too_many_conflicts, transact
 from mainstay.store.interface import Check, Committed, Entry, Store, Write
-
-ATTEMPTS_MAX: Final = 20
 
 
 class _Report(msgspec.Struct):
@@ -54,16 +53,19 @@ class Ghosts:
             left[:] = [confirm_gone(before, gone)]
             return (write_of(key, left[0]),)
 
-        for _ in range(ATTEMPTS_MAX):
+        async def attempt() -> Ledger | None:
             # While the Node is there: if it goes, so do all of its ghosts.
             there = await self._node(node)
             before = ledger_in(await self._store.get(key))
             if not any(uid in before.ghosts for uid in gone):
-                return _shown(node, before)
+                return before
             answer = await self._shared.commit([Check(there.key, there.revision)], (), (SharedWrite(key, change),))
-            if isinstance(answer, Committed):
-                break
-        return _shown(node, left[0])
+            return left[0] if isinstance(answer, Committed) else None
+
+        ledger = await transact(attempt)
+        if ledger is None:
+            raise too_many_conflicts(f'nodes "{node}"')
+        return _shown(node, ledger)
 
     async def _node(self, node: str) -> Entry:
         entry = await self._store.get(f"{CORE}/nodes/{node}")

@@ -18,6 +18,7 @@ from mainstay.server.quota.status import QuotaStatuses
 from mainstay.server.quota.zone_quota import ZoneQuotaPoint, ZoneTally
 from mainstay.server.services.addresses import Addresses, ServicePoint
 from mainstay.server.storage.commit_points import CommitPoints, Intended, TransactionParts
+from mainstay.server.storage.committer import Committer
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.terms import term_writes
 from mainstay.store.interface import Store
@@ -30,7 +31,8 @@ class Placement:
         self.shared = SharedWrites(store)
         charging = Charging(self.shared, (ZoneTally(self.shared),))
         self.points = build_commit_points(store, self.shared, charging, clock)
-        self.binder = Binder(store, pods, self.shared, charging, Claims(self.shared))
+        self.committer = Committer(store, self.shared)
+        self.binder = Binder(store, pods, self.shared, self.committer, charging, Claims(self.shared))
         self.ghosts = Ghosts(store, self.shared)
         self._store = store
         self._clock = clock

@@ -32,6 +32,7 @@ from mainstay.server.quota.zone_quota import ZoneUse, count_charges, hard_of, us
 from mainstay.server.storage.keyspace import prefix_behind, prefix_of
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import stored
+from mainstay.server.storage.transact import transact
 from mainstay.store.interface import ABSENT, Check, Committed, Entry, Put, Store, Write
 
 ATTEMPTS_MAX: Final = 10  # Against others who write the same. Repair comes again.
@@ -91,7 +92,8 @@ async def recount_quotas(store: Store, shared: SharedWrites, namespace: str) -> 
     What others write all the time is left as it is after some attempts: come again. Raises `ApiError`, and what stores
     raise.
     """
-    for _ in range(ATTEMPTS_MAX):
+
+    async def attempt() -> bool | None:
         drift = await find_quota_drift(store, namespace)
         if drift.is_none:
             return True
@@ -102,7 +104,9 @@ async def recount_quotas(store: Store, shared: SharedWrites, namespace: str) -> 
         for zone, (entry, right) in drift.zones.items():
             await _put_zone_right(store, zone_key(namespace, zone), entry, right)
             shared.forget(zone_key(namespace, zone))
-    return (await find_quota_drift(store, namespace)).is_none
+        return None  # Whether it is right now, a new snapshot says.
+
+    return bool(await transact(attempt, ATTEMPTS_MAX)) or (await find_quota_drift(store, namespace)).is_none
 
 
 # ResourceQuotas.

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.errors import ApiError, Reason, forbidden
+from mainstay.api.errors import ApiError, forbidden
 from mainstay.api.kind import Kind, Object
 from mainstay.api.quantity import ZERO, parse
 from mainstay.api.quota_usage import (
@@ -53,6 +53,7 @@ from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import CORE, prefix_behind
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import stored
+from mainstay.server.storage.transact import too_many_conflicts
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
 
 CAUSE: Final = "QuotaExceeded"
@@ -260,5 +261,4 @@ def _namespace(intended: Intended) -> str:
 
 
 def _busy() -> ApiError:
-    text = "the quotas of this namespace are being changed by others all the time; try again"
-    return ApiError(503, Reason.SERVICE_UNAVAILABLE, text, retry_after_s=1)
+    return too_many_conflicts("the quotas of this namespace")

@@ -36,7 +36,7 @@ from mainstay.server.node_proxy.pod_streams import PodStreams
 from mainstay.server.node_proxy.usage import UsageReads
 from mainstay.server.placement.batch_binding import bind_all
 from mainstay.server.placement.binding import OBSERVED, parse_binding
-from mainstay.server.placement.eviction import evict
+from mainstay.server.placement.eviction import Evictions
 from mainstay.server.placement.ledger.recount import answer_recount as answer_node_recount
 from mainstay.server.placement.placement import Placement
 from mainstay.server.quota.recount import answer_recount as answer_quota_recount
@@ -60,6 +60,7 @@ from mainstay.server.storage.priority_classes import Priorities
 from mainstay.server.storage.reads import Reads
 from mainstay.server.storage.selection import Selection, selection_of
 from mainstay.server.storage.stored import Written, read
+from mainstay.server.storage.strategies import APPLIED, POD_STATUS, WriteStrategy, is_pod, part_for
 from mainstay.server.storage.write_context import WriteContext, read_write_context
 from mainstay.server.storage.writes import Writes
 from mainstay.server.watch.feed import Feed
@@ -102,7 +103,9 @@ class Api:
         self._usage = UsageReads(store, env.clock, connector)
         self._streams = PodStreams(store, self._kind("", "v1", "nodes"), connector)
         self._placing = placing = Placement(store, self._kind("", "v1", "pods"), env.clock)
-        self._writes = Writes(store, env, admission_of(known), placing.points, placing.shared)
+        self._writes = Writes(store, env, admission_of(known), placing.points, placing.committer)
+        budgets = self._kind("policy", "v1", "poddisruptionbudgets")
+        self._evictions = Evictions(store, self._writes, self._kind("", "v1", "pods"), budgets)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), epochs)
         feed.on_internal_change(epochs.heard)
         self.registry.on_removal(self._watching.end_all)
@@ -317,7 +320,6 @@ class Api:
         body = self._decode_part(request, target)
         if target.subresource == "token":
             return answer_json(201, await self._authenticator.issue(target.namespace, target.name, body))
-        pods = self._kind("", "v1", "pods")
         name = target.name or (body.get("metadata") or {}).get("name", "")
         now = times.format_time(self._clock.wall())
         match target.subresource or target.kind.plural:
@@ -325,9 +327,8 @@ class Api:
                 wish = parse_binding(target.namespace, name, body, request.headers.get(OBSERVED))
                 await self._placing.binder.bind(wish, now, context, dry_run=wanted.dry_run)
             case "eviction":
-                budgets = self._kind("policy", "v1", "poddisruptionbudgets")
                 how = DeleteOptions.of(options, body.get("deleteOptions") or {})
-                await evict(self._store, self._writes, pods, budgets, target.namespace, name, how, now, context)
+                await self._evictions.evict(target.namespace, name, how, now, context)
             case other:
                 raise AssertionError(f"{other} is served elsewhere")
         return answer_json(
@@ -347,22 +348,22 @@ class Api:
             text = "may not be specified for non-apply patch"
             raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
         warnings: list[str] = []
-        is_status_alone = False
+        strategy = WriteStrategy(part_for(target.subresource), requires_version=is_put)
         if is_put:
             mutate, warnings = self._replacement(request, target, wanted)
         else:
             mutate, is_status_alone = self._patched(request, target, wanted, warnings)
+            if is_status_alone and is_pod(kind):
+                strategy = WriteStrategy(POD_STATUS)
         try:
             written = await self._writes.update(
                 kind,
                 target.namespace,
                 target.name,
                 mutate,
+                strategy,
                 wanted,
-                subresource=target.subresource,
-                is_put=is_put,
-                is_status_alone=is_status_alone,
-                context=context,
+                context,
             )
         except ApiError as error:
             if error.code != 404 or not is_put or not kind.put_creates or target.subresource:
@@ -390,16 +391,15 @@ class Api:
                 *where,
                 target.name,
                 application.applied,
+                WriteStrategy(part_for(target.subresource), APPLIED),
                 wanted,
-                subresource=target.subresource,
-                is_applied=True,
-                context=context,
+                context,
             )
         except ApiError as error:
             if error.code != 404 or target.subresource:
                 raise
             new = application.applied(None)
-            created = await self._writes.create(*where, new, wanted, context, is_applied=True)
+            created = await self._writes.create(*where, new, wanted, context, APPLIED)
             return self._written(201, target, created, form, options, [], wanted)
         return self._written(200, target, written, form, options, [], wanted)
 

@@ -4,14 +4,13 @@ Each looks at the new object and the old one, may fill something in, and raises 
 what they need to know of other objects is given to them by `Known`, which the server keeps up to date.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from mainstay.api.errors import forbidden
 from mainstay.api.kind import Kind, Object
-
-Admission = Callable[[Kind, Object, Object | None], None]
+from mainstay.server.storage.strategies import Admission
 
 _BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 

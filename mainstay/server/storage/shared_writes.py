@@ -20,7 +20,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import ApiError
+from mainstay.server.storage.keyspace import INTERNAL_PREFIX
+from mainstay.server.storage.transact import too_many_conflicts, transact
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, LocalReads, Put, Refused, Store, Write
 
 ATTEMPTS_MAX: Final = 50  # Of one write. Each in vain means that another server has succeeded.
@@ -93,37 +95,33 @@ class SharedWrites:
             return await self._in_turn(checks, writes, shared)
 
     async def _at_once(
-        self,
-        local: LocalReads,
-        checks: Sequence[Check],
-        writes: Sequence[Write],
-        shared: Sequence[SharedWrite],
+        self, local: LocalReads, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
     ) -> Committed | Refused:
-        for _ in range(ATTEMPTS_MAX):
+        async def attempt() -> Committed | Refused | None:
             found = {each.key: local.newest(each.key) for each in shared}
             try:
                 decided = _decided(shared, found)
             except ApiError:
                 if any(not local.is_durable(key) for key in found):
                     await local.settled()
-                    continue
+                    return None
                 raise
             if decided is None:
-                await local.settled()  # So that whoever decides anew sees what this has seen.
+                await local.settled()  # So that a caller that decides again sees what this has seen.
                 return Refused(found)
             answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
-            if isinstance(answer, Committed) or not _is_all_of(answer, found):
-                return answer
-        raise too_contended(shared[0].key)
+            return None if isinstance(answer, Refused) and _is_all_of(answer, found) else answer
+
+        return _require_done(await transact(attempt, ATTEMPTS_MAX), shared)
 
     async def _in_turn(
         self, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
     ) -> Committed | Refused:
-        found: dict[str, Entry | None] = {}
         stale = [each.key for each in shared if each.key in self._remembered]
-        for each in shared:
-            found[each.key] = await self.read(each.key)
-        for _ in range(ATTEMPTS_MAX):
+        found = {each.key: await self.read(each.key) for each in shared}
+
+        async def attempt() -> Committed | Refused | None:
+            nonlocal stale
             try:
                 decided = _decided(shared, found)
             except ApiError:
@@ -131,15 +129,15 @@ class SharedWrites:
                     raise
                 decided = None
             if decided is None and stale:
-                found |= {key: await self._store.get(key) for key in stale}
+                found.update({key: await self._store.get(key) for key in stale})
                 stale = []
-                continue
+                return None
             if decided is None:
                 return Refused(found)
             try:
                 answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
             except BaseException:
-                for key in found:  # Nobody knows what is there now.
+                for key in found:  # What is there now is unknown.
                     self._remembered.pop(key, None)
                 raise
             if isinstance(answer, Committed):
@@ -150,9 +148,9 @@ class SharedWrites:
                     found[key] = answer.found[key]
                     self._remember(key, answer.found[key])
             stale = [key for key in stale if key not in answer.found]
-            if not _is_all_of(answer, found):
-                return answer
-        raise too_contended(shared[0].key)
+            return None if _is_all_of(answer, found) else answer
+
+        return _require_done(await transact(attempt, ATTEMPTS_MAX), shared)
 
     def _learn(self, found: dict[str, Entry | None], decided: Sequence[Write], revision: int) -> None:
         for write in decided:
@@ -189,7 +187,7 @@ class _Lane:
 
     async def __aenter__(self) -> None:
         if self._count >= WAITING_MAX:
-            raise too_contended(self._key)
+            raise _contended(self._key)
         self._count += 1
         try:
             await self._lock.acquire()
@@ -226,7 +224,11 @@ def _is_all_of(answer: Refused, found: dict[str, Entry | None]) -> bool:
     return all(key in found for key in answer.found)
 
 
-def too_contended(key: str) -> ApiError:
-    """Not a conflict: whoever asks has done nothing wrong, and may ask again."""
-    text = f"{key.lstrip('~')} is being changed by others all the time; try again"
-    return ApiError(503, Reason.SERVICE_UNAVAILABLE, text, retry_after_s=1)
+def _require_done(answer: Committed | Refused | None, shared: Sequence[SharedWrite]) -> Committed | Refused:
+    if answer is None:
+        raise _contended(shared[0].key)
+    return answer
+
+
+def _contended(key: str) -> ApiError:
+    return too_many_conflicts(key.removeprefix(INTERNAL_PREFIX))

@@ -30,6 +30,7 @@ from mainstay.server.placement.ledger.ledger import Ledger, charged, held, ledge
 from mainstay.server.placement.ledger.nodes import facts_of, with_node, without_node
 from mainstay.server.storage.keyspace import CORE, prefix_of
 from mainstay.server.storage.shared_writes import SharedWrites
+from mainstay.server.storage.transact import transact
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
 
 ATTEMPTS_MAX: Final = 10  # Against others who write the same node. Repair comes again.
@@ -155,15 +156,17 @@ async def recount(store: Store, node: str) -> bool:
 
     A node that others write all the time is left as it is after some attempts: come again. Raises what stores raise.
     """
-    for _ in range(ATTEMPTS_MAX):
+
+    async def attempt() -> bool | None:
         drift, ledger, entries = await find_drift(store, node)
         if drift.is_none:
             return True
         checks, writes = _parts(drift, ledger, entries)
         answer = await store.commit(checks, writes)
-        if isinstance(answer, Committed) and _is_all_at_once(drift, ledger_in(ledger)):
-            return True
-    return False
+        is_done = isinstance(answer, Committed) and _is_all_at_once(drift, ledger_in(ledger))
+        return True if is_done else None
+
+    return bool(await transact(attempt, ATTEMPTS_MAX))
 
 
 def _parts(drift: Drift, ledger: Entry | None, entries: Mapping[str, Entry]) -> tuple[Sequence[Check], Sequence[Write]]:

@@ -1,0 +1,86 @@
+"""Commits writes of objects with all that goes with them: shared keys, lineage, the writer's term, its operation id.
+
+Every write of an object ends here, whether it creates, updates, deletes, evicts or binds. The caller gives a function
+that reads and decides; it is called again when another writer was faster (transact.py).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
+from mainstay.server.storage.stored import Written
+from mainstay.server.storage.transact import too_many_conflicts, transact
+from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
+from mainstay.store.interface import Check, Committed, Store, Write
+
+
+class WriteDecision(Struct, frozen=True):
+    """What is to be committed for one object, and what that will have led to. Without writes nothing is to change."""
+
+    key: str
+    """That of the object."""
+    checks: list[Check]
+    writes: list[Write]
+    shared: Sequence[SharedWrite]
+    outcome: Written
+    """At revision 0: that of the commit."""
+
+
+Decide = Callable[[], Awaitable[WriteDecision | None]]
+"""Reads and decides. None: something had to be put right first, read again. Raises `ApiError` to refuse the write."""
+
+
+class Committer:
+    def __init__(self, store: Store, shared: SharedWrites) -> None:
+        self._store = store
+        self._shared = shared
+
+    async def write_once(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> Written:
+        """As `write`; but an operation that was carried out before is answered with what it led to then."""
+        before = await self.find_outcome(context)
+        return await self.write(what, decide, context, dry_run=dry_run) if before is None else before
+
+    async def write(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> Written:
+        """Commit what is decided, or work out what that would lead to. `what` is written, for the error message.
+
+        Raises `ApiError`: what `decide` raises, 409 if the writer's term is over, 503 for too many conflicts.
+        """
+
+        async def attempt() -> Written | None:
+            # Only the decision is kept while the commit is waited for: what it was made from is many small objects.
+            decision = await decide()
+            if decision is None:
+                return None
+            if dry_run:
+                await self._shared.rehearse(decision.shared)
+                return decision.outcome
+            # To do nothing is an outcome too: an operation that was one does nothing later either.
+            if not decision.writes and context.operation is None:
+                return decision.outcome
+            return await self._commit(decision, context)
+
+        written = await transact(attempt)
+        if written is None:
+            raise too_many_conflicts(what)
+        return written
+
+    async def find_outcome(self, context: WriteContext) -> Written | None:
+        """What an operation has led to already. Raises `ApiError` if its id was used for something else."""
+        if context.operation is None:
+            return None
+        entry = await self._store.get(context.operation.key)
+        return None if entry is None else context.operation.outcome_in(entry)
+
+    async def _commit(self, decision: WriteDecision, context: WriteContext) -> Written | None:
+        key, outcome = decision.key, decision.outcome
+        checks, writes = decision.checks, decision.writes
+        if context is not NO_CONTEXT:
+            writes += context.writes(key, outcome)
+            checks += context.checks
+        answer = await self._shared.commit(checks, writes, decision.shared)
+        if isinstance(answer, Committed):
+            context.committed(key, answer.revision, outcome.value)
+            return outcome if outcome.revision else Written(outcome.value, answer.revision)
+        context.require_term(answer.found)
+        return await self.find_outcome(context)

@@ -1,0 +1,194 @@
+"""What a write of one sort may change, and how it is prepared and validated: a strategy for each sort.
+
+A strategy has three parts. `part` is what of an object may change: all but its status, its status, or what a
+subresource stands for. `owners` is how the owners of fields are known: from what has changed, or because an apply says
+so. `requires_version` is of those that replace an object as a whole.
+
+    PUT, PATCH, apply of an object       OBJECT         defaults, admission, validation
+    …/status                             STATUS         validation
+    …/status of a pod, nothing else      POD_STATUS     validation; the spec is neither read nor looked at
+    …/scale, …/finalize, …               Subresource    as the subresource says itself
+
+A binding writes a pod in its own way (server/placement/binding.py), and so does a deletion (writes.py).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from mainstay.api import managed_fields
+from mainstay.api.errors import invalid, invalid_value
+from mainstay.api.kind import Kind, Object
+from mainstay.server.storage import metadata
+from mainstay.server.storage.stored import read, read_pod_for_status
+from mainstay.store.interface import Entry
+
+Admission = Callable[[Kind, Object, Object | None], None]
+"""Looks at an object on its way in, and may change it. Raises `ApiError` to refuse it."""
+TrackOwners = Callable[[Object, Object | None, str], None]
+"""Note in the first object which fields its manager has changed, compared with the second, by a subresource."""
+
+
+class ObjectPart:
+    """All of an object but its status, if that is a subresource of its own."""
+
+    subresource = ""
+
+    def read(self, kind: Kind, entry: Entry) -> Object:
+        return read(kind, entry)
+
+    def copy_to_change(self, kind: Kind, entry: Entry, old: Object) -> Object:
+        """What a change is worked out from. Replacing, patching and applying leave alone what they are given."""
+        return old
+
+    def restrict(self, kind: Kind, new: Object, old: Object) -> Object:
+        """The new object with what this part may not change taken from the old one."""
+        if kind.has_status:
+            if "status" in old:
+                new["status"] = old["status"]
+            else:
+                new.pop("status", None)
+        return new
+
+    def fill_in(self, kind: Kind, new: Object) -> None:
+        kind.defaults(new)
+
+    def admit(self, admission: Sequence[Admission], kind: Kind, new: Object, old: Object | None) -> None:
+        """Put right what can be. Raises `ApiError` (422) for what cannot."""
+        for step in admission:
+            step(kind, new, old)
+        kind.prepare(new, old)
+        require_valid(kind, new, old)
+
+    def finish(self, kind: Kind, new: Object, old: Object) -> None:
+        metadata.count_generation(kind, new, old)
+
+
+class StatusPart(ObjectPart):
+    subresource = "status"
+
+    def restrict(self, kind: Kind, new: Object, old: Object) -> Object:
+        """The labels and annotations of a pod may be written there too."""
+        result = {**old, "metadata": dict(old["metadata"])}
+        if "status" in new:
+            result["status"] = new["status"]
+        else:
+            result.pop("status", None)
+        if is_pod(kind):
+            for name in ("labels", "annotations"):
+                if name in new["metadata"]:
+                    result["metadata"][name] = new["metadata"][name]
+        return result
+
+    def admit(self, admission: Sequence[Admission], kind: Kind, new: Object, old: Object | None) -> None:
+        require_valid(kind, new, old)
+
+
+class PodStatusPart(StatusPart):
+    """For changes of a pod's status that need nothing but metadata and status. Pods are written so most of all."""
+
+    def read(self, kind: Kind, entry: Entry) -> Object:
+        return read_pod_for_status(kind, entry)
+
+    def fill_in(self, kind: Kind, new: Object) -> None:
+        """Defaults are in the spec."""
+
+    def finish(self, kind: Kind, new: Object, old: Object) -> None:
+        """The generation counts changes of the spec."""
+
+
+class SubresourcePart(ObjectPart):
+    """What a subresource other than the status stands for: its change says itself what may change, and is valid."""
+
+    def __init__(self, subresource: str) -> None:
+        self.subresource = subresource
+
+    def copy_to_change(self, kind: Kind, entry: Entry, old: Object) -> Object:
+        return read(kind, entry)  # These changes are made in place.
+
+    def restrict(self, kind: Kind, new: Object, old: Object) -> Object:
+        return new
+
+    def fill_in(self, kind: Kind, new: Object) -> None:
+        """Nothing but this part has changed."""
+
+    def admit(self, admission: Sequence[Admission], kind: Kind, new: Object, old: Object | None) -> None:
+        """Nothing but this part has changed."""
+
+
+OBJECT: Final = ObjectPart()
+STATUS: Final = StatusPart()
+POD_STATUS: Final = PodStatusPart()
+
+
+def part_for(subresource: str) -> ObjectPart:
+    match subresource:
+        case "":
+            return OBJECT
+        case "status":
+            return STATUS
+        case other:
+            return SubresourcePart(other)
+
+
+class Owners(Protocol):
+    """How it is known who owns the fields of an object."""
+
+    def claim(self, new: Object, old: Object, sent: list[Any] | None) -> bool:
+        """Whether a write that changes nothing but the owners is one. `sent` is what the change says of owners."""
+
+    def record(self, track: TrackOwners, new: Object, old: Object | None, subresource: str) -> None:
+        """Note who owns what, before the server adds fields of its own."""
+
+
+class TrackedOwners:
+    """The manager of a write owns what it changes."""
+
+    def claim(self, new: Object, old: Object, sent: list[Any] | None) -> bool:
+        return managed_fields.are_sent(new, old)
+
+    def record(self, track: TrackOwners, new: Object, old: Object | None, subresource: str) -> None:
+        track(new, old, subresource)
+
+
+class AppliedOwners:
+    """An apply says itself what its manager owns."""
+
+    def claim(self, new: Object, old: Object, sent: list[Any] | None) -> bool:
+        managed_fields.put(new, sent or [])
+        return True
+
+    def record(self, track: TrackOwners, new: Object, old: Object | None, subresource: str) -> None:
+        """It is in the object already."""
+
+
+TRACKED: Final = TrackedOwners()
+APPLIED: Final = AppliedOwners()
+
+
+class WriteStrategy(Struct, frozen=True):
+    part: ObjectPart = OBJECT
+    owners: Owners = TRACKED
+    requires_version: bool = False
+    """That the client names the version which it replaces, if the kind wants that."""
+
+
+PATCH: Final = WriteStrategy()
+
+
+def require_version(kind: Kind, name: str) -> None:
+    """Raise `ApiError` if an object of this kind may only be replaced by a client that names its version."""
+    if kind.put_needs_version:
+        text = "must be specified for an update"
+        raise invalid(kind.kind, kind.group, name, [invalid_value("metadata.resourceVersion", 0, text)])
+
+
+def require_valid(kind: Kind, new: Object, old: Object | None) -> None:
+    causes = [*metadata.problems(kind, new, old), *kind.validate(new, old)]
+    if causes:
+        raise invalid(kind.kind, kind.group, new["metadata"].get("name", ""), causes)
+
+
+def is_pod(kind: Kind) -> bool:
+    return kind.kind == "Pod" and kind.group == ""
