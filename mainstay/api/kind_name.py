@@ -50,3 +50,12 @@ class KindName:
 
     def __str__(self) -> str:
         return self.text
+
+
+def message_name(group: str, version: str, kind: str) -> str:
+    """What the message of a built-in kind is called: `k8s.io.api.apps.v1.Deployment`."""
+    if group == "apiextensions.k8s.io":
+        return f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
+    if group == "meta.k8s.io":
+        return f"k8s.io.apimachinery.pkg.apis.meta.{version}.{kind}"
+    return f"k8s.io.api.{group.partition('.')[0] or 'core'}.{version}.{kind}"

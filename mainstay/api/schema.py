@@ -17,7 +17,6 @@ without a dot is of the same package, or one of `SCALARS`. `!` says that the zer
 that the fields of the type are flattened into this message.
 """
 
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -25,6 +24,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mainstay.api import messages_own
+from mainstay.api.kind_name import message_name
 
 SCALARS: Final = frozenset({"string", "bool", "int32", "int64", "double", "bytes"})
 """`bytes` are base64 in JSON."""
@@ -148,15 +148,6 @@ def find_message(group: str, version: str, kind: str) -> str:
     return message if is_message(message) else ""
 
 
-def message_name(group: str, version: str, kind: str) -> str:
-    """What the message of a built-in kind is called: `k8s.io.api.apps.v1.Deployment`."""
-    if group == "apiextensions.k8s.io":
-        return f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
-    if group == "meta.k8s.io":
-        return f"k8s.io.apimachinery.pkg.apis.meta.{version}.{kind}"
-    return f"k8s.io.api.{group.partition('.')[0] or 'core'}.{version}.{kind}"
-
-
 def _has_type_meta(message: str, fields: Mapping[str, Field]) -> bool:
     name = message.rpartition(".")[2]
     if name in _TYPED_WITHOUT_METADATA:
@@ -180,6 +171,8 @@ _WITHOUT_FIELDS: Final = {_EXTENSIONS.rstrip("."): ("CustomResourceSubresourceSt
 @cache
 def _texts() -> Mapping[str, str]:
     """The tables by the short name of their package, which stands in brackets above the messages of it."""
+    import pkgutil  # Not cheap to import, and the CLI needs no tables.
+
     data = pkgutil.get_data(__name__, "messages.txt")
     assert data is not None, "messages.txt is missing from the installation"
     sections = (section.partition("]\n") for section in data.decode().split("\n[")[1:])

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mainstay.api.kind import Kind, Object, TextAt
-from mainstay.api.kind_name import KindName
-from mainstay.api.schema import message_name
+from mainstay.api.kind_name import KindName, message_name
 
 
 def builtin(name: KindName, **rest: Any) -> Kind:
