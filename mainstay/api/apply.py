@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mainstay.api import managed_fields
+from mainstay.api.causes import FIELD_MANAGER_CONFLICT
 from mainstay.api.conform import conform
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.field_sets import (
@@ -165,7 +166,7 @@ def _require_no_conflicts(owners: Owners, changed: FieldSet) -> None:
     if not found:
         return
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path}
+        {"reason": FIELD_MANAGER_CONFLICT, "message": f"conflict with {who}", "field": path}
         for who, conflicting in found
         for path in conflicting
     ]

@@ -12,6 +12,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint
+from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 
 HEALTH: Final = "mainstay.dev/health"
 SUSPECT: Final = "Suspect"
@@ -20,10 +21,10 @@ UNHEARD: Final = "NodeStatusUnknown"
 """The reason of `Ready=Unknown` when that is our verdict. The same word as in Kubernetes."""
 
 SUSPECTED: Final = Taint("mainstay.dev/suspect", "", NO_SCHEDULE)
-UNREACHABLE: Final = Taint("node.kubernetes.io/unreachable", "", NO_SCHEDULE)
-RELEASED: Final = Taint("node.kubernetes.io/unreachable", "", NO_EXECUTE)
-NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", NO_SCHEDULE)
-NOT_READY_RELEASED: Final = Taint("node.kubernetes.io/not-ready", "", NO_EXECUTE)
+UNREACHABLE: Final = Taint(UNREACHABLE_TAINT, "", NO_SCHEDULE)
+RELEASED: Final = Taint(UNREACHABLE_TAINT, "", NO_EXECUTE)
+NOT_READY: Final = Taint(NOT_READY_TAINT, "", NO_SCHEDULE)
+NOT_READY_RELEASED: Final = Taint(NOT_READY_TAINT, "", NO_EXECUTE)
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """A taint by which an operator says that the machine is off."""
 

@@ -16,9 +16,6 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import HostPort, amounts_of, host_port_of
 
-ANNOTATION: Final = "mainstay.dev/reservation"
-"""On a pod: the name of the reservation, in its namespace, that holds room for it."""
-
 _HASH_DIGITS: Final = 20  # 80 bits: two intents of one name would take a trillion of them.
 _READABLE_MAX: Final = 40
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
+
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -55,7 +57,7 @@ class Toleration:
 
 
 # What a node that is marked as unschedulable counts as. Pods that tolerate it, such as those of a DaemonSet, may come.
-UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
+UNSCHEDULABLE: Final = Taint(UNSCHEDULABLE_TAINT, "", NO_SCHEDULE)
 
 
 def taints_of(node: Mapping[str, Any]) -> tuple[Taint, ...]:

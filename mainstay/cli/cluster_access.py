@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import click
 
+from mainstay.api.causes import FIELD_MANAGER_CONFLICT
 from mainstay.cli.exits import Exit
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config, from_kubeconfig, in_cluster
@@ -132,7 +133,7 @@ def explained(error: ApiError, config: Config | None = None) -> str:
         return f"{error}\nThe cluster does not know the user of this kubeconfig: name another with --kubeconfig."
     if isinstance(error, Forbidden):
         return f"{error}\nThe user of this kubeconfig may not do that."
-    if isinstance(error, Conflict) and any(cause.reason == "FieldManagerConflict" for cause in error.causes):
+    if isinstance(error, Conflict) and any(cause.reason == FIELD_MANAGER_CONFLICT for cause in error.causes):
         fields = "".join(f"\n  {cause.field}: {cause.message}" for cause in error.causes)
         return (
             f"others own fields that this would change:{fields}\n"

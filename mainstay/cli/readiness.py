@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from mainstay.api import times
 from mainstay.api.kind_name import KindName
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config, from_kubeconfig_file
 from mainstay.client.errors import ApiError
@@ -123,7 +124,7 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
 
 def _zone(node: Mapping[str, Any]) -> str:
     labels = node["metadata"].get("labels") or {}
-    zone: str = labels.get("topology.kubernetes.io/zone", "")
+    zone: str = labels.get(ZONE_LABEL, "")
     return zone
 
 

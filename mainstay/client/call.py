@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from mainstay.api import headers
 from mainstay.journal.trace_id import traceparent
 
 ACCEPT_JSON: Final = b"Accept: application/json\r\n"
@@ -76,11 +77,11 @@ class WriteOptions:
 
     def headers(self) -> bytes:
         named = (
-            ("Mainstay-Operation", self.operation),
-            ("Mainstay-Decision", self.decision),
-            ("Mainstay-Cause", self.cause),
-            ("Mainstay-Term", self.term),
-            ("traceparent", traceparent(self.decision) if self.decision else ""),
+            (headers.OPERATION, self.operation),
+            (headers.DECISION, self.decision),
+            (headers.CAUSE, self.cause),
+            (headers.TERM, self.term),
+            (headers.TRACE, traceparent(self.decision) if self.decision else ""),
         )
         return b"".join([header_line(name, value) for name, value in named if value])
 

@@ -17,6 +17,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from mainstay.api.headers import EPOCH
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
 from mainstay.client.call import (
@@ -199,7 +200,7 @@ class Client:
             query.append(("timeoutSeconds", str(timeout_s)))
         lines = header_line("Accept", accept) if accept else ACCEPT_JSON
         if opening:
-            lines += header_line("Mainstay-Opening", opening)
+            lines += header_line(EPOCH, opening)
         return Watch(self._sender, Call("GET", with_query(kind.path(namespace), query), lines), self._limits)
 
     def stream(self, path: str, query: Pairs) -> Stream:

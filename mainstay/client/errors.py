@@ -24,10 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-FENCED: Final = "Fenced"
-"""The reason of the cause by which a server tells that a leader's term is over."""
-PUT_BACK: Final = "StorePutBack"
-"""The reason of the cause by which a server tells that a version is of a past that its store does not have."""
+from mainstay.api.causes import FENCED, STORE_RESTORED
 
 # How long to stay away from a server that asks for it and does not say how long.
 RETRY_AFTER_UNSAID: Final = timedelta(seconds=1)
@@ -189,7 +186,7 @@ def _class_of(status: int, said: _Status) -> type[ApiError]:
         return AlreadyExists
     if status == 409 and _is_caused_by(FENCED, said):
         return Fenced
-    if status == 410 and _is_caused_by(PUT_BACK, said):
+    if status == 410 and _is_caused_by(STORE_RESTORED, said):
         return PutBack
     if status in _BAD_REQUESTS:
         return BadRequest

@@ -17,6 +17,8 @@ from typing import Any, Final, NoReturn, Protocol, assert_never
 
 import msgspec
 
+from mainstay.api.annotations import INITIAL_EVENTS_END, STORE_EPOCH
+from mainstay.api.causes import VERSION_TOO_LARGE
 from mainstay.api.kind_name import KindName
 from mainstay.client.cache import Cache, Malformed
 from mainstay.client.entry import Change, ChangeType
@@ -43,9 +45,6 @@ _PUT_OFFS: Final = 10  # The end of patience is put off when a tenth of it is ov
 _NO_TIME: Final = timedelta(0)
 
 _TYPES: Final = {each.value: each for each in ChangeType}
-TOO_LARGE: Final = "ResourceVersionTooLarge"  # The cause by which a server tells that it has not come that far.
-INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-OPENING: Final = "mainstay.dev/opening"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,7 @@ class Pump:
         if not annotations:
             return self._reflector.bookmark(revision)
         ends_state = annotations.get(INITIAL_EVENTS_END) == "true"
-        return self._reflector.bookmark(revision, ends_state=ends_state, opening=str(annotations.get(OPENING, "")))
+        return self._reflector.bookmark(revision, ends_state=ends_state, opening=str(annotations.get(STORE_EPOCH, "")))
 
     def _carry_out(self, instructions: Instructions) -> Outside | None:
         """Do what can be done here and now; return what the outside has to be asked for, if anything."""
@@ -282,7 +281,7 @@ def fault_of(error: ApiError) -> Fault:
             return Fault.EXPIRED
         case Invalid() | BadRequest():
             return Fault.UNSUPPORTED
-    if any(cause.reason == TOO_LARGE for cause in error.causes):
+    if any(cause.reason == VERSION_TOO_LARGE for cause in error.causes):
         return Fault.BEHIND
     return Fault.UNAVAILABLE
 

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
@@ -29,7 +30,7 @@ from mainstay.explain.rebuild import CannotRebuild, Past, require_replayable
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
-from mainstay.scheduler.bind import PODS, Cause
+from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.filters import table as filtering
@@ -52,7 +53,7 @@ LOST_REVISIONS_MAX: Final = 20_000
 NO_OTHER_NODE: Final = "NoOtherNode"
 
 _NODE: Final = "node="
-_KEEPS: Final = (str(Cause.ALREADY_BOUND), "Unknown", "")
+_KEEPS: Final = (str(BindingCause.ALREADY_BOUND), "Unknown", "")
 """How a binding may be answered so that its pod is still taken to be there."""
 
 _remembered = msgspec.msgpack.Decoder(Remembered).decode

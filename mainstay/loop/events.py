@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api import times
+from mainstay.api.annotations import DECISION, GENERATION, TRACE
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import EVENTS
@@ -30,9 +31,6 @@ from mainstay.env import Clock, tasks
 from mainstay.journal.trace_id import trace_of
 
 COMBINED: Final = "(combined from similar events): "
-DECISION: Final = "mainstay.dev/decision"
-TRACE: Final = "mainstay.dev/trace"
-GENERATION: Final = "mainstay.dev/generation"
 """Annotations of Events."""
 NAMESPACE: Final = "default"  # Of Events about what has none. As in Kubernetes.
 

@@ -15,8 +15,8 @@ from mainstay.agent.node.node import NODES
 from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import Exited
 from mainstay.agent.runners.pretend import Delays
+from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object
-from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.loop.fencing import LeaseTimes

@@ -17,7 +17,7 @@ from mainstay.agent.fleet import PretendSettings
 from mainstay.api.kind import Object
 from mainstay.api.node_health import HEALTH
 from mainstay.api.pod_state import condition_of
-from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT, ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.component import Controllers
@@ -108,6 +108,6 @@ def a_patient_pod(name: str, node: str, *, is_at_most_one: bool = False) -> dict
     pod = a_pod(name, node, is_at_most_one=is_at_most_one)
     tolerations = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_S}
-        for key in ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+        for key in (UNREACHABLE_TAINT, NOT_READY_TAINT)
     ]
     return {**pod, "spec": {**pod["spec"], "tolerations": tolerations}}

@@ -8,6 +8,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PRIORITY_CLASSES
 from mainstay.api.pod_resources import CPU, allocatable_of, requests_of
+from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound
 from mainstay.env import Env, tasks
@@ -24,7 +25,7 @@ VALUES: Final = {IMPORTANT: 100, VITAL: 1000}
 KUBELETS: Final = "kubelets"
 ENDED: Final[Object] = {"phase": "Succeeded"}
 _LOOK_EVERY: Final = timedelta(milliseconds=300)
-_BEARS_CORDON: Final = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]
+_BEARS_CORDON: Final = [{"key": UNSCHEDULABLE_TAINT, "operator": "Exists", "effect": "NoSchedule"}]
 
 
 class MakingRoom(SchedulingStage):

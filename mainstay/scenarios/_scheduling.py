@@ -17,6 +17,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
 from mainstay.api.pod_resources import requests_of
 from mainstay.api.reservations import is_active
+from mainstay.api.well_known_labels import HOSTNAME
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
@@ -132,7 +133,7 @@ async def _end_ghosts_of(client: Client, node: str) -> None:
 
 async def add_node(client: Client, name: str, **has: str) -> None:
     """A node that takes pods. In three writes: a new one is not ready, and tainted for it, and its status is apart."""
-    await client.create(NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+    await client.create(NODES, {"metadata": {"name": name, "labels": {HOSTNAME: name}}})
     await client.patch(NODES, name, "", {"spec": {"taints": []}})
     await resize_node(client, name, **has)
 

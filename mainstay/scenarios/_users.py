@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
-from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
+from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
 from mainstay.env import tasks
@@ -109,7 +110,7 @@ def drawn(choose: Callable[[str, int], int], users: Mapping[str, Sequence[Deed]]
 def a_pod_spec(image: str = WELL[0], cpu: str = CPU[0], **more: Any) -> dict[str, Any]:
     tolerations = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_S}
-        for key in ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+        for key in (UNREACHABLE_TAINT, NOT_READY_TAINT)
     ]
     return {
         "containers": [{"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}],

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.agent.runner import Exited
 from mainstay.api import pod_state
+from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
 from mainstay.api.node_health import HEALTH
-from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import find_drift
 from mainstay.sim.checkers import observed_generations, orphans, quotas

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from mainstay.api.annotations import RESERVATION
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import RESERVATIONS
 from mainstay.api.reservations import reservation_name
@@ -91,7 +92,7 @@ class BindWithoutAnswer(SchedulingStage):
         if self.choose("is reserved", 3) == 2:
             node = NODES_THERE[self.choose("where", len(NODES_THERE))]
             made = await client.create(RESERVATIONS, _a_reservation(name, node))
-            annotations["mainstay.dev/reservation"] = made["metadata"]["name"]
+            annotations[RESERVATION] = made["metadata"]["name"]
         self._is_next_late = self.choose("is in time", 3) != 2
         faults = self.world.faults
         loss = LOSSES[self.choose("what is lost", len(LOSSES))]

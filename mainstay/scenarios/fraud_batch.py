@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api import pod_state
+from mainstay.api.annotations import REPLACES
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import REPLICASETS
-from mainstay.api.pod_annotations import REPLACES
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.replicaset.controller import ReplicaSets

@@ -8,11 +8,12 @@ waiting when the room is free. Some time after all is healed the agents speak up
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.causes import BindingCause
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_node, end_pod
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scheduler.bind import PODS, Cause
+from mainstay.scheduler.bind import PODS
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity
@@ -65,7 +66,7 @@ class RemovedByForce(SchedulingStage):
 
     async def check(self) -> None:
         await super().check()
-        refused = self.schedulers[SCHEDULER].counts.refused.get(Cause.HELD_BY_GHOSTS, 0)
+        refused = self.schedulers[SCHEDULER].counts.refused.get(BindingCause.HELD_BY_GHOSTS, 0)
         if refused > 2 * self._made:
             raise Violated("removed by force", f"{refused} bindings were refused for {self._made} pods")
 

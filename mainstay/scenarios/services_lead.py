@@ -17,6 +17,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, SERVICES
 from mainstay.api.stages import SERVING_CONDITION
+from mainstay.api.well_known_labels import SERVICE_NAME
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
@@ -119,7 +120,7 @@ class ServicesLead(UserStage):
         for service in services:
             name, uid = service["metadata"]["name"], service["metadata"]["uid"]
             wanted = sorted(led_to(service, pod) for pod in pods if _is_led_to(service, pod))
-            own = [each for each in pieces if each["metadata"]["labels"].get("kubernetes.io/service-name") == name]
+            own = [each for each in pieces if each["metadata"]["labels"].get(SERVICE_NAME) == name]
             if others := [each["metadata"]["name"] for each in own if owner_of(each) != uid]:
                 raise Violated("services", f"{others} of an earlier {name} are still there in the end")
             found = sorted(_found_in(own))

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api.annotations import REPLACES, SLOT
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.replicaset.controller import ReplicaSets

@@ -11,11 +11,13 @@ or may not have happened. Nothing is sent twice here; scheduler/cache/assumed.py
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
+from mainstay.api.annotations import RESERVATION
+from mainstay.api.causes import BindingCause
+from mainstay.api.headers import DECISION, OBSERVED, OPERATION, TERM
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, NotFound
@@ -23,26 +25,8 @@ from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, NotFo
 PODS: Final = KindName("", "v1", "Pod", "pods", True)
 BATCHES: Final = "/apis/mainstay.dev/v1/bindings"
 BATCH_MAX: Final = 500  # More are not taken by a server.
-OBSERVED: Final = "Mainstay-Observed"
 
 _PLAIN_AT_ONCE: Final = 16
-
-
-class Cause(StrEnum):
-    """Why a binding was refused, in the server's words. What is not among them is `OTHER`."""
-
-    CAPACITY_CHANGED = "CapacityChanged"
-    ALREADY_BOUND = "AlreadyBound"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    NODE_GONE = "NodeGone"
-    NODE_NOT_ACCEPTING = "NodeNotAccepting"
-    PORT_TAKEN = "PortTaken"
-    RESERVATION_HELD = "ReservationHeld"
-    HELD_BY_GHOSTS = "HeldByGhosts"
-    STALE = "Stale"
-    POD_DELETED = "PodDeleted"
-    POD_GONE = "PodGone"
-    OTHER = "Other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +54,7 @@ class Bound:
 class Refused:
     """It was tried, and this request did not bind the pod."""
 
-    cause: Cause
+    cause: BindingCause
     message: str
 
 
@@ -146,7 +130,7 @@ _decode_plain = msgspec.json.Decoder(_Plain).decode
 class Binder:
     def __init__(self, client: Client, *, term: str = "") -> None:
         self._client = client
-        self._headers = {"Mainstay-Term": term} if term else {}
+        self._headers = {TERM: term} if term else {}
         self._has_batches: bool | None = None
         """None until a server has been asked."""
 
@@ -188,7 +172,7 @@ class Binder:
         return answers
 
     async def _one(self, bind: Bind) -> Answer:
-        annotations = {"mainstay.dev/reservation": bind.reservation} if bind.reservation else {}
+        annotations = {RESERVATION: bind.reservation} if bind.reservation else {}
         body: dict[str, Any] = {
             "kind": "Binding",
             "apiVersion": "v1",
@@ -203,9 +187,9 @@ class Binder:
         headers = {
             **self._headers,
             OBSERVED: str(bind.observed),
-            "Mainstay-Operation": bind.operation,
-            "Mainstay-Decision": bind.decision,
-            "Mainstay-Cause": bind.cause,
+            OPERATION: bind.operation,
+            DECISION: bind.decision,
+            "Mainstay-BindingCause": bind.cause,
         }
         path = PODS.path(bind.namespace, bind.name, "binding")
         try:
@@ -215,7 +199,7 @@ class Binder:
         except Fenced:
             raise
         except NotFound as error:
-            return Refused(Cause.POD_GONE, str(error))
+            return Refused(BindingCause.POD_GONE, str(error))
         except Conflict as error:
             if error.causes and not error.may_have_happened:
                 return Refused(_cause(error.causes[0].reason), str(error))
@@ -230,14 +214,14 @@ class Binder:
         try:
             pod = await self._client.get(PODS, bind.name, bind.namespace)
         except NotFound:
-            return Refused(Cause.POD_GONE, message)
+            return Refused(BindingCause.POD_GONE, message)
         except ApiError:
             return Unknown(message)
         if pod["metadata"]["uid"] != bind.uid or "deletionTimestamp" in pod["metadata"]:
-            return Refused(Cause.POD_DELETED, message)
+            return Refused(BindingCause.POD_DELETED, message)
         if (pod.get("spec") or {}).get("nodeName"):
-            return Refused(Cause.ALREADY_BOUND, message)
-        return Refused(Cause.OTHER, message)
+            return Refused(BindingCause.ALREADY_BOUND, message)
+        return Refused(BindingCause.OTHER, message)
 
 
 def _item(bind: Bind) -> _Item:
@@ -253,19 +237,19 @@ def _answer(result: _Result) -> Answer:
     if result.status != "Refused":
         return Unknown(result.message or f"the server says {result.status}")
     if result.code == 404:
-        return Refused(Cause.POD_GONE, result.message)
+        return Refused(BindingCause.POD_GONE, result.message)
     if result.code == 409:
         return Refused(_cause(result.reason), result.message)
     if result.code == 429 or result.code >= 500:
         return NotDone(result.message)
-    return Refused(Cause.OTHER, result.message or f"the server says {result.status} {result.code}")
+    return Refused(BindingCause.OTHER, result.message or f"the server says {result.status} {result.code}")
 
 
-def _cause(reason: str) -> Cause:
+def _cause(reason: str) -> BindingCause:
     try:
-        return Cause(reason)
+        return BindingCause(reason)
     except ValueError:
-        return Cause.OTHER
+        return BindingCause.OTHER
 
 
 def _failed(error: ApiError) -> Answer:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
@@ -36,7 +37,7 @@ from mainstay.journal import record
 from mainstay.journal.record import DecisionRecord, Seen, micros
 from mainstay.loop.holds import OPEN, Gate
 from mainstay.scheduler import record as recording
-from mainstay.scheduler.bind import BATCH_MAX, Answer, Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
+from mainstay.scheduler.bind import BATCH_MAX, Answer, Bind, Binder, Bound, NotDone, Refused, Unknown
 from mainstay.scheduler.cache.assumed import Assumed
 from mainstay.scheduler.cache.charge import charge_of_ghost
 from mainstay.scheduler.cache.columns import NodeColumns
@@ -59,7 +60,7 @@ _logger = logging.getLogger(__name__)
 
 _NO_TIME: Final = timedelta(0)
 _ALL_NODES_LEFT_OUT: Final = Unschedulable(0, ())
-_GONE: Final = (Cause.POD_DELETED, Cause.POD_GONE)
+_GONE: Final = (BindingCause.POD_DELETED, BindingCause.POD_GONE)
 _ROOM: Final = tuple(cure for cure in Cure if cure not in (Cure.POD_PLACED, Cure.POD_LABELS))
 """What may give room to a pod that the server has refused."""
 
@@ -393,7 +394,7 @@ class Cycle:
             case Bound(revision=revision):
                 result = Result.SCHEDULED
                 self._is_bound(attempt, revision, now_ns)
-            case Refused(cause=Cause.ALREADY_BOUND):
+            case Refused(cause=BindingCause.ALREADY_BOUND):
                 # By somebody else, or by our own first request. It stays where it is assumed until the cache shows it.
                 self.assumed.bound(uid, 0)
                 self._leave(uid)
@@ -449,14 +450,14 @@ class Cycle:
             return
         left_out = self._left_out.setdefault(uid, {})
         left_out[attempt.bind.node] = None
-        if answer.cause is Cause.HELD_BY_GHOSTS:
+        if answer.cause is BindingCause.HELD_BY_GHOSTS:
             self.ghosts.refused(attempt.bind.node)
-        if answer.cause is not Cause.OTHER and len(left_out) < self._settings.candidates_max:
+        if answer.cause is not BindingCause.OTHER and len(left_out) < self._settings.candidates_max:
             self.queue.put_back(uid, now_ns)
             return
         del self._left_out[uid]
         text = _refused_by_server(left_out, answer.message)
-        if answer.cause is not Cause.OTHER:
+        if answer.cause is not BindingCause.OTHER:
             self._give_up_for_now(attempt.queued, left_out, text, attempt.deciding.name, now_ns)
             return
         self.queue.back_off(uid, now_ns)
@@ -541,7 +542,7 @@ class Cycle:
         match answer:
             case Bound(revision=revision):
                 self.assumed.bound(bind.uid, revision)
-            case Refused(cause=Cause.ALREADY_BOUND):
+            case Refused(cause=BindingCause.ALREADY_BOUND):
                 self.assumed.bound(bind.uid, 0)
             case Refused(message=message):
                 setting = self._setting(self._policy())

@@ -17,8 +17,6 @@ from mainstay.api.pod_resources import HostPort
 from mainstay.api.taints import Toleration, tolerations_of
 from mainstay.scheduler.cache.charge import Charge, charge_of, reservation_of, spec_parts
 
-HOSTNAME: Final = "kubernetes.io/hostname"
-
 _NOTHING: Final[Mapping[str, Any]] = {}
 _memo: Memo["PodClass"] = Memo()
 

@@ -16,8 +16,8 @@ from mainstay.agent.pod.facts import (
 from mainstay.agent.pod.lifecycle import NO_LEASE, decide
 from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
 from mainstay.agent.runner import State
+from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object
-from mainstay.api.pod_annotations import AT_MOST_ONE
 from tests.agent.pods_and_facts import (
     NOON,
     STARTING,

@@ -27,9 +27,9 @@ from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.plan import End, Place, Plan, Prune, Remove, RunHook, Start
 from mainstay.agent.pod.status_patch import status_patch
 from mainstay.agent.runner import ContainerId, Exited, Running, Starting, State
+from mainstay.api.annotations import AT_MOST_ONE, is_at_most_one
 from mainstay.api.kind import Object
 from mainstay.api.kinds.pods import POD
-from mainstay.api.pod_annotations import AT_MOST_ONE, is_at_most_one
 from mainstay.api.strategic_merge import strategic_merge
 from tests.agent.pods_and_facts import NOON, UID, a_pod, a_sidecar, row, with_status
 from tests.api.builders import a_container

@@ -4,10 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from mainstay.agent.node.node import CERTIFICATE, LEASE_NAMESPACE, LEASES, NODES
+from mainstay.agent.node.node import LEASE_NAMESPACE, LEASES, NODES
 from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import CannotRun
 from mainstay.agent.settings import Taint
+from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
@@ -57,7 +58,7 @@ async def test_a_node_tells_what_its_machine_has_and_where_it_is(sim: Simulation
     }
     assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.9"}
     assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 4711
-    assert node["metadata"]["annotations"][CERTIFICATE] == "sha256:" + "ab" * 32
+    assert node["metadata"]["annotations"][AGENT_CERTIFICATE] == "sha256:" + "ab" * 32
     assert node["spec"]["podCIDR"] == "127.64.0.0/24"
     # The one that a new node has until it is ready is gone.
     assert node["spec"]["taints"] == [{"key": "dedicated", "effect": "NoSchedule", "value": "db"}]

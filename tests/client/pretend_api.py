@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from mainstay.api.annotations import INITIAL_EVENTS_END
 from mainstay.api.kind_name import KindName
 from mainstay.client.client import RawPage
 from mainstay.client.errors import Expired, Invalid, Unavailable
-from mainstay.client.pump import INITIAL_EVENTS_END
 from mainstay.client.watch import EventType, WatchEvent
 from tests.client.objects import a_pod, raw
 

@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainstay.api import pod_state, times
+from mainstay.api.annotations import JOB_TRACKING
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.job.controller import Jobs
 from mainstay.controllers.job.indexes import index_of
-from mainstay.controllers.job.pods import TRACKING, is_tracked, is_withdrawn
+from mainstay.controllers.job.pods import is_tracked, is_withdrawn
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
 from mainstay.loop.view import View
@@ -251,4 +252,4 @@ class Model:
         raise AssertionError(f"it does not end: {self.job}")
 
     def held(self) -> list[str]:
-        return [name for name, pod in self.pods.items() if TRACKING in (pod["metadata"].get("finalizers") or ())]
+        return [name for name, pod in self.pods.items() if JOB_TRACKING in (pod["metadata"].get("finalizers") or ())]

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mainstay.api import times
+from mainstay.api.annotations import REPLACES, SLOT
 from mainstay.api.holds import What
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.controller import Controller

@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from mainstay.api.kind_names import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
+from mainstay.api.well_known_labels import SERVICE_NAME
 from mainstay.controllers.endpoints.routes import Port
-from mainstay.controllers.endpoints.slices import MANAGED_BY, MANAGER, SERVICE_NAME
+from mainstay.controllers.endpoints.slices import MANAGED_BY, MANAGER
 from mainstay.loop.controller import Controller
 from mainstay.loop.view import View
 from tests.controllers.objects import NOON, at

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_names import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.well_known_labels import SERVICE_NAME
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
 from mainstay.controllers.endpoints.routes import Port
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING
-from mainstay.controllers.endpoints.slices import BATCH, MANAGED_BY, MANAGER, SERVICE_NAME, EndpointSlices, Wrote
+from mainstay.controllers.endpoints.slices import BATCH, MANAGED_BY, MANAGER, EndpointSlices, Wrote
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.objects import NOON, a_node
 from tests.controllers.services import HTTP, Object, a_pod, a_service, a_slice, a_view, an_endpoint

@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from mainstay.api import pod_state, times
+from mainstay.api.annotations import JOB_TRACKING, REPLACES, SLOT, WITHDRAWN
 from mainstay.api.kind import Propagation
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.controllers.job.failure_policy import rule_for
 from mainstay.controllers.job.failures import pause_after
-from mainstay.controllers.job.pods import TRACKING, WITHDRAWN, new_pod
+from mainstay.controllers.job.pods import new_pod
 from mainstay.controllers.pods.slots import Vacant
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.job_model import CONTROLLER, KEY, Model, a_job, a_view
@@ -54,7 +54,7 @@ def test_a_pod_is_held_until_it_is_counted_and_named_after_whom_it_replaces():
     job = a_job()
     first, second = new_pod(job, Vacant(0)), new_pod(job, Vacant(0, "x"))
 
-    assert first["metadata"]["finalizers"] == [TRACKING]
+    assert first["metadata"]["finalizers"] == [JOB_TRACKING]
     assert first["metadata"]["name"].startswith("work-")
     assert first["metadata"]["name"] != second["metadata"]["name"]
     assert second["metadata"]["annotations"] == {SLOT: "0", REPLACES: "x"}
@@ -479,7 +479,7 @@ def test_an_orphan_that_matches_is_taken_over_and_held():
     (patch,) = decide(job, pod).actions
 
     assert isinstance(patch, Patch)
-    assert patch.body["metadata"]["finalizers"] == ["somebody.else/holds", TRACKING]
+    assert patch.body["metadata"]["finalizers"] == ["somebody.else/holds", JOB_TRACKING]
     assert patch.body["metadata"]["ownerReferences"][0]["uid"] == "work"
 
 
@@ -489,7 +489,7 @@ def test_a_job_that_somebody_else_manages_is_left_alone():
 
 def test_other_finalizers_stay():
     job = a_job(status={"uncountedTerminatedPods": {"succeeded": ["p"]}})
-    pod = a_pod_of(job, phase="Succeeded", uid="p", finalizers=["a.b/c", TRACKING])
+    pod = a_pod_of(job, phase="Succeeded", uid="p", finalizers=["a.b/c", JOB_TRACKING])
 
     (patch,) = [each for each in decide(job, pod).actions if isinstance(each, Patch)]
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from mainstay.api.causes import BindingCause
 from mainstay.client.client import Client
 from mainstay.client.connection import Response
 from mainstay.client.errors import BadRequest, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.scheduler import bind as binding
-from mainstay.scheduler.bind import Bind, Binder, Bound, Cause, NotDone, Refused, Unknown
+from mainstay.scheduler.bind import Bind, Binder, Bound, NotDone, Refused, Unknown
 from tests.client.world import a_world
 from tests.scheduler.running import a_scheduler
 
@@ -29,10 +30,13 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: bytes | Exception) -> Bin
         (b'{"status":"Bound","revision":7}', Bound(7)),
         (
             b'{"status":"Refused","code":409,"reason":"CapacityChanged","message":"cpu"}',
-            Refused(Cause.CAPACITY_CHANGED, "cpu"),
+            Refused(BindingCause.CAPACITY_CHANGED, "cpu"),
         ),
-        (b'{"status":"Refused","code":409,"reason":"NeverHeardOf","message":"?"}', Refused(Cause.OTHER, "?")),
-        (b'{"status":"Refused","code":404,"reason":"NotFound","message":"gone"}', Refused(Cause.POD_GONE, "gone")),
+        (b'{"status":"Refused","code":409,"reason":"NeverHeardOf","message":"?"}', Refused(BindingCause.OTHER, "?")),
+        (
+            b'{"status":"Refused","code":404,"reason":"NotFound","message":"gone"}',
+            Refused(BindingCause.POD_GONE, "gone"),
+        ),
         (b'{"status":"Refused","code":503,"message":"later"}', NotDone("later")),
         (b'{"status":"Unknown","code":504,"message":"perhaps"}', Unknown("perhaps")),
     ],
@@ -105,4 +109,9 @@ async def test_a_conflict_without_a_cause_is_cleared_up_by_looking(sim, monkeypa
         found = await binder.bind(binds)
 
         causes = [each.cause for each in found if isinstance(each, Refused)]
-        assert causes == [Cause.ALREADY_BOUND, Cause.POD_GONE, Cause.POD_DELETED, Cause.OTHER]
+        assert causes == [
+            BindingCause.ALREADY_BOUND,
+            BindingCause.POD_GONE,
+            BindingCause.POD_DELETED,
+            BindingCause.OTHER,
+        ]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from mainstay.api.causes import BindingCause
 from mainstay.server.placement.ledger.charge import Charge, charge_key, charge_of, encode_charge
 from mainstay.server.placement.ledger.ledger import (
     EMPTY,
@@ -26,7 +27,7 @@ from mainstay.server.placement.ledger.ledger import (
 )
 from mainstay.server.placement.ledger.nodes import NodeFacts, facts_of, has_other_facts, with_node, without_node
 from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, drift_of, find_drift, recount
-from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, shown
+from mainstay.server.placement.ledger.refusals import Refusal, shown
 from mainstay.server.placement.ledger.room import Asked, bears_cordon, refusal_of, shortages
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
@@ -162,7 +163,7 @@ def test_a_refusal_names_everything_that_is_short():
     refusal = refusal_of(a_ledger(pods=0), 1, a_charge("a", 5000, memory=2**30), ASKED)
 
     assert refusal == Refusal(
-        RefusalCause.CAPACITY_CHANGED,
+        BindingCause.CAPACITY_CHANGED,
         "node n1 cannot take the pod, it has not enough room: "
         "cpu: wanted 5, free 4; memory: wanted 1Gi, free 0; pods: wanted 1, free 0",
     )

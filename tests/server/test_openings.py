@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from mainstay.server.storage.epochs import ANNOTATION, KEPT, RESTORED, StoreEpochs
+from mainstay.api.annotations import STORE_EPOCH
+from mainstay.api.causes import STORE_RESTORED
+from mainstay.server.storage.epochs import KEPT, StoreEpochs
 from mainstay.sim.cluster.store_host import KeptLog
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
@@ -110,7 +112,7 @@ async def test_bookmarks_say_of_which_store_they_are_and_a_watch_that_says_it_go
         asked = f"{CONFIGMAPS}?watch=1&allowWatchBookmarks=true"
         async with client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events:
             metadata = (await events.next())["object"]["metadata"]
-        epoch, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
+        epoch, version = metadata["annotations"][STORE_EPOCH], metadata["resourceVersion"]
         await client.create(CONFIGMAPS, a_configmap("new"))
 
         async with client.watch(f"{asked}&resourceVersion={version}", **{"Mainstay-Opening": epoch}) as events:
@@ -119,7 +121,7 @@ async def test_bookmarks_say_of_which_store_they_are_and_a_watch_that_says_it_go
             _, later = await events.take(2)
 
     assert added["object"]["metadata"]["name"] == "new"
-    assert bookmark["object"]["metadata"]["annotations"] == {ANNOTATION: epoch}
+    assert bookmark["object"]["metadata"]["annotations"] == {STORE_EPOCH: epoch}
     assert "annotations" not in later["object"]["metadata"]  # It is said once.
 
 
@@ -131,7 +133,7 @@ async def test_a_watch_goes_on_where_it_was_after_a_restart_of_its_server(sim):
         client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events,
     ):
         metadata = (await events.next())["object"]["metadata"]
-    epoch, version = metadata["annotations"][ANNOTATION], metadata["resourceVersion"]
+    epoch, version = metadata["annotations"][STORE_EPOCH], metadata["resourceVersion"]
 
     async with (
         a_server(sim, "second", store) as client,
@@ -153,7 +155,7 @@ async def test_a_watch_of_another_past_is_refused_and_one_that_says_nothing_goes
             told = await events.next()
 
     assert (refused["type"], refused["object"]["code"], refused["object"]["reason"]) == ("ERROR", 410, "Expired")
-    assert [each["reason"] for each in refused["object"]["details"]["causes"]] == [RESTORED]
+    assert [each["reason"] for each in refused["object"]["details"]["causes"]] == [STORE_RESTORED]
     assert end is None
     assert told["type"] == "ADDED"
 
@@ -163,13 +165,13 @@ async def test_a_watch_is_told_when_another_server_has_begun(sim):
     async with a_server(sim, "first", store) as client:
         asked = f"{CONFIGMAPS}?watch=1&allowWatchBookmarks=true"
         async with client.watch(f"{asked}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events:
-            before = (await events.next())["object"]["metadata"]["annotations"][ANNOTATION]
+            before = (await events.next())["object"]["metadata"]["annotations"][STORE_EPOCH]
             async with a_server(sim, "second", store) as other:
                 await other.create(CONFIGMAPS, a_configmap("new"))
                 _, bookmark = await events.take(2)
 
     metadata = bookmark["object"]["metadata"]
-    newest = metadata["annotations"][ANNOTATION]
+    newest = metadata["annotations"][STORE_EPOCH]
     epochs = await begun(sim, store, "third")
     assert newest != before
     assert await epochs.covers(newest, int(metadata["resourceVersion"]))

@@ -24,9 +24,11 @@ from typing import Any, Final, TypeVar
 from mainstay.agent.runner import CannotRun, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api import times
+from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.retry_shape import RetryShape
+from mainstay.api.well_known_labels import ARCHITECTURE, HOSTNAME, NOT_READY_TAINT, OS, REGION_LABEL, ZONE_LABEL
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Throttled
@@ -37,7 +39,6 @@ from mainstay.loop.fencing import holder_times
 NODES: Final = KindName("", "v1", "Node", "nodes", False)
 LEASES: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
 LEASE_NAMESPACE: Final = "kube-node-lease"
-CERTIFICATE: Final = "mainstay.dev/agent-certificate"
 LIMITS_NOTE: Final = "mainstay.dev/limits"
 
 LOOK_EVERY: Final = timedelta(seconds=10)
@@ -51,7 +52,7 @@ MEMORY_FREE_BYTES_MIN: Final = 100 * 1024 * 1024
 DISK_FREE_SHARE_MIN: Final = 0.05
 PROCESSES_FREE_SHARE_MIN: Final = 0.05
 
-_NOT_READY: Final = ("node.kubernetes.io/not-ready", "NoSchedule")
+_NOT_READY: Final = (NOT_READY_TAINT, "NoSchedule")
 _RENEWAL_RETRY_MAX: Final = timedelta(seconds=2)
 
 T = TypeVar("T")
@@ -189,20 +190,20 @@ class Node:
     def _labels(self, facts: MachineFacts | None) -> dict[str, str]:
         settings = self._settings
         labels = {
-            "kubernetes.io/hostname": self.name,
-            "kubernetes.io/os": "linux" if facts is None else facts.system,
-            "kubernetes.io/arch": "amd64" if facts is None else facts.architecture,
+            HOSTNAME: self.name,
+            OS: "linux" if facts is None else facts.system,
+            ARCHITECTURE: "amd64" if facts is None else facts.architecture,
         }
         if settings.zone:
-            labels["topology.kubernetes.io/zone"] = settings.zone
+            labels[ZONE_LABEL] = settings.zone
         if settings.region:
-            labels["topology.kubernetes.io/region"] = settings.region
+            labels[REGION_LABEL] = settings.region
         return {**labels, **settings.labels}
 
     def _annotations(self) -> dict[str, str]:
         annotations: dict[str, str] = {}
         if self._settings.certificate_digest:
-            annotations[CERTIFICATE] = f"sha256:{self._settings.certificate_digest}"
+            annotations[AGENT_CERTIFICATE] = f"sha256:{self._settings.certificate_digest}"
         if self._settings.limits_note:
             annotations[LIMITS_NOTE] = self._settings.limits_note
         return annotations

@@ -16,8 +16,8 @@ from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, empty_in, 
 from mainstay.agent.pod.facts import Waiting
 from mainstay.agent.pod.volumes import has_content
 from mainstay.agent.runner import ContainerId, Mount, PodPlace, Wish
+from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object
-from mainstay.api.pod_annotations import AT_MOST_ONE
 from mainstay.api.quantity import to_int, to_milli
 
 COMMAND_REQUIRED: Final = "CommandRequired"

@@ -30,8 +30,8 @@ from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, 
 from mainstay.agent.pod.status import FAILED, TERMINAL, Verdict, fails_for_good, status_of
 from mainstay.agent.runner import Exited, Running
 from mainstay.api import times
+from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
-from mainstay.api.pod_annotations import is_at_most_one
 
 NOTICE: Final = timedelta(seconds=2)
 """How long a deleted pod's containers are left alone at most while it cannot be reported that it is not ready."""

@@ -19,9 +19,9 @@ from mainstay.agent.pod.facts import Waiting
 from mainstay.agent.pod.volumes import has_content, plans_of, wants_token
 from mainstay.agent.runner import CannotRun, ContainerId, PodPlace, Runner, Wish
 from mainstay.agent.settings import AgentSettings
+from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Clock

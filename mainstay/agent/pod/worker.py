@@ -36,8 +36,8 @@ from mainstay.agent.pod.record import AgentRecording, Told, gone, told_of, write
 from mainstay.agent.pod.status_report import PODS, RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
 from mainstay.agent.settings import AgentSettings
+from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
-from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache
 from mainstay.client.client import Client

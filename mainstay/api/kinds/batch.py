@@ -11,16 +11,16 @@ from mainstay.api.kinds.declare import builtin, child, count_at, fill, own_statu
 from mainstay.api.kinds.pod_defaults import default_template
 from mainstay.api.kinds.pod_spec import check_template
 from mainstay.api.names import label_value
+from mainstay.api.well_known_labels import JOB_NAME
 
 _RESTART_POLICIES = ("OnFailure", "Never")
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 _CRON_NAME_LENGTH_MAX = 52  # Jobs are named after it, with 11 characters more.
 _PARALLELISM_MAX_INDEXED = 100_000
 _UID_LABEL = "batch.kubernetes.io/controller-uid"
-_NAME_LABEL = "batch.kubernetes.io/job-name"
 _OLD_UID_LABEL = "controller-uid"
-_OLD_NAME_LABEL = "job-name"
-_GENERATED = (_UID_LABEL, _NAME_LABEL, _OLD_UID_LABEL, _OLD_NAME_LABEL)
+_OLDJOB_NAME = "job-name"
+_GENERATED = (_UID_LABEL, JOB_NAME, _OLD_UID_LABEL, _OLDJOB_NAME)
 # Fields of a suspended job's template that may still be changed, so that a queue can direct it.
 _DIRECTED = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
@@ -52,7 +52,7 @@ def _prepare_job(new: Object, old: Object | None) -> None:
     # The selector is made from the uid, so that no other job's pods can be taken for this one's.
     metadata = new["metadata"]
     uid, name = metadata["uid"], metadata.get("name", "")
-    made = {_UID_LABEL: uid, _NAME_LABEL: name, _OLD_UID_LABEL: uid, _OLD_NAME_LABEL: name}
+    made = {_UID_LABEL: uid, JOB_NAME: name, _OLD_UID_LABEL: uid, _OLDJOB_NAME: name}
     template = spec["template"]["metadata"]
     template["labels"] = {**(template.get("labels") or {}), **made}
     own = metadata.get("labels") or {}

@@ -10,8 +10,9 @@ from mainstay.api.kinds.checks import check_immutable, check_label, check_qualif
 from mainstay.api.kinds.declare import builtin, child, flag_at, set_status
 from mainstay.api.kinds.placement import EFFECTS, check_tolerations
 from mainstay.api.names import label_value
+from mainstay.api.well_known_labels import NOT_READY_TAINT
 
-_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_NOT_READY = {"key": NOT_READY_TAINT, "effect": "NoSchedule"}
 _NODE_INFO = (
     *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
     *("kubeProxyVersion", "operatingSystem", "architecture"),

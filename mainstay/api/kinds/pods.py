@@ -11,11 +11,12 @@ from mainstay.api.kinds.pod_defaults import default_pod, default_template
 from mainstay.api.kinds.pod_spec import check_pod_spec, check_template
 from mainstay.api.kinds.pod_update import check_pod_update
 from mainstay.api.quantity import parse
+from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 
 _CONNECT = ("create", "get")
 _PROXY = ("create", "delete", "get", "patch", "update")
 _CHANGE = ("get", "patch", "update")
-_SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_SILENT = (NOT_READY_TAINT, UNREACHABLE_TAINT)
 _PATIENCE_S = 300
 
 

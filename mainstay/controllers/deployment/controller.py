@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mainstay.api import pod_state
+from mainstay.api.annotations import DESIRED_REPLICAS
 from mainstay.api.holds import Held
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
@@ -170,7 +171,7 @@ def held_step(rollout: Rollout, held: Held) -> Step:
     counting = active or rollout.sets[-1:]
     wanted = rollout.bounds.replicas
     is_rescaled = any(
-        revisions.DESIRED in revisions.annotations_of(each) and revisions.number_in(each, revisions.DESIRED) != wanted
+        DESIRED_REPLICAS in revisions.annotations_of(each) and revisions.number_in(each, DESIRED_REPLICAS) != wanted
         for each in counting
     )
     return Step(rescaled(rollout) if is_rescaled else {}, is_rolling=False, why=why)
@@ -231,8 +232,8 @@ def _was_rescaled(rollout: Rollout) -> bool:
     wanted = rollout.bounds.replicas
     return any(
         size_of(each).wanted
-        and revisions.DESIRED in revisions.annotations_of(each)
-        and revisions.number_in(each, revisions.DESIRED) != wanted
+        and DESIRED_REPLICAS in revisions.annotations_of(each)
+        and revisions.number_in(each, DESIRED_REPLICAS) != wanted
         for each in rollout.sets
     )
 
@@ -261,7 +262,7 @@ def rescaled(rollout: Rollout) -> dict[str, int]:
 
 def _is_saturated(new: Object, replicas: int) -> bool:
     available = int((new.get("status") or {}).get("availableReplicas") or 0)
-    desired = revisions.number_in(new, revisions.DESIRED)
+    desired = revisions.number_in(new, DESIRED_REPLICAS)
     return size_of(new).wanted == desired == available == replicas
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from mainstay.api import pod_state
+from mainstay.api.annotations import DESIRED_REPLICAS, LAST_APPLIED
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.api.well_known_labels import HASH_LABEL
@@ -22,7 +23,6 @@ from mainstay.loop.controller import reference_to
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
-DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 MOST: Final = "deployment.kubernetes.io/max-replicas"
 HISTORY_LENGTH_MAX: Final = 2000
 _HASH_LENGTH: Final = 10
@@ -30,11 +30,11 @@ _NAME_LENGTH_MAX: Final = 253
 
 _NOT_COPIED: Final = frozenset(
     {
-        "kubectl.kubernetes.io/last-applied-configuration",
+        LAST_APPLIED,
         "deprecated.deployment.rollback.to",
         REVISION,
         REVISION_HISTORY,
-        DESIRED,
+        DESIRED_REPLICAS,
         MOST,
     }
 )
@@ -123,7 +123,7 @@ def made_set(deployment: Object, suffix: str, replicas: int, most: int, revision
 
 def sized(desired: int, most: int) -> dict[str, str]:
     """What a set says about the rollout that it was sized for."""
-    return {DESIRED: str(desired), MOST: str(most)}
+    return {DESIRED_REPLICAS: str(desired), MOST: str(most)}
 
 
 def changes_to_new(deployment: Object, new: Object, old: Sequence[Object]) -> Object:

@@ -22,12 +22,12 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import ENDPOINT_SLICES, PODS, SERVICES
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.stages import SERVING_CONDITION
+from mainstay.api.well_known_labels import SERVICE_NAME
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, keys_selected, services_of
-from mainstay.controllers.endpoints.slices import SERVICE_NAME
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Decision, WakeAt

@@ -20,7 +20,7 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.api.well_known_labels import SERVICE_NAME, ZONE_LABEL
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.indexes import Index
@@ -34,7 +34,6 @@ from mainstay.loop.controller import Controller, Reads, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
 from mainstay.loop.view import View
 
-SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 MANAGER: Final = "endpointslice-controller.k8s.io"
 OWN_LABELS: Final = (SERVICE_NAME, MANAGED_BY, HEADLESS)

@@ -7,10 +7,9 @@ range: `0,2,5-7`. (Two neighbours are written as `5,6`, as upstream does it.) Th
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from mainstay.api.annotations import JOB_COMPLETION_INDEX
 from mainstay.api.kind import Object
 
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
-"""Label and annotation of a pod."""
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """Annotation of a pod of a job with `backoffLimitPerIndex`: how often its index had failed before it."""
 
@@ -49,7 +48,11 @@ def is_indexed(job: Object) -> bool:
 def index_of(pod: Object) -> int | None:
     """The index that a pod is for; None if it does not say."""
     metadata = pod["metadata"]
-    text = str((metadata.get("annotations") or {}).get(INDEX) or (metadata.get("labels") or {}).get(INDEX) or "")
+    text = str(
+        (metadata.get("annotations") or {}).get(JOB_COMPLETION_INDEX)
+        or (metadata.get("labels") or {}).get(JOB_COMPLETION_INDEX)
+        or ""
+    )
     return int(text) if text.isascii() and text.isdigit() else None
 
 

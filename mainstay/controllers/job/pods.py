@@ -15,20 +15,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from mainstay.api import pod_state
+from mainstay.api.annotations import JOB_COMPLETION_INDEX, JOB_TRACKING, REPLACES, SLOT, WITHDRAWN
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.owners import controller_of
-from mainstay.api.pod_annotations import REPLACES, SLOT
+from mainstay.api.well_known_labels import JOB_NAME
 from mainstay.client.indexes import Index
-from mainstay.controllers.job.indexes import FAILURES, INDEX, index_of, is_indexed
+from mainstay.controllers.job.indexes import FAILURES, index_of, is_indexed
 from mainstay.controllers.pods import slots
 from mainstay.loop.controller import reference_to
 from mainstay.loop.decision import Action, Delete, Patch
 
-TRACKING: Final = "batch.kubernetes.io/job-tracking"
-WITHDRAWN: Final = "mainstay.dev/withdrawn"
-JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _ENV: Final = "JOB_COMPLETION_INDEX"
 
 
@@ -45,7 +43,7 @@ def new_pod(
     named = metadata
     if is_indexed(job):
         index = str(place.slot)
-        labels[INDEX] = annotations[INDEX] = index
+        labels[JOB_COMPLETION_INDEX] = annotations[JOB_COMPLETION_INDEX] = index
         if failures is not None:
             annotations[FAILURES] = str(failures)
         spec = _knowing_its_index(spec, metadata["name"], index)
@@ -61,7 +59,7 @@ def new_pod(
         "namespace": metadata["namespace"],
         "labels": labels,
         "annotations": annotations,
-        "finalizers": [*(each for each in found.get("finalizers") or () if each != TRACKING), TRACKING],
+        "finalizers": [*(each for each in found.get("finalizers") or () if each != JOB_TRACKING), JOB_TRACKING],
         "ownerReferences": [reference_to(job, JOBS)],
     }
     return {"metadata": made, "spec": spec}
@@ -69,7 +67,7 @@ def new_pod(
 
 def _knowing_its_index(spec: Object, name: str, index: str) -> Object:
     host = f"{name[: slots.NAME_LENGTH_MAX - len(index) - 1].rstrip('-.')}-{index}"
-    known = {"name": _ENV, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}}
+    known = {"name": _ENV, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{JOB_COMPLETION_INDEX}']"}}}
     changed = {**spec, "hostname": host}
     for field in ("initContainers", "containers"):
         if spec.get(field):
@@ -88,7 +86,7 @@ def _with_variable(container: Object, variable: Object) -> Object:
 
 
 def is_tracked(pod: Object) -> bool:
-    return TRACKING in (pod["metadata"].get("finalizers") or ())
+    return JOB_TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
 def is_withdrawn(pod: Object) -> bool:
@@ -150,9 +148,9 @@ def claiming(patch: Patch, uid: str, finalizers: Sequence[str]) -> Patch:
     not.
     """
     references = patch.body["metadata"]["ownerReferences"]
-    others = [each for each in finalizers if each != TRACKING]
+    others = [each for each in finalizers if each != JOB_TRACKING]
     is_ours = any(each.get("uid") == uid for each in references)
-    body = {"metadata": {**patch.body["metadata"], "finalizers": [*others, TRACKING] if is_ours else others}}
+    body = {"metadata": {**patch.body["metadata"], "finalizers": [*others, JOB_TRACKING] if is_ours else others}}
     return Patch(patch.kind, patch.key, patch.uid, body, resource_version=patch.resource_version)
 
 
@@ -168,7 +166,7 @@ def _patch(pod: Object, metadata: Object) -> Patch:
 
 
 def _others(pod: Object) -> list[str]:
-    return [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING]
+    return [each for each in pod["metadata"].get("finalizers") or () if each != JOB_TRACKING]
 
 
 def _key(pod: Object) -> ObjectKey:
@@ -179,7 +177,7 @@ def _key(pod: Object) -> ObjectKey:
 
 
 def _held_for(metadata: Any) -> Iterable[str]:
-    name = job_name_of(metadata) if TRACKING in (metadata.get("finalizers") or ()) else ""
+    name = job_name_of(metadata) if JOB_TRACKING in (metadata.get("finalizers") or ()) else ""
     return (f"{metadata.get('namespace', '')}/{name}",) if name else ()
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.annotations import is_at_most_one
 from mainstay.api.holds import freezing
 from mainstay.api.kind import Object
 from mainstay.api.node_health import NOT_READY_RELEASED, RELEASED, UNHEARD, State
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.api.pod_state import is_leaving, is_over, is_ready
 from mainstay.api.taints import NO_EXECUTE, Taint, stays_for
 from mainstay.controllers.node_health.evidence import Hearing, NodeFacts

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mainstay.api import pod_state
+from mainstay.api.annotations import REPLACES, SLOT
 from mainstay.api.kind import Object
-from mainstay.api.pod_annotations import REPLACES, SLOT
 
 NAME_LENGTH_MAX: Final = 63  # A pod's name becomes its host name.
 HASH_LENGTH: Final = 8

@@ -20,12 +20,12 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from mainstay.api.annotations import is_at_most_one
 from mainstay.api.holds import Held, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_annotations import is_at_most_one
 from mainstay.api.reservations import is_active
 from mainstay.controllers.node_health.heartbeats import Heard, fence
 from mainstay.controllers.node_health.plan import HOLDER, Remove, Replace

@@ -20,11 +20,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api import pod_state
+from mainstay.api.annotations import REPLACES, SLOT
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.owners import controller_of
-from mainstay.api.pod_annotations import REPLACES, SLOT
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
 from mainstay.controllers.deployment.revisions import revision_of

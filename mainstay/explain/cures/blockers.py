@@ -12,10 +12,11 @@ from enum import StrEnum
 from mainstay.api.kind import Object
 from mainstay.api.node_health import OUT_OF_SERVICE, PRESSURES, SUSPECTED
 from mainstay.api.taints import KEEPS_AWAY, UNSCHEDULABLE, Taint, Toleration, taints_of, untolerated
+from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 from mainstay.scheduler.reasons import Reason, Refusal
 
 _OF_HEALTH = (
-    *("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", OUT_OF_SERVICE, SUSPECTED.key),
+    *(NOT_READY_TAINT, UNREACHABLE_TAINT, OUT_OF_SERVICE, SUSPECTED.key),
     *(taint.key for _, taint in PRESSURES),
 )
 

@@ -27,14 +27,13 @@ from mainstay.api.pod_resources import (
     conflicts,
     requests_of,
 )
-from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
 from mainstay.controllers.pods import deletion_order
 from mainstay.explain.cures.blockers import Blocked
 from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
 from mainstay.explain.cures.steps import Change, Step, release
 from mainstay.explain.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
 from mainstay.scheduler.cache.charge import charge_of, charge_of_reservation
-from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.what_if import Objects
 
 NODES_LOOKED_AT: Final = 40

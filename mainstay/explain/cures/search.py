@@ -22,12 +22,11 @@ from mainstay.api.kind import Object
 from mainstay.api.labels import Operator
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.taints import tolerations_of
-from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
 from mainstay.explain.cures.blockers import Blocked, Obstacle, blocked_nodes
 from mainstay.explain.cures.room import NEW_NODE, NODES_LOOKED_AT, PODS_MAX, Room
 from mainstay.explain.cures.steps import WAITS, Change, Step, Steps
 from mainstay.explain.cures.trial import Outcome, Trial
-from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects

@@ -15,12 +15,19 @@ from mainstay.api.labels import Operator, Requirement
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.pod_resources import amount, amounts_of
 from mainstay.api.taints import UNSCHEDULABLE, Taint
-from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.api.well_known_labels import (
+    ARCHITECTURE,
+    HOSTNAME,
+    NOT_READY_TAINT,
+    OS,
+    REGION_LABEL,
+    UNREACHABLE_TAINT,
+    ZONE_LABEL,
+)
 from mainstay.explain.cures.blockers import Blocked, Obstacle
 from mainstay.explain.cures.owner import Workload, patch_of_template, patched, unchangeable, workload_of
 from mainstay.explain.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, ahead_of
 from mainstay.scheduler.cache.charge import charge_of, reservation_of
-from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.what_if import Objects
 
 
@@ -68,9 +75,9 @@ class Step:
 
 # What somebody else says of a machine, and what follows from where it stands. To write something else there helps
 # nobody.
-_NOT_OURS: Final = ("kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type", HOSTNAME)
-_WHERE: Final = (ZONE_LABEL, "topology.kubernetes.io/region")
-_ADMITTED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NOT_OURS: Final = (OS, ARCHITECTURE, "node.kubernetes.io/instance-type", HOSTNAME)
+_WHERE: Final = (ZONE_LABEL, REGION_LABEL)
+_ADMITTED: Final = (NOT_READY_TAINT, UNREACHABLE_TAINT)
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _SELECTOR_MAX: Final = 3  # More than so many changes of labels are no small change.
 

@@ -23,7 +23,9 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api import times
+from mainstay.api.annotations import LAST_APPLIED
 from mainstay.api.apply import Application
+from mainstay.api.causes import FIELD_MANAGER_CONFLICT
 from mainstay.api.errors import ApiError as Refusal
 from mainstay.api.errors import invalid
 from mainstay.api.kind import Kind, Object
@@ -38,8 +40,6 @@ from mainstay.explain.moment import Moment
 _NEVER_SENT: Final = (RESOURCE_QUOTAS, ZONE_QUOTAS)
 _KINDS: Final[dict[KindName, Kind]] = {kind.reference: kind for kind in BUILTIN}
 _NOT_WANTED: Final = ("metadata", "status", "kind", "apiVersion")
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_OWNED_BY_OTHERS: Final = "FieldManagerConflict"
 _FIELDS_NAMED_MAX: Final = 5
 _VALUES_LENGTH_MAX: Final = 80
 _OF_SERVER: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
@@ -183,7 +183,7 @@ class _Taken:
 def _taken(details: Mapping[str, Any]) -> list[_Taken]:
     """What is in the way if that is all that is: fields that others own. Else nothing."""
     causes = details.get("causes") or ()
-    if any(each.get("reason") != _OWNED_BY_OTHERS for each in causes):
+    if any(each.get("reason") != FIELD_MANAGER_CONFLICT for each in causes):
         return []
     return [_Taken(str(each["field"]), str(each["message"]).removeprefix("conflict with ")) for each in causes]
 
@@ -202,7 +202,7 @@ def _notes(kind: KindName, obj: Object, before: Object | None, after: Object, ta
 
 def _gone(obj: Object, after: Object) -> list[str]:
     """Fields that `kubectl apply` set the last time, that the file does not have, and that are there. Not in lists."""
-    text = (after["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    text = (after["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = msgspec.json.decode(text) if text else None
     except msgspec.DecodeError:

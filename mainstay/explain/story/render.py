@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from mainstay.api.annotations import DECISION
 from mainstay.api.kind_names import PODS
 from mainstay.explain.fields import shown
 from mainstay.explain.story.lines import About, Line, Link, Stale
@@ -12,7 +13,6 @@ from mainstay.explain.story.refusals import is_placement
 from mainstay.explain.words import What, made, said
 from mainstay.explain.writers import Version, Who, parse_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
-from mainstay.loop.events import DECISION
 
 OBSERVED_LATE: Final = timedelta(milliseconds=500)
 """A change that a component sees later than this is told of: it decided on an old picture meanwhile."""

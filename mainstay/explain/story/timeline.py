@@ -18,12 +18,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from mainstay.api.annotations import REPLACES
 from mainstay.api.holds import held_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import EVENTS, HOLDS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_annotations import REPLACES
 from mainstay.api.progress import Verdict, progress_of
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.story.lines import About, Line, Link, Story, merged, numbered

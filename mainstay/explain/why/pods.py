@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import labels
+from mainstay.api.causes import DISRUPTION_BUDGET
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DISRUPTION_BUDGETS, NODES, PODS
 from mainstay.api.pod_state import condition_of, created_at, is_active, is_leaving, node_of, time_of
@@ -44,7 +45,6 @@ EVICTION_ASKED_WITHIN: Final = timedelta(minutes=30)
 """How long ago an eviction may have been refused to be what somebody wants to know about a pod that is well."""
 
 PODS_LOOKED_AT: Final = 20  # Of a node.
-_BUDGET: Final = "DisruptionBudget"
 _FROZEN: Final = "EvictionsFrozen"
 
 
@@ -153,14 +153,16 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Found | None:
         each
         for each in records
         if each.outcome.ending is Ending.REFUSED
-        and (each.component == "eviction" or each.outcome.reason in (_BUDGET, _FROZEN))
+        and (each.component == "eviction" or each.outcome.reason in (DISRUPTION_BUDGET, _FROZEN))
     ]
     if not refused or case.now - moment(refused[-1].at) > EVICTION_ASKED_WITHIN:
         return None
     last = refused[-1]
     by = f" by {last.user}" if last.user else ""
     frozen = last.outcome.reason == _FROZEN
-    detail = next((each.partition(": ")[2] for each in last.reasons if each.startswith((_BUDGET, _FROZEN))), "")
+    detail = next(
+        (each.partition(": ")[2] for each in last.reasons if each.startswith((DISRUPTION_BUDGET, _FROZEN))), ""
+    )
     message = shortened(detail or last.outcome.message, 240)
     text = f"{who} was to be evicted{by} at {clock(moment(last.at))}, and that was refused: {message}"
     involved = []

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from mainstay.api.annotations import RESERVATION
 from mainstay.api.kind import Object
 from mainstay.api.labels import Operator, Requirement
 from mainstay.api.node_health import UNREACHABLE, record_in
@@ -334,7 +335,7 @@ def _room(view: View, made: Judged) -> Judged:
 
 def _without_reservations(view: View, about: Sequence[str]) -> tuple[str, str] | None:
     """Whether others' reservations are in the way: in words, and the first one's name."""
-    mine = (view.pod["metadata"].get("annotations") or NOTHING).get("mainstay.dev/reservation")
+    mine = (view.pod["metadata"].get("annotations") or NOTHING).get(RESERVATION)
     held = [
         each
         for each in view.objects.reservations

@@ -9,6 +9,7 @@ a node was found            and the binding was refused, or got no answer
 from datetime import datetime
 from typing import Final
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.holds import SCHEDULER, What
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
@@ -41,7 +42,6 @@ from mainstay.explain.why.refused import Refused
 from mainstay.explain.why.staleness import SOON
 from mainstay.explain.writers import SERVER, UNKNOWN_WHO
 from mainstay.journal.record import DecisionRecord, Ending, moment
-from mainstay.scheduler.bind import Cause as BindingCause
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.report import POD_SCHEDULED, RETRYING
 from mainstay.scheduler.report import Reason as Reported

@@ -9,14 +9,13 @@ from mainstay.api.kind import Object
 from mainstay.api.node_health import OUT_OF_SERVICE, SUSPECTED, UNREACHABLE
 from mainstay.api.pod_resources import amount
 from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
-from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT, ZONE_LABEL
 from mainstay.explain.why.answer import NodeVerdict, Verdicts
 from mainstay.explain.why.found import NOTHING
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Placed, Reason, Refusal
 from mainstay.scheduler.what_if import Objects, what_if
 
-_UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 HEALTH_TAINTS: Final = (SUSPECTED.key, UNREACHABLE.key, OUT_OF_SERVICE, "node.kubernetes.io/")
 
 
@@ -107,7 +106,7 @@ def _distance_of_taints(node: Object, pod: Object) -> Distance:
     found = untolerated(taints_of(node), tolerations_of(pod["spec"]), KEEPS_AWAY)
     if any(not taint.key.startswith(HEALTH_TAINTS) for taint in found):
         return Distance.TAINT
-    if all(taint.key == _UNSCHEDULABLE_TAINT for taint in found):
+    if all(taint.key == UNSCHEDULABLE_TAINT for taint in found):
         return Distance.CORDON
     return Distance.HEALTH
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mainstay.api.annotations import RESERVATION
 from mainstay.api.kind import Object
 from mainstay.api.memo import Memo, encoded
 from mainstay.api.pod_resources import (
@@ -22,8 +23,6 @@ from mainstay.api.pod_resources import (
     scored_requests_of,
 )
 from mainstay.scheduler.reasons import Cure
-
-RESERVATION_ANNOTATION: Final = "mainstay.dev/reservation"
 
 # More than any machine has, and little enough that sums of many and hundredfold ones fit into 64 bits. What is larger
 # counts as this; nodes have at most half of it, so nothing that large fits anywhere.
@@ -105,7 +104,7 @@ def _room(namespace: str, said: Mapping[str, Any]) -> Charge:
 
 def reservation_of(pod: Object) -> str:
     """The name of the reservation that holds room for a pod, in its namespace; or nothing."""
-    return (pod["metadata"].get("annotations") or _NOTHING).get(RESERVATION_ANNOTATION) or ""
+    return (pod["metadata"].get("annotations") or _NOTHING).get(RESERVATION) or ""
 
 
 def changes(old: Charge, new: Charge) -> tuple[Cure, ...]:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mainstay.api.well_known_labels import HOSTNAME
 from mainstay.scheduler.cache.arrays import Numbers, Truths
 from mainstay.scheduler.cache.domains import Domains
 from mainstay.scheduler.cache.label_column import ABSENT
-from mainstay.scheduler.pod_class import HOSTNAME
 from mainstay.scheduler.scores import SCORE_MAX
 
 

@@ -15,7 +15,9 @@ from typing import Final
 
 import msgspec
 
+from mainstay.api.causes import FENCED
 from mainstay.api.errors import ApiError
+from mainstay.api.headers import DECISION, TERM
 from mainstay.api.kinds import REVIEWS
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
@@ -33,7 +35,6 @@ from mainstay.server.decisions.collector import Collector
 from mainstay.server.decisions.counts import DecisionCounts
 from mainstay.server.request.context import Seen
 from mainstay.server.request.target import Options, Target, Verb
-from mainstay.server.storage.terms import FENCED
 
 REPEATED_WITHIN: Final = timedelta(seconds=10)
 OPEN_MAX: Final = 1_000
@@ -140,7 +141,7 @@ class Refusals:
             build=self._build,
             subject=subject,
             outcome=Outcome(Ending.REFUSED, reason, _message(error, is_secret)),
-            term=headers.get("mainstay-term") or "",
+            term=headers.get(TERM) or "",
             now=at,
             attempts=1,
             reasons=_reasons(error, is_secret),
@@ -150,7 +151,7 @@ class Refusals:
             audits=(seen.audit,),
             why_not=(str(WhyNot.READ_OUTSIDE),),
             user=seen.user.name,
-            parent=decision or headers.get("mainstay-decision") or "",
+            parent=decision or headers.get(DECISION) or "",
         )
 
 

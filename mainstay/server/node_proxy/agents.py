@@ -17,12 +17,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.api.errors import ApiError, Reason
 from mainstay.api.kind import Object
 from mainstay.http.messages import Headers
 from mainstay.http.outgoing import AnswerHead, Broken, Exchange, WrongCertificate, connect
 
-CERTIFICATE: Final = "mainstay.dev/agent-certificate"
 """The annotation of a Node that says which certificate its agent has: `sha256:` and the digest."""
 
 CONNECTED_WITHIN: Final = timedelta(seconds=5)
@@ -55,7 +55,7 @@ def address_of(node: Object) -> AgentAddress:
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
     if not host or not port:
         raise _unavailable(f'node "{name}" does not say where its agent listens: it has never run, or only pretends')
-    return AgentAddress(name, host, port, (metadata.get("annotations") or {}).get(CERTIFICATE) or "")
+    return AgentAddress(name, host, port, (metadata.get("annotations") or {}).get(AGENT_CERTIFICATE) or "")
 
 
 class Connector:
@@ -99,7 +99,7 @@ class Connector:
         if agent.digest and tls is None:
             raise _unavailable(f'the agent of node "{agent.node}" speaks TLS, and this server has nothing to show it')
         if not agent.digest and not self._is_plain_allowed:
-            text = f'node "{agent.node}" does not say which certificate its agent has (annotation {CERTIFICATE})'
+            text = f'node "{agent.node}" does not say which certificate its agent has (annotation {AGENT_CERTIFICATE})'
             raise _unavailable(f"{text}, so it cannot be known, and is not asked")
         try:
             return await connect(Exchange, agent.host, agent.port, CONNECTED_WITHIN, tls=tls, digest=agent.digest)

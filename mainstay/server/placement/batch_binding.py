@@ -20,13 +20,14 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.api.annotations import RESERVATION
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.times import format_time
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.journal.record import Subject
 from mainstay.server.auth.authorization import User
-from mainstay.server.placement.binding import RESERVATION, Binder, BindRequest
+from mainstay.server.placement.binding import Binder, BindRequest
 from mainstay.server.storage.operations import operation_named
 from mainstay.server.storage.write_context import WriteContext
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError

@@ -17,13 +17,16 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from mainstay.api.annotations import RESERVATION
+from mainstay.api.causes import BindingCause
 from mainstay.api.errors import bad_request, not_found
+from mainstay.api.headers import OBSERVED
 from mainstay.api.kind import Kind, Object
 from mainstay.server.placement.charges import NO_ROOM_HELD, Charging, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_key
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import recount
-from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, refused
+from mainstay.server.placement.ledger.refusals import Refusal, refused
 from mainstay.server.placement.ledger.room import Asked
 from mainstay.server.placement.pod_to_bind import PodToBind
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts
@@ -33,9 +36,6 @@ from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.stored import Written
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.store.interface import Check, Put, Store, Write
-
-OBSERVED: Final = "mainstay-observed"  # A header.
-RESERVATION: Final = "mainstay.dev/reservation"  # An annotation of a pod, or of its binding.
 
 _OBSERVED_FORM: Final = re.compile(r"(?P<revision>[0-9]{1,18})(?P<strict>;\s*strict)?")
 _NO_TEXTS: Final[dict[str, str]] = {}
@@ -159,7 +159,7 @@ def observed_in(header: str | None) -> tuple[int | None, bool]:
         return None, False
     found = _OBSERVED_FORM.fullmatch(header)
     if found is None:
-        raise bad_request(f"Mainstay-Observed must be REVISION or REVISION;strict, and is {header!r}")
+        raise bad_request(f"{OBSERVED} must be REVISION or REVISION;strict, and is {header!r}")
     return int(found["revision"]), found["strict"] is not None
 
 
@@ -168,10 +168,10 @@ def _require_free(pod: PodToBind, request: BindRequest) -> None:
     name = request.name
     if request.uid and request.uid != pod.uid:
         text = "the pod is not the one that was meant: it was made anew since"
-        raise refused(name, Refusal(RefusalCause.POD_DELETED, text))
+        raise refused(name, Refusal(BindingCause.POD_DELETED, text))
     if pod.node:
         text = f'pod {name} is already assigned to node "{pod.node}"'
-        raise refused(name, Refusal(RefusalCause.ALREADY_BOUND, text))
+        raise refused(name, Refusal(BindingCause.ALREADY_BOUND, text))
     if pod.is_being_deleted:
         text = f"pod {name} is being deleted, cannot be assigned to a host"
-        raise refused(name, Refusal(RefusalCause.POD_DELETED, text))
+        raise refused(name, Refusal(BindingCause.POD_DELETED, text))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mainstay.api import labels, times
+from mainstay.api.causes import DISRUPTION_BUDGET
 from mainstay.api.errors import ApiError, Reason, forbidden
 from mainstay.api.kind import Kind, Object
 from mainstay.server.placement.holds import unless_frozen
@@ -129,7 +130,7 @@ def _paid(budget: Object, name: str, now: str) -> Object:
 
 def _violated(message: str, retry_after_s: int = 0) -> ApiError:
     """When to try again is said in the body alone: by the header clients would go by themselves, and tell nobody."""
-    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
+    details: Object = {"causes": [{"reason": DISRUPTION_BUDGET, "message": message}]}
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s
     return ApiError(429, Reason.TOO_MANY_REQUESTS, _VIOLATED, details)

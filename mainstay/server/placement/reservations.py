@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.errors import ApiError, Reason, object_details
 from mainstay.api.kind import Object
 from mainstay.api.kinds.mainstay import RESERVATION
@@ -31,7 +32,7 @@ from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_for
 from mainstay.server.placement.ledger.ledger import Drift, held, ledger_in, ledger_key, let_go, write_of
 from mainstay.server.placement.ledger.recount import recount
-from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause
+from mainstay.server.placement.ledger.refusals import Refusal
 from mainstay.server.placement.ledger.room import Asked, refusal_of
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import CORE, key_of, prefix_of
@@ -221,16 +222,16 @@ class Expiry:
 def _refused(name: str, refusal: Refusal) -> ApiError:
     """Room that others have reserved is no more there than room that is used."""
     cause = refusal.cause
-    if cause is RefusalCause.RESERVATION_HELD:
-        cause = RefusalCause.CAPACITY_CHANGED
+    if cause is BindingCause.RESERVATION_HELD:
+        cause = BindingCause.CAPACITY_CHANGED
     return _conflict("reservations", "mainstay.dev", name, cause, refusal.message)
 
 
 def _held_elsewhere(pod: str, name: str, why: str) -> ApiError:
-    return _conflict("pods/binding", "", pod, RefusalCause.RESERVATION_HELD, f"its reservation {name} {why}")
+    return _conflict("pods/binding", "", pod, BindingCause.RESERVATION_HELD, f"its reservation {name} {why}")
 
 
-def _conflict(resource: str, group: str, name: str, cause: RefusalCause, message: str) -> ApiError:
+def _conflict(resource: str, group: str, name: str, cause: BindingCause, message: str) -> ApiError:
     what = f"{resource}.{group}" if group else resource
     text = f'Operation cannot be fulfilled on {what} "{name}": {message}'
     causes = [{"reason": str(cause), "message": message}]

@@ -18,10 +18,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import amounts_of
 from mainstay.server.placement.ledger.charge import CHARGES, Charge, decode_charge
-from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, refused, shown
+from mainstay.server.placement.ledger.refusals import Refusal, refused, shown
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
@@ -88,7 +89,7 @@ def refusal_of(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> Refusal | 
             if asked > 0 and asked > left:
                 amounts = f"wanted {shown(resource, asked)}, left {shown(resource, max(left, 0))}"
                 text = f"zone quota {name} does not leave enough in zone {zone}: {resource}: {amounts}"
-                return Refusal(RefusalCause.QUOTA_EXCEEDED, f"{text} of {shown(resource, hard[resource])}")
+                return Refusal(BindingCause.QUOTA_EXCEEDED, f"{text} of {shown(resource, hard[resource])}")
     return None
 
 

@@ -15,6 +15,7 @@ from mainstay.api.conform import conform
 from mainstay.api.custom import ScalePaths
 from mainstay.api.decode import Decoded, decode_body
 from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, invalid, invalid_value, not_found
+from mainstay.api.headers import EPOCH, OBSERVED
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds import BUILTIN, REVIEWS
@@ -35,7 +36,7 @@ from mainstay.server.node_proxy.agents import Connector
 from mainstay.server.node_proxy.pod_streams import PodStreams
 from mainstay.server.node_proxy.usage import UsageReads
 from mainstay.server.placement.batch_binding import bind_all
-from mainstay.server.placement.binding import OBSERVED, parse_binding
+from mainstay.server.placement.binding import parse_binding
 from mainstay.server.placement.eviction import Evictions
 from mainstay.server.placement.ledger.recount import answer_recount as answer_node_recount
 from mainstay.server.placement.placement import Placement
@@ -52,7 +53,6 @@ from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import NoSuchPath, Options, Target, Verb, target_of
 from mainstay.server.storage import subresources
 from mainstay.server.storage.admission import Known, admission_of
-from mainstay.server.storage.epochs import HEADER as EPOCH
 from mainstay.server.storage.epochs import StoreEpochs
 from mainstay.server.storage.keyspace import key_of
 from mainstay.server.storage.operations import REPEATED, Sweeper

@@ -17,7 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.api.annotations import DECISION, REVISION, TRACE
 from mainstay.api.errors import ApiError
+from mainstay.api.headers import DECISION as DECISION_HEADER
 from mainstay.env import Disk, tasks
 from mainstay.env.disk import DiskFull
 from mainstay.http.messages import Request
@@ -242,18 +244,18 @@ def _object(target: Target, seen: Seen | None) -> _Object:
 
 def _annotations(given: dict[str, str], request: Request, seen: Seen | None) -> dict[str, str]:
     headers = request.headers
-    decision = headers.get("mainstay-decision") or (seen.decision if seen is not None and seen.writes == 1 else "")
+    decision = headers.get(DECISION_HEADER) or (seen.decision if seen is not None and seen.writes == 1 else "")
     trace = headers.get("traceparent")
     revision = 0 if seen is None else seen.revision
     if not decision and not trace and not revision:
         return given
     found = dict(given)
     if decision:
-        found["mainstay.dev/decision"] = decision
+        found[DECISION] = decision
     if trace:
-        found["mainstay.dev/trace"] = trace[_TRACE]
+        found[TRACE] = trace[_TRACE]
     if revision:
-        found["mainstay.dev/revision"] = str(revision)
+        found[REVISION] = str(revision)
     return found
 
 

@@ -26,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from mainstay.api.causes import STORE_RESTORED
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Env
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
@@ -34,9 +35,6 @@ from mainstay.store.interface import ABSENT, Change, Check, Delete, Put, Store, 
 
 _logger = logging.getLogger(__name__)
 
-HEADER: Final = "mainstay-opening"
-ANNOTATION: Final = "mainstay.dev/opening"
-RESTORED: Final = "StorePutBack"
 KEPT: Final = 32  # A client that was away for more openings than this reads everything anew.
 
 _PREFIX: Final = f"{INTERNAL_PREFIX}openings/"
@@ -107,4 +105,4 @@ class StoreEpochs:
 def restored_error(revision: int) -> ApiError:
     """The answer to a client whose past is not that of the store."""
     text = f"resource version {revision} is of a past that the store does not have any more: it was put back"
-    return ApiError(410, Reason.EXPIRED, text, {"causes": [{"reason": RESTORED, "message": text}]})
+    return ApiError(410, Reason.EXPIRED, text, {"causes": [{"reason": STORE_RESTORED, "message": text}]})

@@ -19,6 +19,8 @@ from typing import Final
 import msgspec
 
 from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.headers import OPERATION
+from mainstay.api.headers import REPEATED as REPEATED_HEADER
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User
@@ -27,8 +29,7 @@ from mainstay.server.storage.stored import Written
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Store
 
-HEADER: Final = "mainstay-operation"
-REPEATED: Final = ("Mainstay-Repeated", "true")
+REPEATED: Final = (REPEATED_HEADER, "true")
 KEPT_FOR: Final = timedelta(hours=1)
 SWEEP_EVERY: Final = timedelta(minutes=5)
 SWEEP_ENTRIES: Final = 50  # Removed in one transaction.
@@ -79,7 +80,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 def operation_of(request: Request, user: User, clock: Clock) -> Operation | None:
     """The operation that a request is, if it says so. Raises `ApiError` (400) for an id that is none."""
-    name = request.headers.get(HEADER)
+    name = request.headers.get(OPERATION)
     if not name:
         return None
     about = (request.method, request.target, request.headers.get("content-type") or "")
@@ -89,7 +90,7 @@ def operation_of(request: Request, user: User, clock: Clock) -> Operation | None
 def operation_named(name: str, about: Sequence[str], body: bytes, user: User, clock: Clock) -> Operation:
     """The operation that somebody has given a name. `about` and `body` say what it is, all of it."""
     if _ID.fullmatch(name) is None:
-        raise bad_request("Mainstay-Operation must be 1 to 128 letters, digits or any of . _ : -")
+        raise bad_request(f"{OPERATION} must be 1 to 128 letters, digits or any of . _ : -")
     said = hashlib.sha256()
     for part in about:
         said.update(part.encode() + b"\0")

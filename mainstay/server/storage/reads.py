@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.api.causes import VERSION_TOO_LARGE
 from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, invalid, not_found, not_supported
 from mainstay.api.kind import Kind
 from mainstay.env import tasks
@@ -138,7 +139,7 @@ def require_list_options(options: Options, *, is_watch: bool) -> None:
 
 
 def too_large_version(asked: int, latest: int) -> ApiError:
-    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    cause = {"reason": VERSION_TOO_LARGE, "message": "Too large resource version"}
     text = f"Timeout: Too large resource version: {asked}, current: {latest}"
     return ApiError(504, Reason.TIMEOUT, text, {"causes": [cause]}, retry_after_s=1)
 

@@ -15,13 +15,12 @@ kept out, or that a leader knows it was deposed before it is told so.
 import re
 from typing import Final
 
+from mainstay.api.causes import FENCED
 from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.headers import TERM
 from mainstay.api.kind import Kind, Object
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import Check, Delete, Put, Write
-
-HEADER: Final = "mainstay-term"
-FENCED: Final = "Fenced"
 
 _FORM: Final = re.compile(r"(?P<lease>[a-z0-9.-]{1,253}/[a-z0-9.-]{1,253})=(?P<revision>[1-9][0-9]{0,18})")
 _HELD_BY: Final = ("holderIdentity", "leaseTransitions", "acquireTime")
@@ -33,7 +32,7 @@ def term_of(header: str | None) -> Check | None:
         return None
     found = _FORM.fullmatch(header)
     if found is None:
-        raise bad_request(f"Mainstay-Term must be NAMESPACE/LEASE=REVISION, and is {header!r}")
+        raise bad_request(f"{TERM} must be NAMESPACE/LEASE=REVISION, and is {header!r}")
     return Check(_key(found["lease"]), int(found["revision"]))
 
 

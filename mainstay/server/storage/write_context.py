@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from mainstay.api.headers import CAUSE, DECISION, TERM
 from mainstay.env import Clock
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User, agent_in
@@ -14,7 +15,6 @@ from mainstay.server.decisions.write_notes import Asked
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.operations import Operation, operation_of
 from mainstay.server.storage.stored import Written
-from mainstay.server.storage.terms import HEADER as TERM
 from mainstay.server.storage.terms import fenced, term_of
 from mainstay.store.interface import Check, Entry, Put, Write
 
@@ -70,7 +70,7 @@ NO_CONTEXT: Final = WriteContext()
 def read_write_context(request: Request, user: User, clock: Clock, asked: Asked | None = None) -> WriteContext:
     """Raises `ApiError` (400) for headers that make no sense."""
     headers = request.headers
-    decision, cause = headers.get("mainstay-decision"), headers.get("mainstay-cause")
+    decision, cause = headers.get(DECISION), headers.get(CAUSE)
     term, operation = term_of(headers.get(TERM)), operation_of(request, user, clock)
     agent_of = agent_in(user)
     if decision or cause or term or operation or agent_of or asked is not None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from mainstay.api import managed_fields, times
+from mainstay.api.causes import NAMESPACE_TERMINATING
 from mainstay.api.errors import (
     OBJECT_MODIFIED,
     ApiError,
@@ -131,7 +132,7 @@ class Writes:
         if b'"deletionTimestamp"' in entry.value and "deletionTimestamp" in read(kind, entry)["metadata"]:
             text = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {
-                "reason": "NamespaceTerminating",
+                "reason": NAMESPACE_TERMINATING,
                 "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }

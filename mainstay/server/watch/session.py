@@ -13,13 +13,14 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mainstay.api.annotations import INITIAL_EVENTS_END, STORE_EPOCH
 from mainstay.api.errors import ApiError, Reason
 from mainstay.api.kind import Kind
 from mainstay.env import Clock, tasks
 from mainstay.server.request import representation
 from mainstay.server.request.representation import Form, Shape
 from mainstay.server.request.target import Options
-from mainstay.server.storage.epochs import ANNOTATION, StoreEpochs, restored_error
+from mainstay.server.storage.epochs import StoreEpochs, restored_error
 from mainstay.server.storage.keyspace import prefix_of
 from mainstay.server.storage.reads import require_list_options
 from mainstay.server.storage.selection import Selection
@@ -318,9 +319,9 @@ def _later_than(revision: int, render: Callable[[Change], bytes]) -> Callable[[C
 
 def _bookmark(kind: Kind, revision: int, epoch: str = "", *, is_end_of_state: bool = False) -> bytes:
     metadata: dict[str, object] = {"resourceVersion": str(revision)}
-    annotations = {"k8s.io/initial-events-end": "true"} if is_end_of_state else {}
+    annotations = {INITIAL_EVENTS_END: "true"} if is_end_of_state else {}
     if epoch:
-        annotations[ANNOTATION] = epoch
+        annotations[STORE_EPOCH] = epoch
     if annotations:
         metadata["annotations"] = annotations
     shown = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata}

@@ -7,8 +7,10 @@ keeps back; from then on, until it is removed or its time is over, it must be ke
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from mainstay.api.annotations import DESIRED_REPLICAS
 from mainstay.api.holds import Held, freezing, held_of, holding_controller, holding_rollout
 from mainstay.api.kind import Object
+from mainstay.api.well_known_labels import UNREACHABLE_TAINT
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
 from mainstay.sim.cluster.history import Asked, Committed, Event
@@ -23,8 +25,7 @@ _PODS: Final = "core/pods/"
 _NODES: Final = "core/nodes/"
 _SETS: Final = "apps/replicasets/"
 _DEPLOYMENTS: Final = "apps/deployments/"
-_DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
-_RELEASED: Final = ("node.kubernetes.io/unreachable", "NoExecute")
+_RELEASED: Final = (UNREACHABLE_TAINT, "NoExecute")
 _UID_LENGTH: Final = 36
 
 
@@ -136,7 +137,7 @@ class RolloutsHeld:
 
 def _made_for(replica_set: Object) -> int:
     """The number of replicas of its Deployment when it was last sized."""
-    return int(replica_set["metadata"].get("annotations", {}).get(_DESIRED, -1))
+    return int(replica_set["metadata"].get("annotations", {}).get(DESIRED_REPLICAS, -1))
 
 
 class EvictionsHeld:

@@ -9,6 +9,7 @@ machine that is lost for good, of which nobody will ever hear.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from mainstay.api.annotations import JOB_COMPLETION_INDEX, JOB_TRACKING, WITHDRAWN
 from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import object_in
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
 
 
-_TRACKING: Final = "batch.kubernetes.io/job-tracking"
-_WITHDRAWN: Final = "mainstay.dev/withdrawn"
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _OVER: Final = ("Complete", "Failed")
 
 
@@ -74,13 +72,13 @@ class JobCounts:
         job = self._jobs.get(uid)
         if job is None or "deletionTimestamp" in job["metadata"] or _ends(job):
             return
-        if after is not None and _WITHDRAWN in (after["metadata"].get("annotations") or {}):
+        if after is not None and WITHDRAWN in (after["metadata"].get("annotations") or {}):
             return
         phase = (before.get("status") or {}).get("phase")
         if phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in before["metadata"]:
             raise Violated(self.name, f"{_name(before)} was let go while it runs", [commit])
         outcome = "succeeded" if phase == "Succeeded" else "failed"
-        index = (before["metadata"].get("labels") or {}).get(_INDEX, "")
+        index = (before["metadata"].get("labels") or {}).get(JOB_COMPLETION_INDEX, "")
         self._ended.setdefault(uid, {})[before["metadata"]["uid"]] = (outcome, index, commit)
 
     async def at_end(self, world: "World") -> None:
@@ -132,13 +130,13 @@ def _ends(job: Object) -> str:
 
 
 def _is_tracked(pod: Object) -> bool:
-    return _TRACKING in (pod["metadata"].get("finalizers") or ())
+    return JOB_TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
 def _is_active(pod: Object) -> bool:
     metadata = pod["metadata"]
     is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return not (is_over or "deletionTimestamp" in metadata or _WITHDRAWN in (metadata.get("annotations") or {}))
+    return not (is_over or "deletionTimestamp" in metadata or WITHDRAWN in (metadata.get("annotations") or {}))
 
 
 def _owner(pod: Object) -> str:

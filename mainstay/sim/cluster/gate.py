@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 import msgspec
 
+from mainstay.api import headers
 from mainstay.api.errors import ApiError
 from mainstay.http.messages import (
     Answer,
@@ -191,10 +192,10 @@ class Gate:
             server=self.server,
             method=request.method,
             path=request.target,
-            decision=header("mainstay-decision") or "",
-            cause=header("mainstay-cause") or "",
-            term=header("mainstay-term") or "",
-            operation=header("mainstay-operation") or "",
+            decision=header(headers.DECISION) or "",
+            cause=header(headers.CAUSE) or "",
+            term=header(headers.TERM) or "",
+            operation=header(headers.OPERATION) or "",
             body=request.body,
         )
 

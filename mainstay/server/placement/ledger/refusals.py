@@ -1,9 +1,8 @@
 """How a binding is refused: with a cause that a scheduler can act on, and words that say what is missing."""
 
-from enum import StrEnum
-
 import msgspec
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.errors import ApiError, Reason
 from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY
 
@@ -11,27 +10,10 @@ _KI = 1024
 _IN_BYTES = (MEMORY, EPHEMERAL_STORAGE)
 
 
-class RefusalCause(StrEnum):
-    """`details.causes[0].reason` of a 409. Shown to clients: only add."""
-
-    CAPACITY_CHANGED = "CapacityChanged"
-    ALREADY_BOUND = "AlreadyBound"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    NODE_GONE = "NodeGone"
-    NODE_NOT_ACCEPTING = "NodeNotAccepting"
-    PORT_TAKEN = "PortTaken"
-    RESERVATION_HELD = "ReservationHeld"
-    HELD_BY_GHOSTS = "HeldByGhosts"
-    """There would be room, but for pods that were removed by force and may still run (ghosts.py)."""
-    STALE = "Stale"
-    POD_DELETED = "PodDeleted"
-    """It is on its way out, or it was made anew since."""
-
-
 class Refusal(msgspec.Struct, frozen=True):
     """An expected no."""
 
-    cause: RefusalCause
+    cause: BindingCause
     message: str
 
 

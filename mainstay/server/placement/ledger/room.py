@@ -9,17 +9,17 @@ takes pods that need none of that.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import conflicts
+from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
 from mainstay.server.placement.ledger.charge import Charge, port_of
 from mainstay.server.placement.ledger.ledger import Ledger
-from mainstay.server.placement.ledger.refusals import Refusal, RefusalCause, shown
-
-_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+from mainstay.server.placement.ledger.refusals import Refusal, shown
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -43,12 +43,12 @@ def refusal_of(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> R
     node = charge.node
     if asked.is_strict and asked.observed is not None and revision > asked.observed:
         text = f"node {node} has changed at revision {revision}, after {asked.observed}, which was observed"
-        return Refusal(RefusalCause.STALE, text)
+        return Refusal(BindingCause.STALE, text)
     if not ledger.node_uid:
         # As in Kubernetes, where a binding to a node that is not there is accepted. The agent has the last word.
-        return Refusal(RefusalCause.NODE_GONE, f"there is no node {node}") if asked.needs_node else None
+        return Refusal(BindingCause.NODE_GONE, f"there is no node {node}") if asked.needs_node else None
     if not ledger.is_accepting and not asked.bears_cordon:
-        return Refusal(RefusalCause.NODE_NOT_ACCEPTING, f"node {node} is unschedulable")
+        return Refusal(BindingCause.NODE_NOT_ACCEPTING, f"node {node} is unschedulable")
     short = shortages(ledger, charge.amounts)
     if short:
         cause, why = _cause_of(ledger, charge)
@@ -60,7 +60,7 @@ def refusal_of(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> R
     taken = taken_port(charge.ports, (*ledger.ports, *ledger.held_ports))
     if taken is not None:
         wanted_port, by = taken
-        cause = RefusalCause.HELD_BY_GHOSTS if _is_only_by_ghosts(ledger, charge) else RefusalCause.PORT_TAKEN
+        cause = BindingCause.HELD_BY_GHOSTS if _is_only_by_ghosts(ledger, charge) else BindingCause.PORT_TAKEN
         return Refusal(cause, f"node {node} has its port {wanted_port} taken already (by {by})")
     return None
 
@@ -81,13 +81,13 @@ def shortages(
     return found
 
 
-def _cause_of(ledger: Ledger, charge: Charge) -> tuple[RefusalCause, str]:
+def _cause_of(ledger: Ledger, charge: Charge) -> tuple[BindingCause, str]:
     """Why there is too little. Ghosts come first: nobody but the server knows of them."""
     if ledger.ghosts and not shortages(ledger, charge.amounts, counts_ghosts=False):
-        return RefusalCause.HELD_BY_GHOSTS, "the rest of its room is still held by pods that were removed by force"
+        return BindingCause.HELD_BY_GHOSTS, "the rest of its room is still held by pods that were removed by force"
     if not shortages(ledger, charge.amounts, counts_held=False):
-        return RefusalCause.RESERVATION_HELD, "the rest of what it has is reserved"
-    return RefusalCause.CAPACITY_CHANGED, "it has not enough room"
+        return BindingCause.RESERVATION_HELD, "the rest of what it has is reserved"
+    return BindingCause.CAPACITY_CHANGED, "it has not enough room"
 
 
 def _is_only_by_ghosts(ledger: Ledger, charge: Charge) -> bool:
@@ -118,4 +118,4 @@ def _tolerates(toleration: Mapping[str, Any]) -> bool:
     is_exists = toleration.get("operator") == "Exists"
     if not toleration.get("key"):
         return is_exists
-    return bool(toleration["key"] == _UNSCHEDULABLE and (is_exists or not toleration.get("value")))
+    return bool(toleration["key"] == UNSCHEDULABLE_TAINT and (is_exists or not toleration.get("value")))

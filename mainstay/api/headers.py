@@ -1,0 +1,20 @@
+"""The request and answer headers of Mainstay. Names are compared without regard to case, as everywhere in HTTP."""
+
+from typing import Final
+
+OPERATION: Final = "Mainstay-Operation"
+"""The id of a write, by which the server recognises its repetition."""
+REPEATED: Final = "Mainstay-Repeated"
+"""In an answer: this is the outcome of an earlier request with the same operation id."""
+DECISION: Final = "Mainstay-Decision"
+"""The decision that a write carries out."""
+CAUSE: Final = "Mainstay-Cause"
+"""What the decision was made because of."""
+TERM: Final = "Mainstay-Term"
+"""The term of the leader that writes: NAMESPACE/LEASE=REVISION."""
+OBSERVED: Final = "Mainstay-Observed"
+"""The revision that a binding was decided on."""
+EPOCH: Final = "Mainstay-Opening"
+"""Of a watch: the epoch of the store that its resource version is from."""
+TRACE: Final = "traceparent"
+"""Of W3C Trace Context."""
