@@ -7,9 +7,14 @@ PYTHON ?= python3
 ARGS ?=
 ONCE ?=
 
+# On all cores. The long tests come first (tests/conftest.py) and are given out two at a time, so no core is idle at the end.
+PYTEST = .venv/bin/pytest -n auto --dist load --maxschedchunk 2
+
 MAKEFLAGS += --no-print-directory
+# Tests and benchmarks start hundreds of processes. Let them keep their bytecode, or each compiles all of Mainstay again.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup components test lint sim-long chaos bench demo tour proto clean
+.PHONY: help setup components quick test test-deep lint package sim-long chaos bench demo tour proto clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,14 +29,23 @@ setup: .venv/.installed ## Make .venv, with Mainstay and all that its developers
 components: ## Install the real components that tests run against (as root, with apt-get)
 	@tools/components
 
-test: setup components ## Run all tests on all cores (ARGS="-k watch tests/store" for some)
-	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
+quick: setup ## Run the tests of pure functions and of parts in memory (under a minute)
+	$(PYTEST) -q -m "not slow and not deep" $(ARGS)
+
+test: setup components ## Run the tests that every change should pass (minutes; ARGS="-k watch tests/store" for some)
+	$(PYTEST) -m "not deep" $(ARGS)
+
+test-deep: setup components ## Run the tests that `make test` leaves out: many seeds, long chaos, sweeps
+	$(PYTEST) -m deep $(ARGS)
 
 lint: setup ## Check form, types, and the rules of the source
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/pytest -q -n 0 tests/test_tidy.py
+
+package: setup ## Build the distributions, install them elsewhere, and run their tests there
+	@tools/check-package
 
 sim-long: setup ## Run the scenarios with thousands of seeds (ARGS="--all --seeds 20000 --log search.jsonl")
 	.venv/bin/python -m tests.search $(ARGS)
@@ -53,5 +67,5 @@ proto: setup ## Make mainstay/store/etcd/rpc_pb2.py from rpc.proto
 	sed -i '1i # mypy: disable-error-code="type-arg"' mainstay/store/etcd/rpc_pb2.pyi
 
 clean: ## Remove all that was made here: .venv, caches, build output
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

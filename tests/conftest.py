@@ -1,7 +1,11 @@
 """Rules for all tests. See tests/requirements.py for what they are."""
 
+import gc
+import os
 import signal
+import sys
 
+import pytest
 from hypothesis import settings
 
 from tests.requirements import pytest_make_collect_report, pytest_runtest_makereport
@@ -17,3 +21,16 @@ settings.load_profile("mainstay")
 # A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests start hundreds of processes. If none of them may keep its bytecode, each compiles all of Mainstay again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Long tests first: the short ones then fill up what time is left on each core.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None and item.get_closest_marker("deep") is None)
+    # Each simulation ends with a look for garbage. What is here now stays, so it need not be looked through each time.
+    gc.collect()
+    gc.freeze()

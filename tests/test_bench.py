@@ -13,6 +13,8 @@ from bench import measure
 from bench._results import parts_of
 from bench.measure import Figure, Stopwatch, rounds
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -23,6 +23,8 @@ from tests.clients.server_process import ServerProcess
 from tests.processes import eventually
 from tests.requirements import needs
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LINES_MAX = 60
 

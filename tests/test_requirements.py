@@ -4,6 +4,8 @@ import pytest
 
 from tests.requirements import needs
 
+pytestmark = pytest.mark.slow
+
 HOOKS = "from tests.requirements import pytest_make_collect_report, pytest_runtest_makereport"
 
 

@@ -12,6 +12,8 @@ from tests.search_log import Done, SearchLog
 from tests.sim import leaky
 from tests.sim.test_surviving import MOODY
 
+pytestmark = pytest.mark.slow
+
 FEW: dict[str, Scenario] = {"one": leaky.TIGHT, "moody": MOODY, "three": leaky.TIGHT}
 
 

@@ -7,6 +7,8 @@ import pytest
 from mainstay.sim.run.run import Verdict
 from tests.seeds import KeptSeed, kept_seeds, run_clean, run_planted
 
+pytestmark = pytest.mark.slow
+
 BUGS = Path(__file__).parent.parent / "docs" / "BUGS.md"
 KEPT = kept_seeds()
 

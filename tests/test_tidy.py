@@ -21,6 +21,7 @@ def rules_broken(source: str, *, path: str = "mainstay/store/planted.py") -> lis
     return [rule for rule in dict.fromkeys(found) if rule is not Rule.DOCSTRING]
 
 
+@pytest.mark.slow
 def test_the_source_of_mainstay_keeps_its_rules():
     findings = check_tree(ROOT)
 

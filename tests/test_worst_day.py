@@ -18,6 +18,8 @@ from mainstay.sim.run.forks import run_many
 from mainstay.sim.run.run import Verdict
 from tests.test_examples import EXAMPLES
 
+pytestmark = pytest.mark.slow
+
 GUIDE = (EXAMPLES.parent / "docs/guides/worst-day.md").read_text()
 FILES = dict(re.findall(r"```python\n# ([\w.]+(?:, right)?)\n(.*?)```", GUIDE, re.DOTALL))
 LINES_MAX = 15

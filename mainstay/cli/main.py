@@ -4,6 +4,7 @@ import sys
 
 import click
 
+import mainstay
 from mainstay.cli.exits import Exit
 
 
@@ -140,7 +141,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="mainstay")
+@click.version_option(mainstay.__version__, prog_name="mainstay")
 def cli() -> None:
     """A control plane that speaks the Kubernetes API, explains every decision, and can run any incident again."""
 

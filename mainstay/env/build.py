@@ -6,17 +6,18 @@ from what was installed. To read all of the source takes a few hundredths of a s
 """
 
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from zlib import crc32
+
+import mainstay
 
 
 @cache
 def build() -> str:
-    """For example `0.1.0.dev0+5f0c2a91`."""
+    """For example `0.2.0+5f0c2a91`."""
     root = Path(__file__).parent.parent
     digest = 0
     for path in sorted(root.rglob("*.py")):
         digest = crc32(str(path.relative_to(root)).encode(), digest)
         digest = crc32(path.read_bytes(), digest)
-    return f"{metadata.version('mainstay')}+{digest:08x}"
+    return f"{mainstay.__version__}+{digest:08x}"

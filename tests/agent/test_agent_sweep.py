@@ -2,8 +2,12 @@
 
 from datetime import timedelta
 
+import pytest
+
 from mainstay.scenarios import SCENARIOS
 from mainstay.sim.run.sweep import sweep
+
+pytestmark = pytest.mark.slow
 
 
 def test_no_crash_at_any_write_breaks_a_promise():

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -33,6 +34,8 @@ from mainstay.api.kinds.pods import POD
 from mainstay.api.strategic_merge import strategic_merge
 from tests.agent.pods_and_facts import NOON, UID, a_pod, a_sidecar, row, with_status
 from tests.api.builders import a_container
+
+pytestmark = pytest.mark.slow
 
 PROBE = {"exec": {"command": ["true"]}}
 TERMINAL = ("Succeeded", "Failed")

@@ -110,6 +110,7 @@ def test_the_fields_of_a_spec_that_comes_again_are_those_of_the_first_time(pod: 
         assert field_sets.begun(copy.deepcopy(pod), shape_of(POD)).get("f:spec", {}) == plain
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["x", "y"]), pods()), min_size=2, max_size=5))
 def test_nobody_changes_the_fields_that_others_share(writes: Any):
     shared = {key: copy.deepcopy(found) for key, found in field_sets._known_specs._found.items()}

@@ -205,6 +205,7 @@ def objects_of(draw: st.DrawFn, message: str, depth: int) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_what_is_written_is_read_again(data: st.DataObject):
     message = data.draw(

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,6 +185,7 @@ def check_row(table: Table, found: dict[str, Any]) -> None:
     assert all(cell is None or isinstance(cell, str | int | float) for cell in cells)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(found=odd_objects())
 def test_a_row_can_be_made_of_anything(found: dict[str, Any]):
@@ -191,6 +193,7 @@ def test_a_row_can_be_made_of_anything(found: dict[str, Any]):
         check_row(table, found)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     definitions=st.lists(values, max_size=3), path=st.text("abc.[]()?@'\"=*:-01\\ $", max_size=20), found=odd_objects()

@@ -25,7 +25,7 @@ from tests.clients.server_process import ServerProcess
 from tests.processes import eventually, wait_until
 from tests.requirements import needs, needs_root
 
-pytestmark = [needs("kubectl"), needs("ip"), needs_root]
+pytestmark = [pytest.mark.slow, needs("kubectl"), needs("ip"), needs_root]
 
 NODE = "far"
 TIMES = LeaseTimes(duration=timedelta(seconds=8), renew_every=timedelta(seconds=2), stopping=timedelta(seconds=2))

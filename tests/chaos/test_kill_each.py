@@ -10,7 +10,7 @@ from tests.chaos.cluster import Cluster, a_web_pod, an_exclusive_pod, processes_
 from tests.chaos.promises import Writer, gaps, lost
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 WEB = ("web-0", "web-1", "web-2")
 ONLY = ("only-0", "only-1")

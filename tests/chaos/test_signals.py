@@ -23,6 +23,8 @@ from tests.chaos.cluster import COMMAND_LIMIT_S
 from tests.processes import eventually
 from tests.server.test_otlp import a_collector
 
+pytestmark = pytest.mark.slow
+
 DEPLOYMENT = """
 apiVersion: apps/v1
 kind: Deployment

@@ -18,7 +18,7 @@ from tests.chaos.load import Load
 from tests.chaos.workloads import a_budget, a_service, a_web_deployment, an_exclusive_deployment
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 WEB, ONLY = "web", "only"
 REPLICAS = 6

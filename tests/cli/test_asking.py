@@ -64,6 +64,7 @@ def test_a_context_says_which_cluster_and_namespace(home: dict[str, str]):
         config_for("", "three", home)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_an_error_with_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     kubeconfig = write_kubeconfig(tmp_path / "config", "127.0.0.1:1")
     assert run(["get", "pods", "--kubeconfig", str(kubeconfig)]) == Exit.ERROR

@@ -39,6 +39,8 @@ from tests.cli.paper import Paper
 from tests.explain.risk import seconds
 from tests.journal.builders import a_pod
 
+pytestmark = pytest.mark.slow
+
 JSON, YAML, WIDE = Output(Form.JSON), Output(Form.YAML), Output(Form.WIDE)
 
 

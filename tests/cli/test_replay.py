@@ -121,6 +121,7 @@ async def test_decisions_of_a_journal_that_can_be_asked(sim: Simulation):
         assert screen.lines[-1].startswith("  the same")
 
 
+@pytest.mark.slow
 def test_another_build_decides_and_the_first_difference_is_shown(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -15,6 +15,8 @@ from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage
 
+pytestmark = pytest.mark.slow
+
 
 class Small(Stage):
     def __init__(self, world: World) -> None:

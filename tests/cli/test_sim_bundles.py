@@ -16,6 +16,8 @@ from mainstay.sim.run.bundle import RunBundle
 from tests.requirements import needs
 from tests.sim.failing_run import failing_run
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 60.0
 
 

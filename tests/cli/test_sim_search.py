@@ -12,6 +12,8 @@ from mainstay.cli.sim.search import at_most_one_in, claim_of
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.lookup import scenario_of
 
+pytestmark = pytest.mark.slow
+
 ORDERS = "tests.sim.orders:ORDERS"
 TORN = ["--plant", "tests.sim.orders:marks_it_done_before_it_ships"]
 SHORT = ["--for", "4s", "--jobs", "1"]

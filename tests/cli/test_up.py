@@ -27,6 +27,8 @@ from mainstay.env.process_search import marked
 from mainstay.supervisor.machine import MARK
 from tests.processes import eventually
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 60
 PROGRAM = [sys.executable, "-m", "mainstay.cli.main"]
 

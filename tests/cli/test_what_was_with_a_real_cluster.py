@@ -13,6 +13,8 @@ from mainstay.cli.exits import Exit
 from tests.cli.test_with_a_real_cluster import LIMIT_S, Cluster
 from tests.processes import eventually
 
+pytestmark = pytest.mark.slow
+
 WEB = """
 apiVersion: apps/v1
 kind: Deployment

@@ -14,6 +14,8 @@ import pytest
 from mainstay.cli.exits import Exit
 from tests.processes import eventually
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S: Final = 60.0
 PROGRAM: Final = [sys.executable, "-m", "mainstay.cli.main"]
 

@@ -18,6 +18,8 @@ from tests.clients.kubectl import CONFIGMAP, DEPLOYMENT
 from tests.clients.server_process import ServerProcess, shared_server, unique_name
 from tests.requirements import needs
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S: Final = 30.0  # For one command, on a busy machine.
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.client import cache_faults
 from tests.twins import caches as twins
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(12)
 WRITES = 300
 

@@ -408,6 +408,7 @@ async def test_a_cache_comes_out_right_after(sim, scenario: Scenario):
     await scenario(sim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("twin", "scenario"),
     [

@@ -15,6 +15,8 @@ from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from tests.clients.server_process import ServerProcess, shared_server, unique_name
 from tests.server.world import a_configmap
 
+pytestmark = pytest.mark.slow
+
 
 def a_real_client(config: Config, tmp_path: Path) -> Client:
     return Client(config, Env(SystemClock(), Chance.fresh(), SystemDisk(tmp_path)), user_agent="test/1")

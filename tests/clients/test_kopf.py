@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import kopf
+import pytest
 from kubernetes import client, config
 
 from mainstay.env import tasks
@@ -26,6 +27,8 @@ from mainstay.sim.simulation import Simulation
 from tests.clients.server_process import ServerProcess
 from tests.processes import eventually
 from tests.server.world import a_server
+
+pytestmark = pytest.mark.slow
 
 FINALIZER: Final = "kopf.zalando.org/KopfFinalizerMarker"
 GROUP: Final = "kopf.example.com"

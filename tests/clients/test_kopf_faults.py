@@ -13,6 +13,8 @@ import pytest
 from examples.worst_day.stage import BUGGY, FIXED, OPERATOR, the_story
 from examples.worst_day.trying import CRASH, CUT, HANG, tries
 
+pytestmark = pytest.mark.slow
+
 CHILDREN = "/api/v1/namespaces/default"
 TRACE = (
     "import logging; logging.disable(logging.CRITICAL)\n"

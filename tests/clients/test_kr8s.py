@@ -15,6 +15,7 @@ from kr8s.asyncio.objects import ConfigMap, Deployment, Namespace, Pod
 from tests.clients.server_process import shared_server, unique_name
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.real_loop,
     # It knows which versions of Kubernetes it was tried with, and says so once per connection.
     pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning"),

@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.clients.kubectl import CONFIGMAP, DEPLOYMENT, SERVICE, a_pod
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 
 def test_apply_creates_then_changes_then_leaves_alone(kubectl):

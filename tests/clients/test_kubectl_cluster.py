@@ -3,10 +3,12 @@
 import json
 import re
 
+import pytest
+
 from tests.clients.kubectl import a_pod, lines_until
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 
 # Nodes.

@@ -10,7 +10,7 @@ from tests.clients.server_process import unique_name
 from tests.processes import eventually
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from mainstay.loop.record_shipper import Shipper
 from tests.clients.kubectl import Kubectl, a_pod, lines_until
 from tests.clients.server_process import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 REFUSED = {
     "COMPONENT": "quota",
     "OBJECT": "Pod/web",

@@ -1,9 +1,11 @@
 """The real kubectl, over TLS, against a real server process: what it says when something is refused."""
 
+import pytest
+
 from tests.clients.kubectl import CONFIGMAP, DEPLOYMENT, a_pod
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 
 def test_what_is_not_there_is_named(kubectl):

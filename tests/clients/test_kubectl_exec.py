@@ -21,6 +21,7 @@ from tests.agent.serving_node import ServingNode
 from tests.processes import eventually
 
 pytestmark = [
+    pytest.mark.slow,
     # kr8s knows which versions of Kubernetes it was tried with, and says so once per connection.
     pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning"),
     # Neither client closes all of its sockets.

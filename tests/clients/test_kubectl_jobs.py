@@ -15,6 +15,8 @@ from tests.clients.server_process import ServerProcess
 from tests.clients.test_kubectl_rollout import component
 from tests.processes import eventually
 
+pytestmark = pytest.mark.slow
+
 WITHIN = "--timeout=60s"
 
 

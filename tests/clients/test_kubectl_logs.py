@@ -8,6 +8,8 @@ from tests.agent.serving_node import ServingNode
 from tests.clients.kubectl import a_pod
 from tests.processes import eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def node(kubectl, tmp_path):

@@ -4,12 +4,13 @@ import json
 import re
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.clients.kubectl import CONFIGMAP, DEPLOYMENT, LIMIT_S, SERVICE, a_pod, lines_until
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 
 # Get.

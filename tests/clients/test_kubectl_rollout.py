@@ -14,6 +14,8 @@ import pytest
 from tests.clients.kubectl import DEPLOYMENT, Kubectl
 from tests.clients.server_process import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 WITHIN = "--timeout=60s"
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from tests.agent.serving_node import ServingNode
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def node(kubectl, tmp_path):

@@ -3,11 +3,13 @@
 import json
 import re
 
+import pytest
+
 from tests.clients.kubectl import CONFIGMAP, DEPLOYMENT, LIMIT_S, a_pod, lines_until
 from tests.clients.server_process import unique_name
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 
 # Create.

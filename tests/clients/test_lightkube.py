@@ -13,6 +13,8 @@ from lightkube.types import PatchType
 
 from tests.clients.server_process import shared_server, unique_name
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def client() -> Iterator[Client]:

@@ -16,6 +16,8 @@ from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 from tests.clients.server_process import ServerProcess, shared_server, unique_name
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def api() -> Iterator[client.ApiClient]:

@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import pytest
 from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 
 from tests.clients.server_process import ServerProcess
+
+pytestmark = pytest.mark.slow
 
 NODES = {"small": 2, "medium": 5, "large": 9}
 PODS = 30  # Of one cpu each: about twice as many as there is room for.

@@ -13,6 +13,8 @@ from mainstay.controllers.job import tally as job_counting
 from mainstay.controllers.job.tally import tally
 from tests.controllers.job_model import Model, a_job
 
+pytestmark = pytest.mark.slow
+
 CASES: dict[str, dict[str, Any]] = {
     "plain": {"completions": 3, "parallelism": 2},
     "indexed": {"completions": 3, "parallelism": 2, "completionMode": "Indexed"},

@@ -1,7 +1,11 @@
 """Jobs with a crash at each write of their controller: each pod is counted once, and the end is the same."""
 
+import pytest
+
 from mainstay.scenarios.each_pod_counted_once import SHORT_SCENARIO
 from mainstay.sim.run.sweep import sweep
+
+pytestmark = pytest.mark.slow
 
 FAULTS = ("crash-before", "crash-after")
 

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_names import DISRUPTION_BUDGETS, JOBS, PODS
 from mainstay.controllers.budget.controller import DisruptionBudgets
@@ -9,6 +11,8 @@ from mainstay.controllers.job.controller import Jobs
 from mainstay.env import tasks
 from mainstay.sim.checkers.job_counts import JobCounts
 from tests.controllers.running import CONTROLLER, ZONES, Cluster, Object, a_cluster
+
+pytestmark = pytest.mark.slow
 
 SECOND = timedelta(seconds=1)
 

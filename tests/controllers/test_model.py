@@ -7,6 +7,7 @@ a set that is drawn; what it decides is done completely.
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from mainstay.controllers.deployment.rolling import bounds_of
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Create, Delete, Patch
 from tests.controllers.objects import DEPLOYMENT_CONTROLLER, KEY, REPLICA_SETS, Object, a_deployment, a_node, a_view, at
+
+pytestmark = pytest.mark.slow
 
 STEPS_MAX = 3000
 NODE_NAMES = ("n-a", "n-b", "n-c")

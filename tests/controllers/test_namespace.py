@@ -17,6 +17,8 @@ from mainstay.env import tasks
 from tests.controllers.owned import NAMESPACES_TOO, WEBSITES, Household, Object, a_household, define, definition
 from tests.controllers.running import CONTROLLER, a_deployment
 
+pytestmark = pytest.mark.slow
+
 POD = Left(PODS, "web-1", "u1")
 MAP = Left(CONFIG_MAPS, "settings", "u2")
 

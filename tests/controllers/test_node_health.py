@@ -478,6 +478,7 @@ LIFE = st.lists(st.sets(st.sampled_from(NAMES)), min_size=5, max_size=60)
 """Who is heard, in each step of ten seconds."""
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(LIFE, st.lists(st.booleans(), min_size=60, max_size=60))
 def test_nobody_is_given_up_too_soon_too_fast_or_when_it_may_be_us(life, deaf):

@@ -3,8 +3,12 @@
 import json
 from datetime import timedelta
 
+import pytest
+
 from mainstay.api.node_health import HEALTH
 from tests.controllers.nodes import WATCHER, a_fleet
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_node_that_is_cut_off_is_suspected_then_unknown_then_released_and_comes_back(sim):

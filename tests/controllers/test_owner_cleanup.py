@@ -14,6 +14,8 @@ from mainstay.env import tasks
 from tests.controllers.owned import WEBSITES, a_household, define, named
 from tests.controllers.running import CONTROLLER
 
+pytestmark = pytest.mark.slow
+
 A_WHILE = timedelta(minutes=3)
 CLUSTERS = KindName("example.dev", "v1", "Fleet", "fleets", False)
 

@@ -12,6 +12,7 @@ import contextlib
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from mainstay.client.errors import NotFound
 from mainstay.env import tasks
 from tests.controllers.owned import Household, a_household, named
 from tests.controllers.running import CONTROLLER
+
+pytestmark = pytest.mark.slow
 
 WAYS = (Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN)
 

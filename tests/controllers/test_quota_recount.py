@@ -24,6 +24,8 @@ from mainstay.sim.cluster.history import Asked
 from tests.controllers.nodes import START, WATCHER, Fleet, a_fleet
 from tests.twins import repair as twins
 
+pytestmark = pytest.mark.slow
+
 
 async def used(fleet: Fleet) -> tuple[str, str]:
     quota = await fleet.client.get(RESOURCE_QUOTAS, "all", "default")

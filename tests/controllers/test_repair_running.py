@@ -3,6 +3,8 @@
 import json
 from datetime import timedelta
 
+import pytest
+
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, NODES, PODS, RESERVATIONS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
@@ -12,6 +14,8 @@ from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
 from mainstay.sim.cluster.history import Asked
 from tests.controllers.nodes import WATCHER, Fleet, Object, a_fleet
+
+pytestmark = pytest.mark.slow
 
 LOOPS = (NODE_HEALTH, LOOP)
 

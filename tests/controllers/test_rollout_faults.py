@@ -1,8 +1,12 @@
 """Rollouts when things fail: whatever does, they end the same."""
 
+import pytest
+
 from mainstay.sim.run.forks import run_many
 from mainstay.sim.run.sweep import sweep
 from tests.controllers.rollouts import CONTROLLERS, SCENARIO, SHORT_SCENARIO
+
+pytestmark = pytest.mark.slow
 
 SEEDS = range(6)
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
 from mainstay.api.progress import Progress, progress_of
@@ -12,6 +13,8 @@ from mainstay.env import tasks
 from mainstay.sim.cluster.history import Asked, Committed
 from mainstay.sim.simulation import Simulation
 from tests.controllers.running import CONTROLLER, Cluster, a_cluster, a_deployment, image
+
+pytestmark = pytest.mark.slow
 
 Object = dict[str, Any]
 

@@ -4,10 +4,14 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from mainstay.api.kind_names import PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.sim.cluster.history import Asked
 from tests.controllers.running import CONTROLLER, Cluster, Object, a_cluster, a_deployment, image
+
+pytestmark = pytest.mark.slow
 
 CALM = timedelta(minutes=2)
 

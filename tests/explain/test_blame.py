@@ -19,6 +19,8 @@ from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def text_journal() -> MemoryJournal:

@@ -24,6 +24,8 @@ from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WEB = (ObjectKey("default", "web"), ("spec", "replicas"))
 

@@ -49,6 +49,7 @@ async def view_of(journal: MemoryJournal, **options: int) -> DebugView:
     return await debug(await Moment.now(journal), DEPLOYMENTS, _risk.NAME, _risk.TENANT, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 async def test_the_view_joins_what_the_text_joins_and_names_the_stale_cache(stale_journal):
     view = await view_of(stale_journal)
@@ -178,6 +179,7 @@ async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: S
     assert found[4].next == "nothing"
 
 
+@pytest.mark.slow
 async def test_a_rollback_of_the_template_is_seen_and_said(sim: Simulation):
     async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))

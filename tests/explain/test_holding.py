@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from mainstay.api.holds import What, name_of
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, HOLDS, NAMESPACES, NODES, PODS, REPLICASETS
@@ -16,6 +18,8 @@ from mainstay.explain.replay import CannotReplay, Same, replay_all
 from mainstay.scenarios._workloads import a_workload, with_image
 from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
+
+pytestmark = pytest.mark.slow
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 TWO = {"node-a": NodeWishes(zone="a"), "node-b": NodeWishes(zone="b")}

@@ -29,6 +29,8 @@ from tests.scheduler.objects import a_node, a_pod
 from tests.scheduler.random_clusters import random_objects, random_pod
 from tests.scheduler.test_same_as_naive import POLICIES
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32)
 SECONDS = timedelta(seconds=1)
 

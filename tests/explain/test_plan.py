@@ -26,6 +26,8 @@ from tests.cli.paper import Paper
 from tests.explain.advice import advice_of
 from tests.explain.plan_agreement import agreement_of, apply, plan_of
 
+pytestmark = pytest.mark.slow
+
 Object = dict[str, Any]
 THREE = {f"node-{zone}": NodeWishes(zone=zone) for zone in "abc"}
 SETTLES = timedelta(seconds=60)

@@ -32,6 +32,8 @@ from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import agreed, churned
 
+pytestmark = pytest.mark.slow
+
 replace = msgspec.structs.replace
 MINUTE = timedelta(minutes=1)
 

@@ -28,6 +28,8 @@ from tests.explain.risk import seconds
 from tests.explain.why.asked import a_cluster, a_deployment
 from tests.faults.objects import an_acting_node
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def text_journal() -> MemoryJournal:

@@ -25,6 +25,8 @@ from tests.faults.objects import a_deployment
 from tests.faults.placing import taint
 from tests.faults.real import REAL
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 ROW = re.compile(r"\| (\d+) \| `([a-z-]+)` \|.*\| (●?) ?\|")
 

@@ -1,10 +1,12 @@
 """Some of the faults that are planted on real processes, as a user plants and asks. All ten: `bench.faults --real`."""
 
+import pytest
+
 from tests.faults.catalogue import FAULTS
 from tests.faults.real import tried_for_real
 from tests.requirements import needs
 
-pytestmark = needs("kubectl")
+pytestmark = [pytest.mark.slow, needs("kubectl")]
 
 QUICK = ("taint", "resource-quota", "missing-config-map")
 

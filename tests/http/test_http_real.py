@@ -20,7 +20,7 @@ from mainstay.http.messages import Answer, Request, Response, StreamResponse
 from mainstay.http.streams import Stream
 from tests.http.clients import connected, echo, get, post, serving
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
 LARGE = b"pod " * 1_000_000
 

@@ -323,6 +323,7 @@ PIECES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES, max_size=12))
 @settings(max_examples=300)
 async def test_whatever_comes_the_server_neither_breaks_nor_hangs(pieces: list[bytes]):

@@ -244,6 +244,7 @@ async def test_an_upgrade_that_the_handler_does_not_want_is_a_plain_request(hand
         assert (await client.reply()).body == b"GET /2 "
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.binary(max_size=30), st.builds(frame, st.integers(0, 15), st.binary(max_size=200)))))
 @settings(max_examples=200)
 async def test_whatever_frames_come_the_server_neither_breaks_nor_hangs(frames: list[bytes]):

@@ -5,6 +5,8 @@ import pytest
 from tests.journal import power_cut
 from tests.twins import journal as twins
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(40)
 
 

@@ -12,6 +12,8 @@ from mainstay.loop.fencing import HolderTimes, LeaseTimes, MayStart, NotBefore, 
 from tests.loop.lease_cases import Case, S, cases, stopped_and_started, times
 from tests.twins import fencing as twins
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_replacement_waits_for_the_duration_and_the_difference_of_rates():
     seen = Observed(revision=7, seen_ns=100 * S)

@@ -19,6 +19,8 @@ from tests.scheduler import naive
 from tests.scheduler.random_clusters import random_objects, random_pod, something_happens, with_random_ghosts
 from tests.scheduler.telling import tell
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32)
 EMPTY = Objects()
 POLICIES = (

@@ -5,6 +5,8 @@ import pytest
 from tests.scheduler import test_cycle, test_scheduling_queue
 from tests.twins import scheduling
 
+pytestmark = pytest.mark.slow
+
 
 def test_to_lose_a_cure_is_found(monkeypatch):
     scheduling.loses_what_comes_before_the_parking(monkeypatch)

@@ -27,7 +27,7 @@ from tests.server.quota_cases import QUOTAS, a_quota
 from tests.server.world import CONFIGMAPS, PODS, TOKENS, Client, a_configmap
 from tests.store.etcd_process import shared_etcd, unique_prefix
 
-pytestmark = [pytest.mark.real_loop, needs("etcd")]
+pytestmark = [pytest.mark.slow, pytest.mark.real_loop, needs("etcd")]
 
 
 @asynccontextmanager

@@ -44,6 +44,7 @@ async def test_one_that_is_over_or_would_last_too_long_is_refused(sim, until, pr
     assert problem in cause["message"]
 
 
+@pytest.mark.slow
 async def test_it_can_be_made_longer_by_a_week_from_now_and_never_more(sim):
     async with a_server(sim) as client:
         await client.create(HOLDS, a_hold(until=IN_A_WEEK))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from mainstay.journal.record import Ending
@@ -14,6 +15,8 @@ from mainstay.journal.trace_id import span_of, trace_of
 from mainstay.server.decisions import otlp
 from mainstay.server.decisions.otlp import SpanSender
 from tests.server.test_spans import a_decision, a_write
+
+pytestmark = pytest.mark.slow
 
 
 @contextmanager

@@ -32,6 +32,8 @@ from mainstay.store.interface import Put
 from mainstay.store.local import LocalStore
 from mainstay.store.log import MemoryLog, Row
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (sys.executable, "-m", "mainstay.cli.main", "server")
 LIMIT_S = 60  # For what takes a second on a quiet machine.
 

@@ -23,6 +23,8 @@ from tests.server.world import PODS, a_server
 from tests.server.zone_quota_cases import ZONE_QUOTAS
 from tests.twins.quotas import RECOUNT_TWINS, Twin
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(12)
 
 

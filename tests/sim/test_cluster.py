@@ -2,12 +2,16 @@
 
 from datetime import timedelta
 
+import pytest
+
 from mainstay.api.kind_names import DEPLOYMENTS, PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.scenarios._workloads import a_workload
 from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
 from mainstay.sim.simulation import Simulation
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_deployment_runs_and_its_journal_has_the_decisions_of_all_components(sim: Simulation):

@@ -15,6 +15,8 @@ from mainstay.sim.run.sweep import sweep
 from mainstay.store.interface import Entry
 from tests.twins import jobs, scenarios
 
+pytestmark = pytest.mark.slow
+
 Twin = Callable[[pytest.MonkeyPatch], None]
 
 ONE_IN = 7  # A prime: so the points tried are not always of the same fault.

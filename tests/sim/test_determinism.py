@@ -10,6 +10,8 @@ import pytest
 from mainstay.sim.loop.trace import Recording, first_difference
 from tests.sim import program
 
+pytestmark = pytest.mark.slow
+
 
 def record_in_another_process(seed: int, hash_seed: str, *options: str) -> Recording:
     done = subprocess.run(

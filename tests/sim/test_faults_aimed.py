@@ -15,6 +15,8 @@ from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies.near_writes import NearWrites
 from tests.sim.fault_scene import a_scene, run, seconds
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = ("user", "first", "second", "third", "node", "fourth", "fifth")
 SEEDS = range(1, 6)
 

@@ -24,6 +24,8 @@ from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.sim.simulation import Simulation
 from tests.sim.fault_scene import a_scene, drawn, run, seconds
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_clock_jumps_and_comes_back_and_measured_time_goes_on():
     sim = drawn({"fault/clock-skew/how-far": 7, "fault/clock-skew/duration": 3})

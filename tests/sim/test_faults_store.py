@@ -20,6 +20,8 @@ from mainstay.sim.simulation import Simulation
 from tests.sim.fault_scene import Scene, a_configmap, a_scene, drawn, run, seconds
 from tests.twins import faults as twins
 
+pytestmark = pytest.mark.slow
+
 
 class Checked:
     """Both checkers that a store must satisfy."""

@@ -20,6 +20,8 @@ from aiohttp import web
 from mainstay.sim.net.network import Network
 from mainstay.sim.simulation import Simulation
 
+pytestmark = pytest.mark.slow
+
 URL = "http://server:8080"
 CHUNK = bytes(range(256)) * 256
 BODY = CHUNK * 80  # 5 MB

@@ -18,6 +18,8 @@ from mainstay.sim.run.run import RunResult, Verdict
 from mainstay.sim.run.scenario import Scenario
 from tests.sim import leaky
 
+pytestmark = pytest.mark.slow
+
 HASH_SEED = 3
 
 

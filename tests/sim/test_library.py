@@ -39,6 +39,8 @@ from mainstay.sim.testing.programs import NotRunnable
 from mainstay.sim.testing.trouble import CannotHappen, NeverHappened, NoSuchFault, NoSuchProgram
 from tests.test_examples import EXAMPLES, a_website, example
 
+pytestmark = pytest.mark.slow
+
 WEBSITE = EXAMPLES / "01_website.yaml"
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from mainstay.sim.lineage.hitting_sets import hitting_sets
 from mainstay.sim.lineage.injection import AT_DELIVERY, AT_WRITE, Claim, Search, Step, inject
 from mainstay.sim.lineage.provenance import Lineage, Outcome
@@ -11,6 +13,8 @@ from mainstay.sim.run.lookup import planted
 from mainstay.sim.run.plans import Aim, Place, Planned
 from mainstay.sim.run.run import Booted, Verdict
 from tests.sim.orders import CLERK, ORDERS
+
+pytestmark = pytest.mark.slow
 
 
 def sets(ways: list[set[str]], size: int) -> list[set[str]]:

@@ -1,10 +1,14 @@
 """A program that is started on the past stays there for a while, also with what its servers had heard of by then."""
 
+import pytest
+
 from mainstay.scenarios import SCENARIOS
 from mainstay.sim.cluster.history import Crashed, Delivered, Fault
 from mainstay.sim.faults.old_state import BEHIND
 from mainstay.sim.run.plans import Aim, Place, Planned
 from mainstay.sim.run.run import Booted
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_came_after_the_past_is_not_told_before_it_is_over():

@@ -16,6 +16,8 @@ from mainstay.sim.errors import Unhandled
 from mainstay.sim.processes import current_process
 from mainstay.sim.simulation import Simulation
 
+pytestmark = pytest.mark.slow
+
 
 def seconds(count: float) -> timedelta:
     return timedelta(seconds=count)

@@ -6,6 +6,8 @@ import pytest
 import mainstay.env.tasks
 import mainstay.sim.simulation  # noqa: F401 - what the inner pytest imports first it forgets again, and that takes seconds
 
+pytestmark = pytest.mark.slow
+
 # The inner pytest runs in this process, where Mainstay is imported already: that is no fault of the project.
 INI = """
 [pytest]

@@ -25,6 +25,8 @@ from mainstay.sim.run.run import run
 from mainstay.sim.run.scenario import Stage
 from tests.sim.failing_run import LOST, failing_run
 
+pytestmark = pytest.mark.slow
+
 POD = "core/pods/default/web-1"
 SET = "apps/replicasets/default/web"
 

@@ -23,6 +23,8 @@ from mainstay.sim.run.run import run as run_once
 from mainstay.sim.simulation import Simulation
 from mainstay.store.local import LocalStore
 
+pytestmark = pytest.mark.slow
+
 
 async def recorded(sim: Simulation) -> bytes:
     """Three pods run, one has no room, and its node has just been lost when the recording ends."""

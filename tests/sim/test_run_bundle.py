@@ -14,6 +14,8 @@ from mainstay.sim.run.forks import TOO_LONG, Lost, lost, run_many
 from mainstay.sim.run.run import RunResult, Verdict, run
 from mainstay.sim.run.scenario import Scenario, Stage
 
+pytestmark = pytest.mark.slow
+
 
 class Unlucky(Stage):
     """Fails if the network was ever cut."""

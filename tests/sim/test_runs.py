@@ -21,6 +21,8 @@ from mainstay.sim.run.run import Booted, RunResult, Verdict, run
 from mainstay.sim.run.scenario import Scenario, Stage
 from tests.twins import sim as twins
 
+pytestmark = pytest.mark.slow
+
 CACHE_FOLLOWS = SCENARIOS["cache-follows"]
 ONE_LEADER = SCENARIOS["one-leader"]
 

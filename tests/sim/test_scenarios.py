@@ -33,6 +33,8 @@ from tests.twins import (
     worlds,
 )
 
+pytestmark = pytest.mark.slow
+
 Twin = Callable[[pytest.MonkeyPatch], None]
 
 SEEDS_MAX = 40  # Enough to find each of them. Most are found with the first few.

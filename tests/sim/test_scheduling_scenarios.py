@@ -17,6 +17,8 @@ from mainstay.sim.cluster.history import Answered, Asked, Committed
 from mainstay.sim.run.forks import each_in_a_fork, from_booted
 from mainstay.sim.run.run import Booted
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(1, 10)
 Counting = Callable[[Booted], int]
 

@@ -17,6 +17,8 @@ from mainstay.store.interface import Entry
 from mainstay.store.log import Gone, Row
 from tests.sim.failing_run import failing_run
 
+pytestmark = pytest.mark.slow
+
 ORDERS = CONFIG_MAPS
 
 

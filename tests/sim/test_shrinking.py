@@ -15,6 +15,8 @@ from mainstay.sim.run.run import RunResult, Verdict, run
 from mainstay.sim.run.scenario import Scenario, Stage
 from tests.sim.failing_run import LOST, failing_run
 
+pytestmark = pytest.mark.slow
+
 
 class Picky(Stage):
     """Works in thirty steps. It minds the fifth and the twentieth, and the latter only if it is large."""

@@ -26,6 +26,8 @@ from mainstay.sim.sieve.patterns import Reference, plans_of
 from mainstay.store.interface import Entry
 from tests.sim.orders import CLERK, ORDERS, THINGS, Orders
 
+pytestmark = pytest.mark.slow
+
 LASTS = timedelta(seconds=4)
 TORN = "tests.sim.orders:marks_it_done_before_it_ships"
 

@@ -21,6 +21,8 @@ from mainstay.sim.run.forks import Lost, each_in_a_fork, encode, from_booted
 from mainstay.sim.run.run import Booted
 from mainstay.sim.strategies.all import STRATEGIES
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = replace(SCENARIOS["one-leader"], lasts=timedelta(seconds=15))
 RUNS = [
     *[("random", 1), ("near-writes", 2), ("near-writes", 3), ("priorities", 2)],

@@ -9,6 +9,8 @@ import pytest
 from mainstay.sim import RunBundle, Scenario, Stage, Verdict, Violated, assert_survives
 from mainstay.sim.testing.survival import FAILURES_MAX, DidNotSurvive
 
+pytestmark = pytest.mark.slow
+
 
 class Moody(Stage):
     """Is unhappy in some of its runs."""

@@ -9,6 +9,8 @@ from mainstay.sim.run.sweep import AT_DELIVERY, EVERYWHERE, FAULTS, Point, sweep
 from tests.sim.orders import ORDERS
 from tests.twins import sim as twins
 
+pytestmark = pytest.mark.slow
+
 LASTS = timedelta(seconds=4)
 
 

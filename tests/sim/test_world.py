@@ -21,6 +21,8 @@ from mainstay.sim.cluster.program import Step
 from mainstay.sim.cluster.world import NotQuiet, World
 from mainstay.sim.simulation import Simulation
 
+pytestmark = pytest.mark.slow
+
 
 def seconds(count: float) -> timedelta:
     return timedelta(seconds=count)

@@ -13,6 +13,8 @@ from mainstay.sim.cluster.history import Asked
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.run import Booted, Verdict
 
+pytestmark = pytest.mark.slow
+
 CORE = SCENARIOS["core-world"]
 
 

@@ -364,6 +364,7 @@ async def test_watchers_see_every_revision_of_racing_writers_once_and_in_order(b
             assert (change.previous is None) == (change.entry is not None and change.entry.version == 1)
 
 
+@pytest.mark.slow
 async def test_a_watch_that_was_left_alone_for_long_has_missed_nothing(backend):
     async with backend.open() as store:
         start = await store.revision()

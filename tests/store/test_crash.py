@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mainstay.env import tasks
 from mainstay.store import open_sqlite
 from mainstay.store.interface import Change, Entry
+
+pytestmark = pytest.mark.slow
 
 KILLS = 50
 ACKNOWLEDGED_MAX = 80  # A process is killed after so many of its writes, at most. Some die before the first.

@@ -522,6 +522,7 @@ async def test_the_transaction_that_fills_the_cluster_is_done_and_still_answered
     assert await space.get("a") == KeyValue(b"/a", b"value", 2, 2, 1)
 
 
+@pytest.mark.slow
 async def test_a_cluster_that_is_down_breaks_watches_and_is_sent_nothing_and_its_data_is_there_again(
     cluster: str,
 ) -> None:
@@ -574,6 +575,7 @@ async def test_an_endpoint_that_does_not_answer_is_passed_over() -> None:
         await kv.close()
 
 
+@pytest.mark.slow
 @needs("etcd")
 @pytest.mark.real_loop
 async def test_a_member_that_is_stuck_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,8 @@ from tests.requirements import needs
 from tests.store.etcd_history import Notes, Violation, follow, settle, write
 from tests.store.etcd_process import EtcdProcess, an_etcd_cluster, shared_etcd, unique_prefix
 
+pytestmark = pytest.mark.slow
+
 CLUSTERS = ["fake", pytest.param("etcd", marks=[pytest.mark.real_loop, needs("etcd")])]
 SEEDS = range(100)
 

@@ -396,6 +396,7 @@ async def _compact_now_and_then(store: EtcdStore, choices: Choices) -> None:
 CACHE_SEEDS = range(25)
 
 
+@pytest.mark.slow
 def test_a_cache_that_lists_and_watches_is_never_wrong_whatever_is_compacted() -> None:
     assert sum(run_cache(seed) for seed in CACHE_SEEDS) > 0
 

@@ -44,6 +44,8 @@ from tests.requirements import needs
 from tests.store.backends import Backend
 from tests.twins.store import MODEL_TWINS
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 State = dict[str, Entry]
 

@@ -5,6 +5,8 @@ import pytest
 from tests.store import power_cut
 from tests.twins import store as twins
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(60)
 SEEDS_OF_TWINS = range(150)  # The most hidden bug shows with one seed in 25.
 

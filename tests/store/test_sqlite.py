@@ -296,6 +296,7 @@ async def test_a_damaged_mark_of_compaction_is_found_and_the_directory_is_free_a
             await open_sqlite(tmp_path)
 
 
+@pytest.mark.slow
 async def test_somebody_who_looks_into_the_database_is_told_apart_from_damage(tmp_path):
     await make(tmp_path)
     database = sqlite3.connect(tmp_path / DATABASE)

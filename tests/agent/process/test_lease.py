@@ -15,7 +15,7 @@ from mainstay.env import SystemClock, commands
 from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import POD, a_runner, a_wish, exited, processes_of, ran, running, soon
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
 STOPPING = timedelta(seconds=1)
 POLITE = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done"

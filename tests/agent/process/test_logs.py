@@ -15,7 +15,7 @@ from mainstay.agent.runners.process.runner import ProcessRunner
 from mainstay.agent.runners.process.shim_log import LogStream, LogWriter
 from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_wish, exited, output, ran, running
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
 FIRST = a_wish("").id
 

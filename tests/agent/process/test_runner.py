@@ -27,7 +27,7 @@ from tests.agent.process.machine import (
     soon,
 )
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
 _ALL = LogQuery()
 

@@ -22,7 +22,7 @@ from tests.agent.process.machine import (
     soon,
 )
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
 FIRST = a_wish("").id
 

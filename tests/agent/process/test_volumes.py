@@ -9,7 +9,7 @@ from mainstay.agent.runner import CannotRun, ContainerId, Mount, VolumeFile, Vol
 from mainstay.agent.runners.process.volumes import place_volume as place
 from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_wish, as_root, exited, output, ran, running
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
 
 def files_of(**files: str) -> tuple[VolumeFile, ...]:

@@ -35,6 +35,8 @@ from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, a_pod, asked, rest
 from tests.faults.objects import an_acting_node, with_image
 
+pytestmark = pytest.mark.slow
+
 ACTING: Final = {"node-a": an_acting_node("node-a", 1), "node-b": an_acting_node("node-b", 2, "b")}
 REFUSED: Final = {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
 

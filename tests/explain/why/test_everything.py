@@ -27,6 +27,8 @@ from mainstay.journal.keys import object_key_of
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import churned
 
+pytestmark = pytest.mark.slow
+
 KINDS = (
     PODS,
     DEPLOYMENTS,

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.explain.moment import Moment
@@ -15,6 +16,8 @@ from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, LostRecord, without_detail
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_pod, rest
+
+pytestmark = pytest.mark.slow
 
 
 class Less(MemoryJournal):

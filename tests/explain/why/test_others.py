@@ -1,5 +1,7 @@
 """`why` about namespaces, quotas, Services and budgets."""
 
+import pytest
+
 from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -13,6 +15,8 @@ from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_pod, asked, rest
+
+pytestmark = pytest.mark.slow
 
 
 def a_budget(name: str, least: int, app: str = "web"):

@@ -1,5 +1,7 @@
 """`why` about pods: the first broken link on their way, with the records that it is known from."""
 
+import pytest
+
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, SERVICES
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
@@ -7,6 +9,8 @@ from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.cluster.cluster import NodeWishes
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import TWO, a_cluster, a_deployment, a_pod, asked, rest, steps
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_pod_that_runs_says_how_it_came_to_its_node(sim: Simulation):

@@ -20,6 +20,8 @@ from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_pod, asked, rest
 from tests.faults.objects import an_acting_node
 
+pytestmark = pytest.mark.slow
+
 ACTING: Final = {"node-a": an_acting_node("node-a", 1)}
 CHECK: Final = {"exec": {"command": ["check"]}, "periodSeconds": 5, "failureThreshold": 2}
 FOR_LONG: Final = timedelta(minutes=16)

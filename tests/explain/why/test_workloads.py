@@ -10,6 +10,8 @@ from mainstay.sim.cluster.cluster import NodeWishes
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, asked, rest, steps
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_deployment_that_is_complete_is_satisfied_from_its_generation_on(sim: Simulation):
     async with a_cluster(sim) as cluster:
