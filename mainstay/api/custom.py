@@ -59,13 +59,6 @@ def kinds_of(crd: Object) -> list[Kind]:
     return [version.kind for version in versions_of(crd)]
 
 
-def scale_paths(crd: Object, version: str) -> ScalePaths | None:
-    """None if that version has no scale subresource."""
-    versions: list[Object] = crd["spec"].get("versions") or []
-    found = next((each for each in versions if each.get("name") == version), {})
-    return _scale(found)
-
-
 def versions_of(crd: Object) -> list[CustomVersion]:
     """Every version that is served, under the names that were accepted, or those that it asks for until then."""
     spec = crd["spec"]

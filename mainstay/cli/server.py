@@ -12,6 +12,7 @@ from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sizes import Bytes
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
 from mainstay.env.disk import read_text
+from mainstay.http.server import Limits as HttpLimits
 from mainstay.server.auth.authentication import BadTokenFile, read_token_file
 from mainstay.server.auth.authorization import User
 from mainstay.server.decisions.journal import JournalLimits
@@ -92,6 +93,22 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--client-ca", type=_FILE, metavar="FILE", help="Know clients by certificates of this authority, too.")
 @click.option("--insecure", is_flag=True, help="Plain HTTP. Everything, tokens included, can be read on the way.")
 @click.option(
+    "--max-connections",
+    type=click.IntRange(1),
+    default=HttpLimits().connections,
+    show_default=True,
+    metavar="N",
+    help="Answer 503 to more clients at once.",
+)
+@click.option(
+    "--max-body",
+    type=Bytes(),
+    default="3MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Answer 413 to larger requests.",
+)
+@click.option(
     "--audit-log",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -139,6 +156,8 @@ def server(
     tls_key: Path | None,
     client_ca: Path | None,
     insecure: bool,
+    max_connections: int,
+    max_body: int,
     audit_log: Path | None,
     journal: bool,
     journal_keep: timedelta,
@@ -164,6 +183,7 @@ def server(
         store=store,
         tls=_tls(tls_cert, tls_key, client_ca, insecure),
         tokens=_tokens(token_file),
+        http=HttpLimits(connections=max_connections, body_bytes=max_body),
         audit_log=audit_log,
         journal=JournalLimits(journal_keep, journal_bytes) if journal else None,
         traces=otlp_endpoint,

@@ -314,31 +314,6 @@ class Client:
         is_conditional = bool(preconditions)
         return await self._write(writing("DELETE", path, _dry_run(write), body, write, is_conditional=is_conditional))
 
-    async def delete_collection(
-        self,
-        kind: KindName,
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        propagation: Propagation | None = None,
-        grace_s: int | None = None,
-        write: WriteOptions = NOTHING_SAID,
-    ) -> Object:
-        """Remove all that are selected, one after the other. An error says nothing about how far it came.
-
-        These are many writes, so there can be no operation id.
-        """
-        if write.operation:
-            raise ValueError("the deletion of a collection is many operations and cannot have the id of one")
-        query = _dry_run(write) + _selectors(labels, fields)
-        body = _delete_options({}, propagation, grace_s)
-        try:
-            return await self._write(writing("DELETE", kind.path(namespace), query, body, write))
-        except Unavailable as error:
-            error.may_have_happened = error.may_have_happened or error.status != 0
-            raise
-
     # Anything else.
 
     async def request(

@@ -47,10 +47,5 @@ class Tombstones:
         if len(self._by_key) > self._count_max:
             del self._by_key[next(iter(self._by_key))]
 
-    def forget_up_to(self, revision: int) -> None:
-        """Let go of those whose deletes everybody who asks has passed."""
-        for key in [key for key, each in self._by_key.items() if each.revision <= revision]:
-            del self._by_key[key]
-
     def clear(self) -> None:
         self._by_key.clear()

@@ -88,10 +88,6 @@ class RawConnection(asyncio.Protocol):
         if self._outlet.is_open and self._outlet.transport.can_write_eof():
             self._outlet.transport.write_eof()
 
-    def stop_reading(self) -> None:
-        """Whoever reads is told that there is no more."""
-        self._inlet.end()
-
     def close(self) -> None:
         """Be done with it. What was written goes out, if it is taken soon; what comes is not looked at."""
         self._inlet.end()

@@ -11,6 +11,8 @@ from mainstay.http.encoder import DateHeader
 from mainstay.http.limits import Limits
 from mainstay.http.messages import Handler
 
+__all__ = ["HttpServer", "Limits"]
+
 # What is cancelled has this long to end. Longer would be a bug, which must not keep the server from going down.
 CANCELLED_WITHIN: Final = timedelta(seconds=2)
 

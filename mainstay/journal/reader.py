@@ -32,7 +32,6 @@ from mainstay.journal.record import (
     EntryRecord,
     MemoryRecord,
     Seen,
-    WhyNot,
     WriteRecord,
     micros,
     name_of_component,
@@ -249,19 +248,6 @@ class Reader:
             return None
 
         return self._steadily(find)
-
-    def why_not_replayable(self, decision: DecisionRecord) -> tuple[str, ...]:
-        """Why a decision cannot be made again from this journal: `WhyNot`. Empty if it can."""
-        reasons = list(decision.why_not)
-        if self.memory(decision) is None:
-            reasons.append(WhyNot.MEMORY_NOT_KEPT)
-        revisions = [seen.revision for seen in decision.view]
-        if revisions:
-            snapshots, recorded = self._steadily(lambda scan: (scan.snapshots, scan.recorded))
-            base = max((each for each in snapshots if each <= min(revisions)), default=None)
-            if base is None or holes((base, max(revisions)), recorded):
-                reasons.append(WhyNot.HISTORY_MISSING)
-        return tuple(dict.fromkeys(reasons))
 
     def _steadily(self, read: Callable[[Scan], T]) -> T:
         """Read, and again if a file was closed or forgotten meanwhile."""

@@ -229,11 +229,6 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     parent: str = ""
     """Of a refusal: the decision that asked for it, if one did."""
 
-    @property
-    def is_replayable(self) -> bool:
-        """Whether the record has what replay needs. Only a reader knows whether the journal has the rest of it."""
-        return not self.why_not
-
 
 class ChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="c", gc=False):
     """What one revision did to one object."""

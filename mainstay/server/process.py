@@ -33,6 +33,7 @@ from mainstay.env.signals import StopSignals
 from mainstay.http.messages import Handler
 from mainstay.http.outgoing import client_tls
 from mainstay.http.server import HttpServer
+from mainstay.http.server import Limits as HttpLimits
 from mainstay.journal.errors import JournalError
 from mainstay.server.auth import kubeconfig
 from mainstay.server.auth.authentication import Authenticator
@@ -136,6 +137,7 @@ class ServerOptions:
     tls: Tls = OwnTls()
     tokens: Mapping[str, User] = field(default_factory=dict)
     audit_log: Path | None = None
+    http: HttpLimits = field(default_factory=HttpLimits)
     journal: JournalLimits | None = field(default_factory=JournalLimits)
     """How much is kept of what happens and is decided, in `journal` in the data directory. None: nothing."""
     traces: str = ""
@@ -317,7 +319,9 @@ class ServerProcess:
     async def _listen(self, handler: Handler, tls: ssl.SSLContext | None) -> None:
         host, port = self._options.host, self._options.port
         try:
-            http = await HttpServer.start(handler, host, port, tls=tls, clock=self._env.clock)
+            http = await HttpServer.start(
+                handler, host, port, tls=tls, limits=self._options.http, clock=self._env.clock
+            )
         except OSError as error:
             raise CannotStart(_why_not_listening(host, port, error)) from error
         self._http = http

@@ -12,7 +12,6 @@ from mainstay.api.custom import (
     defaults_for_crd,
     kinds_of,
     prepare_crd,
-    scale_paths,
     versions_of,
 )
 from mainstay.api.kind import SCALE, STATUS, Kind, Object
@@ -89,9 +88,8 @@ def test_the_scale_paths_of_a_version_are_known():
     crd = a_crd("foos", "Foo", a_version(subresources=SCALED))
 
     paths = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("status", "selector"))
-    assert scale_paths(crd, "v1") == paths
     assert versions_of(crd)[0].scale == paths
-    assert scale_paths(a_crd(), "v1") is None
+    assert versions_of(a_crd())[0].scale is None
 
 
 def test_a_status_with_an_address_of_its_own_is_not_written_with_the_object():

@@ -77,7 +77,7 @@ async def test_a_patch_without_a_version_is_not_repeated(sim):
         assert (await client.get(CONFIG_MAPS, "one", "default"))["data"] == {"k": "v"}
 
 
-@pytest.mark.parametrize("verb", ["replace", "delete", "apply", "delete_collection"])
+@pytest.mark.parametrize("verb", ["replace", "delete", "apply"])
 async def test_other_unsafe_writes_are_sent_once(sim, verb):
     async with a_gated_client(sim) as (client, gate):
         made = await client.create(CONFIG_MAPS, a_configmap("one"), "default")
@@ -89,7 +89,6 @@ async def test_other_unsafe_writes_are_sent_once(sim, verb):
             "replace": lambda: client.replace(CONFIG_MAPS, unversioned),
             "delete": lambda: client.delete(CONFIG_MAPS, "one", "default"),
             "apply": lambda: client.apply(CONFIG_MAPS, unversioned, manager="me"),
-            "delete_collection": lambda: client.delete_collection(CONFIG_MAPS, "default"),
         }
         with pytest.raises(Unavailable) as lost:
             await calls[verb]()

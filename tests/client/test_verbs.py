@@ -186,16 +186,6 @@ async def test_a_deletion_with_its_options(sim):
         assert held["metadata"]["finalizers"] == ["foregroundDeletion"]
 
 
-async def test_a_collection_is_deleted_by_labels(sim):
-    async with a_world(sim) as world:
-        for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
-            await world.client.create(CONFIG_MAPS, a_configmap(name, {"app": app}), "default")
-
-        await world.client.delete_collection(CONFIG_MAPS, "default", labels="app=x")
-
-        assert [each["metadata"]["name"] for each in (await world.client.list(CONFIG_MAPS, "default")).items] == ["c"]
-
-
 async def test_parts_of_an_object_are_made(sim):
     async with a_world(sim) as world:
         await world.client.create(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": {"pods": "1"}}})
@@ -216,7 +206,6 @@ async def test_a_dry_run_changes_nothing(sim):
             "kind"
         ] == "ConfigMap"
         await world.client.delete(CONFIG_MAPS, "kept", "default", write=write)
-        await world.client.delete_collection(CONFIG_MAPS, "default", write=write)
 
         assert [each["metadata"]["name"] for each in (await world.client.list(CONFIG_MAPS, "default")).items] == [
             "kept"

@@ -70,8 +70,8 @@ async def test_what_the_disk_cannot_keep_up_with_loses_its_detail_first_and_is_c
 
     answer = Reader(disk).decisions()
 
-    whole = [each.id for each in answer.records if each.is_replayable]
-    slim = [each for each in answer.records if not each.is_replayable]
+    whole = [each.id for each in answer.records if not each.why_not]
+    slim = [each for each in answer.records if each.why_not]
     assert counts == (len(whole) + len(slim) - 1, 60 - len(whole) + 1, 60 - len(whole) - len(slim) + 1)
     assert 0 < len(whole) < len(whole) + len(slim) < 61
     assert {(each.why_not, each.looked_at, each.looked_at_count) for each in slim} == {
@@ -144,7 +144,6 @@ async def test_a_small_memory_is_in_the_record_and_a_large_one_is_kept_now_and_t
     reader = Reader(disk)
 
     assert [reader.memory(record) for record in records] == [b"", small, large, None, large + b"3"]
-    assert [reader.why_not_replayable(record) for record in records] == [(), (), (), (WhyNot.MEMORY_NOT_KEPT,), ()]
 
 
 async def test_what_was_lost_is_told_only_once(sim):

@@ -11,7 +11,7 @@ from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.files import Suffix
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
-from mainstay.journal.record import Seen, WhyNot, micros
+from mainstay.journal.record import Seen, micros
 from mainstay.journal.segments import Limits
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
@@ -71,24 +71,23 @@ async def test_decisions_and_history_may_be_in_several_directories(sim):
 
     assert reader.decision(decision.id) == decision
     assert reader.view(decision).is_complete
-    assert reader.why_not_replayable(decision) == ()
-    assert Reader(scheduler).why_not_replayable(decision) == (WhyNot.HISTORY_MISSING,)
+    assert not Reader(scheduler).view(decision).is_complete
     assert Reader(history).decision(decision.id) is None
 
 
-async def test_a_decision_whose_view_is_not_recorded_cannot_be_made_again(sim):
+async def test_a_view_is_complete_only_where_the_history_was_recorded(sim):
     store, disk = await open_memory(), sim.disk_of("journal")
     await store.commit([], [Put("core/pods/a/one", labelled("web"))])
     await recorded(sim, store, disk)
     reader = Reader(disk)
 
-    def why_not(*revisions: int) -> tuple[str, ...]:
-        return reader.why_not_replayable(a_decision(view=tuple(Seen("pods", revision) for revision in revisions)))
+    def is_complete(*revisions: int) -> bool:
+        return reader.view(a_decision(view=tuple(Seen("pods", revision) for revision in revisions))).is_complete
 
-    assert why_not(2) == ()
-    assert why_not() == ()
-    assert why_not(1) == (WhyNot.HISTORY_MISSING,)
-    assert why_not(2, 3) == (WhyNot.HISTORY_MISSING,)
+    assert is_complete(2)
+    assert is_complete()
+    assert not is_complete(1)
+    assert not is_complete(2, 3)
 
 
 async def test_changes_are_found_by_time(sim):

@@ -140,8 +140,8 @@ def test_a_decision_without_detail_says_that_it_cannot_be_made_again():
     )
     assert (kept.memory, kept.looked_at, kept.looked_at_count) == (Memory(3), (), 2)
     assert kept.why_not == (WhyNot.READ_OUTSIDE, WhyNot.DETAIL_DROPPED)
-    assert a_decision().is_replayable
-    assert not without_detail(a_decision()).is_replayable
+    assert not a_decision().why_not
+    assert without_detail(a_decision()).why_not
 
 
 def test_an_action_on_a_secret_has_no_digest_of_its_content():

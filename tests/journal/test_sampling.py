@@ -114,7 +114,7 @@ def test_a_summary_of_a_decision_that_said_nothing_can_still_be_replayed():
 
     summary = summarised(record)
 
-    assert summary.is_replayable
+    assert not summary.why_not
     assert (summary.view, summary.memory, summary.now) == (record.view, record.memory, record.now)
     assert (summary.looked_at, summary.looked_at_count) == ((), 1)
     assert (summary.woken_by, summary.woken_count) == ((3,), 3)

@@ -298,7 +298,7 @@ async def test_each_binding_of_a_batch_and_each_object_of_a_collection_is_noted(
             await served.admin.create(PODS, a_pod(f"p{number}"))
         items = [{"metadata": {"name": f"p{n}"}, "target": {"name": "n1"}, "decision": f"d-{n}"} for n in range(2)]
         await served.admin.request("POST", BINDINGS, body={"kind": "BindingList", "items": items})
-        await served.admin.delete_collection(CONFIG_MAPS, "default")
+        await served.admin.request("DELETE", CONFIG_MAPS.path("default"))
 
         await served.journal.extent()
         found = (await served.journal.writes(kind="pods")).records

@@ -238,6 +238,20 @@ def test_what_was_there_is_there_again_and_so_are_the_certificates(tmp_path: Pat
         assert [(data / name).read_bytes() for name in ("ca.crt", "server.crt", "admin.crt")] == before
 
 
+def test_the_size_of_requests_and_the_number_of_connections_can_be_limited(tmp_path: Path):
+    options = ("--store", "memory", "--max-body", "1KiB", "--max-connections", "1")
+    with running(tmp_path / "data", *options) as server:
+        port = urlsplit(server.url).port
+        client = http.client.HTTPSConnection("127.0.0.1", port, context=server.context(), timeout=LIMIT_S)
+        client.request("GET", "/version")
+        assert client.getresponse().read()
+
+        assert server.get("/version")[0] == 503  # The first connection is still open.
+        client.request("POST", "/api/v1/namespaces", b"x" * 1025)
+        assert client.getresponse().status == 413
+        client.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_watches_and_then_the_process(tmp_path: Path, number: signal.Signals):
     with running(tmp_path / "data", "--store", "memory") as server:
