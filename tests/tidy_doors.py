@@ -69,15 +69,14 @@ DOORS: Final = {
     "loop/queue": "items settings",
     # Which node a pod goes to: decided from columns kept in memory, made true by the server's commit.
     "scheduler": (
-        "bind choose component cycle decide messages metrics pod_class policy reasons record report "
-        "second_choice what_if "
+        "bind component cycle decide messages metrics pod_class policy reasons record report settings what_if"
     ),
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
     "scheduler/cache": "charge columns vectors",
     # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
     "scheduler/filters": "table",
     # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
-    "scheduler/queue": "scheduling_queue",
+    "scheduler/queue": "pending_pods pod_states scheduling_queue",
     # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
     "scheduler/scores": "parts",
     # The API server: what speaks Kubernetes to the outside, over the store.

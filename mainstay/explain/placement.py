@@ -32,14 +32,13 @@ from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
 from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.decide import decide
+from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal
 from mainstay.scheduler.record import FORGOTTEN, Haunting, Remembered
 from mainstay.scheduler.scores.parts import score_parts
-from mainstay.scheduler.second_choice import decide_without
 from mainstay.scheduler.what_if import Objects, columns_of
 
 FOLDED_MAX: Final = 20_000

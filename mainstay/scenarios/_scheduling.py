@@ -25,7 +25,7 @@ from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.cache.charge import reservation_of
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
-from mainstay.scheduler.cycle import CycleSettings
+from mainstay.scheduler.settings import CycleSettings
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.room import shortages
 from mainstay.sim.checkers import Violated

@@ -20,8 +20,8 @@ from mainstay.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_nod
 from mainstay.scenarios._stages import SILENCE
 from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import SchedulerSettings
-from mainstay.scheduler.cycle import CycleSettings
 from mainstay.scheduler.queue.scheduling_queue import QueueSettings
+from mainstay.scheduler.settings import CycleSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

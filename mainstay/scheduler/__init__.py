@@ -13,11 +13,11 @@ Deciding, which only computes:
 Running, which reads and writes:
 
     Scheduler(client, env, settings=…).run()         component.py: caches, lease or sharing, ComponentState
-    Cycle                                            cycle.py: take, decide, assume, bind in batches, confirm or forget
-    Feed, SchedulingQueue, Assumed                   cache/feed.py, queue/, cache/assumed.py: what it knows
-    Binder, Reporter                                 bind.py, report.py: what it writes
+    Cycle                                            cycle.py: take pods, decide, assume them on their nodes
+    ClusterState                                     cluster_state.py: what it knows; the states of a pod are in queue/
+    Bindings, Reporter, RecordWriter                 bindings.py, report.py, record_writer.py: what it writes
 
 `filters/` has one file per reason to refuse a node, `scores/` one per reason to prefer it. `what_if.py` decides on
 given objects. What is cached between decisions (scheduler/cache/class_vectors.py) never changes an outcome: tests hold
-every decision against columns that are made anew, and against a plain implementation that goes over nodes one by one.
+every decision against freshly built columns, and against a plain implementation that goes over nodes one by one.
 """

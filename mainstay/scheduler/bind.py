@@ -5,7 +5,7 @@ no such address, as Kubernetes, gets one plain binding for each pod; it knows ne
 operation ids, so there a conflict says only that somebody else was first.
 
 An answer is one of four: `Bound`, `Refused` with a cause to act on, `NotDone` if nothing was tried, `Unknown` if it may
-or may not have happened. Nothing is sent twice here; scheduler/cache/assumed.py has what to do about the unknown.
+or may not have happened. Nothing is sent twice here; bindings.py has what to do about the unknown.
 """
 
 import asyncio

@@ -37,11 +37,15 @@ from mainstay.loop.holds import Holding, gate_of, known
 from mainstay.loop.lease import Leader, LeaseSettings
 from mainstay.loop.term import Deposed, Term
 from mainstay.scheduler.bind import PODS, Binder
+from mainstay.scheduler.bindings import ClusterWriters
 from mainstay.scheduler.cache.feed import DEFAULT_NAME
+from mainstay.scheduler.cluster_state import ClusterView, CurrentPolicy
 from mainstay.scheduler.counts import Counts
-from mainstay.scheduler.cycle import CurrentPolicy, Cycle, CycleSettings
+from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
+from mainstay.scheduler.record_writer import Author, RecordWriter
 from mainstay.scheduler.report import Reporter, ReportSettings
+from mainstay.scheduler.settings import CycleSettings
 from mainstay.scheduler.what_if import Objects
 
 OWN_NAME: Final = "mainstay"
@@ -207,25 +211,16 @@ class Scheduler:
         self._cycles += 1
         pods = self.informers.get(PODS)
         gate = gate_of(self.holding, SCHEDULER, term, opened=self._look_again, component=self.instance)
+        author = Author(self.instance, self.settings.build, text, self._env.chance.uid("cycle", self._cycles))
         reporter = Reporter(self.client, pods.cache, self._env, self.instance, self.settings.report, term=text)
         cycle = self.cycle = Cycle(
             self._env,
-            pods,
-            self._seen,
-            self.client,
-            Binder(self.client, term=text),
-            reporter,
-            component=self.instance,
-            names=self.settings.names,
-            policy=self.current_policy,
-            objects=self._objects,
-            settings=self.settings.cycle,
-            recorder=self._recorder,
-            counts=self.counts,
-            build=self.settings.build,
-            term=text,
-            identity=self._env.chance.uid("cycle", self._cycles),
-            gate=gate,
+            ClusterView(pods, self.settings.names, self._seen, self.current_policy, self._objects),
+            ClusterWriters(self.client, Binder(self.client, term=text), reporter),
+            RecordWriter(self._env, author, self._recorder),
+            self.settings.cycle,
+            self.counts,
+            gate,
         )
         try:
             if term is not None:
@@ -257,7 +252,7 @@ class Scheduler:
 
     def _subscribe(self, cycle: Cycle) -> None:
         """Nodes first: what is placed on them then has its row."""
-        feed = cycle.feed
+        feed = cycle.state.feed
         told: dict[KindName, Subscriber] = {
             NODES: feed.node_changed,
             RESERVATIONS: feed.reservation_changed,

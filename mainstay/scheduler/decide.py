@@ -9,12 +9,16 @@ The best of all nodes that can take the pod is chosen, not the best of some. Wha
 else: not the order in which they were told, not what was decided before, not what happens to be kept in `vectors`.
 
 It does not place anything: until the pod is assumed, deciding again says the same. `decide_batch` assumes as it goes.
+
+`decide_without` is for a pod whose binding was refused on some nodes. The server knew something that the columns do not
+know yet. Until they do, deciding again would name the same node, so it is left out for the next tries of this pod, and
+of no other.
 """
 
 from collections.abc import Iterable
 
+from mainstay.scheduler.cache.arrays import Numbers
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.choose import choose
 from mainstay.scheduler.filters.table import refusals
 from mainstay.scheduler.pod_class import PodClass, PodToPlace
 from mainstay.scheduler.policy import Policy
@@ -28,6 +32,37 @@ def decide(vectors: Vectors, pod: PodToPlace, policy: Policy, seed: str) -> Deci
     if place is None:
         return _refused(vectors, pod.pod_class)
     return Placed(ring.names[place], int(totals[place]))
+
+
+def decide_without(
+    vectors: Vectors, pod: PodToPlace, policy: Policy, seed: str, without: Iterable[str]
+) -> Placed | None:
+    """As `decide`, on nodes other than these. None: no other node can take it."""
+    ring, totals = vectors.of(pod.pod_class, policy).totals()
+    left = totals.copy()
+    for name in without:
+        row = vectors.columns.row_of(name)
+        place = None if row is None else ring.places.get(row)
+        if place is not None:
+            left[place] = -1
+    place = choose(left, ring.start_for(seed, pod.uid))
+    return None if place is None else Placed(ring.names[place], int(left[place]))
+
+
+def choose(totals: Numbers, start: int) -> int | None:
+    """The best of all nodes: the largest score, and among equals the first from the pod's place around the ring.
+
+    Returns its place on the ring; None if no node can take the pod: all totals are negative."""
+    if not len(totals):
+        return None
+    ahead, behind = totals[start:], totals[:start]
+    # `argmax` gives the first of equals. What lies ahead comes first, then around.
+    place = start + int(ahead.argmax()) if len(ahead) else -1
+    if len(behind):
+        around = int(behind.argmax())
+        if place < 0 or totals[around] > totals[place]:
+            place = around
+    return place if totals[place] >= 0 else None
 
 
 def decide_batch(vectors: Vectors, pods: Iterable[PodToPlace], policy: Policy, seed: str) -> list[Decision]:

@@ -10,9 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from mainstay.loop.metrics import ComponentMetrics
 from mainstay.scheduler.component import Scheduler
-from mainstay.scheduler.queue.scheduling_queue import State
+from mainstay.scheduler.queue.pod_states import PodState
 
-_SHOWN = (State.ACTIVE, State.BACKING_OFF, State.WAITING, State.GATED)
+_SHOWN = (PodState.ACTIVE, PodState.BACKING_OFF, PodState.UNSCHEDULABLE, PodState.GATED)
 
 
 class SchedulerMetrics(ComponentMetrics):
@@ -63,13 +63,14 @@ class SchedulerMetrics(ComponentMetrics):
         )
         sizes = GaugeMetricFamily("scheduler_cache_size", "What the scheduler knows of, by type.", labels=("type",))
         if cycle is not None:
+            known = cycle.state
             for state in _SHOWN:
-                pending.add_metric((state,), cycle.queue.count(state))
-            for (event, state), count in sorted(cycle.queue.incoming.counts.items()):
+                pending.add_metric((state,), known.pods.count(state))
+            for (event, state), count in sorted(known.queue.incoming.counts.items()):
                 incoming.add_metric((state, event), count)
-            sizes.add_metric(("nodes",), len(cycle.columns.ring))
-            sizes.add_metric(("assumed_pods",), len(cycle.assumed))
-            sizes.add_metric(("haunted_nodes",), len(cycle.ghosts))
+            sizes.add_metric(("nodes",), len(known.columns.ring))
+            sizes.add_metric(("assumed_pods",), len(known.pods.assumed))
+            sizes.add_metric(("haunted_nodes",), len(cycle.bindings.ghosts))
         yield from (pending, incoming, sizes)
 
     def _bindings(self) -> Iterator[Metric]:

@@ -1,9 +1,10 @@
 """Now and then a decision is made a second time, on columns made from the caches alone, and must come out the same.
 
 The columns are kept up to date change by change for days. A mistake in that would show in no single step: pods would go
-to worse nodes, or wait for room that is there, until somebody restarts the scheduler. So one decision in many is made
-again from the view and the scheduler's memory (who is assumed to be where, which ghosts there are), and a disagreement
-is logged and counted. It changes nothing: the decision stands, because the commit is what keeps nodes from harm.
+to worse nodes, or wait for room that is there, until the scheduler is restarted. So one decision in many is made again
+from the view and the scheduler's memory (which pods are assumed where, which charges are unconfirmed), and a
+disagreement is logged and counted. It changes nothing: the decision stands, because the commit is what keeps nodes
+from harm.
 
 To make columns takes about 20 microseconds for each object, in one step. Where there are too many it is left out.
 """
@@ -12,15 +13,14 @@ from collections.abc import Container, Iterable
 
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.decide import decide
+from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision
-from mainstay.scheduler.second_choice import decide_without
 from mainstay.scheduler.what_if import Objects, columns_of
 
 
-def decided_anew(
+def decide_from_objects(
     objects: Objects,
     kept: NodeColumns,
     assumed: Container[str],
@@ -29,8 +29,8 @@ def decided_anew(
     seed: str,
     left_out: Iterable[str],
 ) -> Decision | None:
-    """What would be decided about a pod by who knows these objects, and of the columns that were kept only the ghosts
-    and where the assumed pods are. None: nothing but the nodes that are left out could take it."""
+    """What would be decided about a pod from these objects, and of the columns that were kept only the unconfirmed
+    charges and where the assumed pods are. None: nothing but the nodes that are left out could take it."""
     columns = columns_of(objects)
     columns.take_memory_of(kept, assumed)
     vectors = Vectors(columns)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.choose import choose
-from mainstay.scheduler.decide import decide
+from mainstay.scheduler.decide import choose, decide
 from mainstay.scheduler.pod_class import class_of, pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Allocation, Policy, policy_of
 from mainstay.scheduler.reasons import Cure, Placed, Unschedulable

@@ -20,11 +20,13 @@ from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.scheduler.bind import PODS, Answer, Bind, Binder, Unknown
 from mainstay.scheduler.cache.feed import Feed
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
-from mainstay.scheduler.cycle import Cycle, CycleSettings
+from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.messages import message_of
 from mainstay.scheduler.policy import DEFAULT, Policy
-from mainstay.scheduler.queue.scheduling_queue import QueuedPod, State
+from mainstay.scheduler.queue.pending_pods import PendingPod
+from mainstay.scheduler.queue.pod_states import PodState
 from mainstay.scheduler.reasons import Decision, Placed, Unschedulable
+from mainstay.scheduler.settings import CycleSettings
 from mainstay.scheduler.what_if import Objects, what_if
 from mainstay.sim.simulation import Simulation
 from tests.client.world import a_client, a_gate
@@ -124,7 +126,7 @@ async def test_a_gated_pod_waits_until_its_gates_are_gone(sim):
         await running.add_pod("held", schedulingGates=[{"name": "example.com/quota"}])
         await tasks.sleep(timedelta(minutes=10))
         assert await running.node_of("held") == ""
-        assert running.cycle.queue.count(State.GATED) == 1
+        assert running.cycle.state.pods.count(PodState.GATED) == 1
 
         await running.client.patch(PODS, "held", "default", {"spec": {"schedulingGates": []}})
 
@@ -186,7 +188,7 @@ async def an_answer_that_never_comes(sim: Simulation, patch: pytest.MonkeyPatch)
         is_slow = False
         await tasks.sleep(timedelta(minutes=2))
         assert [await running.node_of(name) for name in ("first", "second")] == ["n1", ""]
-        assert (len(running.cycle.assumed), len(running.cycle.queue)) == (0, 1)
+        assert (len(running.cycle.state.pods.assumed), len(running.cycle.state.queue)) == (0, 1)
     return sent
 
 
@@ -231,8 +233,8 @@ async def test_lost_answers_cost_no_pod_and_no_room(sim):
 
         assert sorted(nodes) == [*["n1"] * 5, *["n2"] * 5]
         await tasks.sleep(timedelta(minutes=2))
-        assert len(running.cycle.assumed) == 0
-        assert len(running.cycle.queue) == 0
+        assert len(running.cycle.state.pods.assumed) == 0
+        assert len(running.cycle.state.queue) == 0
 
 
 async def test_two_schedulers_share_the_same_pods(sim):
@@ -421,7 +423,7 @@ async def test_the_room_of_ghosts_is_taken_soon_after_they_are_laid_to_rest(sim)
 
         await running.bound("web", within=timedelta(seconds=31))
         await tasks.sleep(timedelta(minutes=1))
-        assert len(running.cycle.ghosts) == 0
+        assert len(running.cycle.bindings.ghosts) == 0
 
 
 async def test_where_ghosts_are_other_pods_do_not_go(sim):
@@ -482,7 +484,7 @@ async def test_one_bug_leaves_all_other_pods_alone(sim, monkeypatch):
         await running.add_nodes("n1")
         original = Cycle._decide
 
-        def decide(cycle: Cycle, queued: QueuedPod, policy: Policy) -> Decision:
+        def decide(cycle: Cycle, queued: PendingPod, policy: Policy) -> Decision:
             if queued.pod.name == "cursed":
                 raise ZeroDivisionError
             return original(cycle, queued, policy)
@@ -515,7 +517,7 @@ async def test_columns_that_are_not_what_the_caches_say_are_noticed(sim):
     async with a_scheduler(sim, settings=settings) as running:
         await running.add_nodes("n1", "n2", cpu="2")
         await tasks.sleep(SECOND)
-        running.cycle.columns.node_changed(None, "n1")  # As if a mistake had lost it.
+        running.cycle.state.columns.node_changed(None, "n1")  # As if a mistake had lost it.
 
         await running.add_pod("web", cpu="1")
 

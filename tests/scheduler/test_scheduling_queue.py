@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.scheduler.pod_class import pod_to_place
-from mainstay.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue, State
+from mainstay.scheduler.queue.pod_states import PodState
+from mainstay.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from mainstay.scheduler.reasons import Cure
 from tests.scheduler.objects import a_pod
 
@@ -28,8 +29,8 @@ def names(queue: SchedulingQueue, count: int = 100, now_s: float = 0) -> list[st
     return [queued.pod.name for queued in queue.take(count, round(now_s * SECOND))]
 
 
-def state_of(queue: SchedulingQueue, uid: str) -> State | None:
-    queued = queue.get(uid)
+def state_of(queue: SchedulingQueue, uid: str) -> PodState | None:
+    queued = queue.pods.get(uid)
     return None if queued is None else queued.state
 
 
@@ -85,7 +86,7 @@ def test_no_more_are_taken_than_asked_for():
     assert [len(names(queue, 4)) for _ in range(4)] == [4, 4, 2, 0]
 
 
-def test_a_pod_that_cannot_be_placed_holds_up_nobody():
+def test_a_pod_that_cannot_be_placed_delays_no_other():
     queue, _ = parked("large")
     put(queue, "small")
 
@@ -109,7 +110,7 @@ def test_a_refused_pod_is_woken_by_its_cure():
     queue, uid = parked("web", Cure.NODE_ADDED)
     queue.changed((Cure.POD_REMOVED,), 5 * SECOND)
     assert names(queue, now_s=5) == []
-    assert state_of(queue, uid) is State.WAITING
+    assert state_of(queue, uid) is PodState.UNSCHEDULABLE
 
     queue.changed((Cure.NODE_ADDED,), 6 * SECOND, 77)
 
@@ -124,7 +125,7 @@ def test_a_cure_that_comes_between_the_decision_and_the_parking_is_not_lost() ->
     mark = queue.mark
     queue.changed((Cure.NODE_ADDED,), 0)
 
-    assert queue.park(uid, (Cure.NODE_ADDED,), mark, 0) is State.BACKING_OFF
+    assert queue.park(uid, (Cure.NODE_ADDED,), mark, 0) is PodState.BACKING_OFF
     assert names(queue, now_s=1) == ["web"]
 
 
@@ -135,7 +136,7 @@ def test_another_change_in_between_is_no_reason_to_try_again():
     mark = queue.mark
     queue.changed((Cure.POD_PLACED,), 0)
 
-    assert queue.park(uid, (Cure.NODE_ADDED,), mark, 0) is State.WAITING
+    assert queue.park(uid, (Cure.NODE_ADDED,), mark, 0) is PodState.UNSCHEDULABLE
 
 
 def test_a_cure_from_before_the_decision_is_no_news():
@@ -144,7 +145,7 @@ def test_a_cure_from_before_the_decision_is_no_news():
     uid = put(queue, "web")
     queue.take(1, 0)
 
-    assert queue.park(uid, (Cure.NODE_ADDED,), queue.mark, 0) is State.WAITING
+    assert queue.park(uid, (Cure.NODE_ADDED,), queue.mark, 0) is PodState.UNSCHEDULABLE
 
 
 def test_a_pod_that_is_woken_again_and_again_is_held_back_by_its_backoff():
@@ -190,7 +191,7 @@ def test_a_pod_whose_status_was_written_is_left_alone():
 
     put(queue, "web", now_s=10)
 
-    assert state_of(queue, uid) is State.WAITING
+    assert state_of(queue, uid) is PodState.UNSCHEDULABLE
 
 
 def test_a_pod_that_wants_something_else_is_tried_at_once():
@@ -207,7 +208,7 @@ def test_a_pod_that_changes_in_hand_is_tried_again_after_a_refusal():
     queue.take(1, 0)
     put(queue, "web", tolerations=[{"operator": "Exists"}])
 
-    assert queue.park(uid, (Cure.NODE_ADDED,), queue.mark, 0) is State.ACTIVE
+    assert queue.park(uid, (Cure.NODE_ADDED,), queue.mark, 0) is PodState.ACTIVE
 
 
 def test_a_gated_pod_waits_until_it_is_not():
@@ -240,7 +241,7 @@ def test_a_pod_that_is_gone_is_gone_from_everywhere(state):
     queue.put_back(uid, 0)
     assert queue.park(uid, (), 0, 0) is None
     assert names(queue, now_s=1000) == []
-    assert (len(queue), {state: queue.count(state) for state in State}) == (0, dict.fromkeys(State, 0))
+    assert (len(queue), {state: queue.pods.count(state) for state in PodState}) == (0, dict.fromkeys(PodState, 0))
 
 
 # Whatever happens.
@@ -258,7 +259,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_no_pod_is_ever_lost(steps):
     """Each pod that was put and not removed is in one place, and is handed out within the time of a flush."""
-    queue = SchedulingQueue()
+    queue = SchedulingQueue(QueueSettings(check_after=1))
     now_ns = 0
     there: dict[str, None] = {}
     hand: dict[str, int] = {}
@@ -289,8 +290,9 @@ def test_no_pod_is_ever_lost(steps):
                 queue.changed((cure,), now_ns)
             case "pass":
                 now_ns += number * SECOND
-        assert len(queue) == len(there) == sum(queue.count(state) for state in State)
-        assert queue.count(State.IN_HAND) == len(hand)
+        assert len(queue) == len(there) == sum(queue.pods.count(state) for state in PodState)
+        assert queue.pods.count(PodState.DECIDING) == len(hand)
+        queue.check()
 
     later = {queued.pod.uid for queued in queue.take(100, now_ns + 301 * SECOND)}
     assert later == set(there) - set(hand)

@@ -11,7 +11,7 @@ from mainstay.scheduler.cache.charge import Charge
 from mainstay.scheduler.cache.class_vectors import ClassVectors
 from mainstay.scheduler.cache.domains import Domains
 from mainstay.scheduler.cache.match_counts import MatchCount
-from mainstay.scheduler.choose import choose
+from mainstay.scheduler.decide import choose
 from mainstay.scheduler.scores import balance
 
 Twin = Callable[[pytest.MonkeyPatch], None]

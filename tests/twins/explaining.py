@@ -5,21 +5,22 @@ from msgspec.structs import replace
 
 from mainstay.explain.debug import builder as debug
 from mainstay.journal.record import Seen
-from mainstay.scheduler.cycle import CurrentPolicy, Cycle
+from mainstay.scheduler.cluster_state import ClusterState, ClusterView
 from mainstay.scheduler.record import Setting
+from mainstay.scheduler.record_writer import RecordWriter
 
 
 def names_its_view_by_the_latest_cache(patch: pytest.MonkeyPatch) -> None:
     """One number for all kinds, as if all caches were always equally far."""
 
-    honest = Cycle._setting
+    honest = RecordWriter.build_setting
 
-    def setting(self: Cycle, current: CurrentPolicy) -> Setting:
-        made = honest(self, current)
+    def build_setting(self: RecordWriter, view: ClusterView, state: ClusterState) -> Setting:
+        made = honest(self, view, state)
         latest = max(seen.revision for seen in made.view)
         return replace(made, view=tuple(Seen(seen.kind, latest) for seen in made.view))
 
-    patch.setattr(Cycle, "_setting", setting)
+    patch.setattr(RecordWriter, "build_setting", build_setting)
 
 
 def takes_the_reason_for_the_cause(patch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,17 @@ from mainstay.api.kind import Object
 from mainstay.client.entry import Change
 from mainstay.scheduler import cycle, report
 from mainstay.scheduler.bind import Answer, Bind, Binder, NotDone, Unknown
+from mainstay.scheduler.bindings import Bindings
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.feed import Feed
 from mainstay.scheduler.cache.ghosts import GhostWatch
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
-from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, State
+from mainstay.scheduler.queue.pending_pods import BindAttempt
+from mainstay.scheduler.queue.pod_states import PodState
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue
 from mainstay.scheduler.reasons import Cure, Placed
 from mainstay.server.placement import pod_to_bind
 
@@ -27,7 +29,7 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 def loses_what_comes_before_the_parking(patch: pytest.MonkeyPatch) -> None:
     honest = SchedulingQueue.park
 
-    def park(self: SchedulingQueue, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> State | None:
+    def park(self: SchedulingQueue, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> PodState | None:
         return honest(self, uid, cures, self.mark, now_ns)
 
     patch.setattr(SchedulingQueue, "park", park)
@@ -35,12 +37,12 @@ def loses_what_comes_before_the_parking(patch: pytest.MonkeyPatch) -> None:
 
 def takes_no_answer_for_a_no(patch: pytest.MonkeyPatch) -> None:
     """Frees the room of a binding that may yet be done."""
-    honest = Cycle._answered
+    honest = Bindings._answered
 
-    def answered(self: Cycle, attempt: cycle._Attempt, answer: Answer) -> None:
+    def answered(self: Bindings, attempt: BindAttempt, answer: Answer) -> None:
         honest(self, attempt, NotDone(answer.message) if isinstance(answer, Unknown) else answer)
 
-    patch.setattr(Cycle, "_answered", answered)
+    patch.setattr(Bindings, "_answered", answered)
 
 
 def tries_the_same_node_again(patch: pytest.MonkeyPatch) -> None:

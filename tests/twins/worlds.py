@@ -19,7 +19,8 @@ from mainstay.controllers.replicaset import controller
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.decision import Decision, WakeAt
 from mainstay.loop.view import View
-from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, State
+from mainstay.scheduler.queue.pod_states import PodState
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue
 from mainstay.scheduler.reasons import Cure
 from mainstay.server.placement import eviction, reservations
 from mainstay.server.quota import resource_quota
@@ -99,7 +100,7 @@ def says_when_it_looked(patch: pytest.MonkeyPatch) -> None:
 def forgets_what_no_node_takes(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks at such a pod again when a node would take it."""
 
-    def park(self: SchedulingQueue, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> State | None:
+    def park(self: SchedulingQueue, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> PodState | None:
         self.remove(uid)
         return None
 

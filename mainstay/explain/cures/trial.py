@@ -20,8 +20,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.explain.cures.owner import workload_of
 from mainstay.scheduler.cache.charge import charge_of_ghost
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.choose import choose
-from mainstay.scheduler.decide import decide, scores
+from mainstay.scheduler.decide import choose, decide, scores
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision

@@ -1,9 +1,11 @@
-"""Which rows changed, in order, so that whoever has computed something from them can catch up.
+"""Which rows changed, in order, so that what was computed from them can catch up.
 
-A reader keeps a position. It is bounded: one who has not read for long is told to begin anew.
+A reader keeps a position. The log is bounded: a reader that is too far behind has to compute everything again.
 """
 
 from typing import Final
+
+from mainstay.env.invariants import broken
 
 _KEPT_LEAST: Final = 4096
 
@@ -21,7 +23,7 @@ class ChangeLog:
         return self._start + len(self._rows)
 
     def add(self, row: int, rows_known: int) -> None:
-        """A row changed. Kept are a few changes for each row known; to read more costs as much as to begin anew."""
+        """A row changed. Kept are a few changes for each row known; reading more costs as much as starting over."""
         self._rows.append(row)
         if len(self._rows) > 2 * max(_KEPT_LEAST, rows_known):
             half = len(self._rows) // 2
@@ -32,4 +34,6 @@ class ChangeLog:
         """The rows that changed since then, some of them perhaps several times. None: too long ago to say."""
         if position < self._start:
             return None
+        if position > self._start + len(self._rows):
+            raise broken("positions in a change log only grow", "a change log", position=position, end=self.end)
         return self._rows[position - self._start :]

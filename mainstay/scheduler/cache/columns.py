@@ -25,6 +25,7 @@ from mainstay.api.labels import LabelSelector
 from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_over
 from mainstay.api.taints import Taint
 from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.env.invariants import broken
 from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.cache.change_log import ChangeLog
 from mainstay.scheduler.cache.charge import Charge, changes, charge_of, charge_of_reservation
@@ -59,6 +60,9 @@ class Held:
     is_counted: bool
     """Whether its room is taken. It is not, once a pod that names it is on the node and takes the room itself: by the
     bind that puts it there the reservation is over, which the watches may show a little later."""
+
+    def is_counted_on(self, row: int) -> bool:
+        return self.is_counted and self.row == row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +108,7 @@ class NodeColumns:
         self._stops: list[Stop] = []
         self._ring: Ring | None = None
         self._quota_changes = 0
+        self._checked = -1
 
     # Telling what changed.
 
@@ -305,6 +310,45 @@ class NodeColumns:
         placement = self._placements.get(uid)
         return None if placement is None else self._names[placement.row]
 
+    # Invariants.
+
+    def check_next_node(self) -> None:
+        """Check one node, and the next one the next time: what is counted there is what is there."""
+        if not self._names:
+            return
+        self._checked = (self._checked + 1) % len(self._names)
+        self.check_row(self._checked)
+        if self._checked == 0 and (counted := sum(map(len, self._pods_on))) != len(self._placements):
+            raise broken("a pod counts on one node", "all nodes", counted=counted, placed=len(self._placements))
+
+    def check_row(self, row: int) -> None:
+        name, pods = self._names[row], self._pods_on[row]
+        misplaced = [uid for uid, charge in pods.items() if not self._is_placed(uid, row, charge)]
+        if misplaced:
+            raise broken("a pod counts on one node", f"node {name}", misplaced=misplaced)
+        charges = [*pods.values(), *[held.charge for held in self._reservations.values() if held.is_counted_on(row)]]
+        ghosts = [charge for uid, charge in self._ghosts.get(row, {}).items() if uid not in self._placements]
+        unconfirmed, total = np.zeros_like(self.used[row]), np.zeros_like(self.used[row])
+        for charge in ghosts:
+            unconfirmed += self.vector(charge)
+        for charge in charges:
+            total += self.vector(charge)
+        total += unconfirmed
+        if not (np.array_equal(total, self.used[row]) and np.array_equal(unconfirmed, self.haunted[row])):
+            raise broken(
+                "a node's used room is the sum of its charges",
+                f"node {name}",
+                used=self.used[row].tolist(),
+                sum=total.tolist(),
+                unconfirmed=(self.haunted[row].tolist(), unconfirmed.tolist()),
+                resources=list(self._resources),
+                pods=list(pods),
+            )
+
+    def _is_placed(self, uid: str, row: int, charge: Charge) -> bool:
+        placement = self._placements.get(uid)
+        return placement is not None and placement.row == row and placement.charge is charge
+
     # Pods.
 
     def _placed(self) -> Iterator[tuple[int, Charge]]:
@@ -465,7 +509,7 @@ class NodeColumns:
             return
         name = self._names[row]
         if self.used[row].any():
-            raise AssertionError(f"nothing is left on {name}, and yet {self.used[row].tolist()} is taken there")
+            raise broken("nothing is taken on a node without charges", f"node {name}", used=self.used[row].tolist())
         del self._rows[name]
         self._free_rows.append(row)
 

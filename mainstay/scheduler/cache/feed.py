@@ -2,7 +2,7 @@
 
 Called in the very step in which a cache has applied a change, so all of it agrees. Each change goes to the columns,
 and the cures that they name to the queue. A pod without a node goes to the queue, if it is for one of our names and
-nothing holds it back; one that gets a node, ends or goes away leaves it, whoever did that.
+nothing holds it back; one that gets a node, ends or is removed leaves it, whatever the reason.
 
 Nothing here depends on having seen every step: after a gap the caches tell what is different, and a node or a pod that
 went unnoticed is told of as gone.
@@ -17,10 +17,10 @@ from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.env import Clock
-from mainstay.scheduler.cache.assumed import Assumed
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.pod_class import pod_to_place
-from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, State
+from mainstay.scheduler.queue.pod_states import PodState
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue
 from mainstay.scheduler.reasons import Cure
 
 DEFAULT_NAME: Final = "default-scheduler"
@@ -31,7 +31,6 @@ class Feed:
         self,
         columns: NodeColumns,
         queue: SchedulingQueue,
-        assumed: Assumed,
         clock: Clock,
         names: Sequence[str],
         *,
@@ -42,14 +41,13 @@ class Feed:
         that a pod has a node or is no more."""
         self._columns = columns
         self._queue = queue
-        self._assumed = assumed
         self._clock = clock
         self._names = frozenset(names)
         self._wake = wake
         self._settled = settled
         self._reached = 0
         self.has_gone_back = False
-        """The store is at an earlier revision than it was. Whoever takes note of it sets it back."""
+        """The store is at an earlier revision than it was. Its reader sets it back."""
 
     # The kinds.
 
@@ -88,7 +86,7 @@ class Feed:
             self._tell(self._columns.pod_changed(None, pod), revision)
             self._leave(uid)
             return
-        if uid in self._assumed:
+        if uid in self._queue.pods.assumed:
             return  # The cache is not as far as we are.
         if self._columns.node_of(uid) is not None:
             self._tell(self._columns.pod_changed(_just(uid), None), revision)  # The store has gone back.
@@ -102,7 +100,7 @@ class Feed:
             revision=entry.revision,
             is_gated=bool(spec.get("schedulingGates")),
         )
-        if self._queue.count(State.ACTIVE):
+        if self._queue.pods.count(PodState.ACTIVE):
             self._wake()
 
     def _gone(self, uid: str, revision: int) -> None:
@@ -110,8 +108,7 @@ class Feed:
         self._leave(uid)
 
     def _leave(self, uid: str) -> None:
-        is_assumed, is_queued = self._assumed.drop(uid), self._queue.remove(uid) is not None
-        if is_assumed or is_queued:
+        if self._queue.remove(uid) is not None:
             self._settled(uid)
 
     def _is_ours(self, pod: Object, spec: Object) -> bool:
@@ -121,7 +118,7 @@ class Feed:
         if cures:
             due_ns = self._queue.next_due_ns
             self._queue.changed(cures, self._clock.monotonic_ns(), revision)
-            if self._queue.count(State.ACTIVE) or self._queue.next_due_ns != due_ns:
+            if self._queue.pods.count(PodState.ACTIVE) or self._queue.next_due_ns != due_ns:
                 self._wake()
 
 

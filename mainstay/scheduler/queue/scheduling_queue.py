@@ -1,18 +1,20 @@
-"""Which pods wait for a node, and who is next. A plain structure: no clock, no tasks; scheduler/cycle.py drives it.
+"""Which pods wait for a node, and which is next. A plain structure: no clock, no tasks; scheduler/cycle.py drives it.
 
-    active ──take──► in hand ──bound──► gone from here
-      ▲                 │ refused by all nodes: waits for one of the cures that its refusals name
+    active ──take──► in hand ──bound──► no longer in the queue
+      ▲                 │ refused by all nodes: unschedulable, waits for one of the cures that its refusals name
       │                 │ failed, or a cure came meanwhile: backs off
       └── due ◄─────────┘
 
-A pod is refused by what its decision saw. What changes between that and its being parked must not be lost (kubernetes
-#72122), so changes are numbered: whoever decides asks for the `mark` first, and a pod whose cure has come since that
-mark does not wait for the next one. The cures are hints. A pod that waits is tried again after `flush_after` whatever
-happens, and one that is woken too often is held back by its own backoff, not by that of others.
+The states of a pod are those of pod_states.py, kept by `PendingPods`; here are the lines and timers of those that wait.
 
-Who is next: the highest priority; among equals the namespaces take turns, so that one with ten thousand pods does not
-keep another one's single pod waiting; within a namespace, first come, first served. A pod that cannot be placed is not
-in line, so it holds up nobody. A lower priority gets its turn when no higher one is in line, as in Kubernetes.
+A pod is refused by what its decision saw. What changes between that and its being parked must not be lost (kubernetes
+#72122), so changes are numbered: the cycle asks for the `mark` before it decides, and a pod whose cure has come since
+that mark does not wait for the next one. The cures are hints. A pod that waits is tried again after `flush_after`
+whatever happens, and one that is woken too often is held back by its own backoff, not by that of others.
+
+The order: the highest priority first; among equals the namespaces take turns, so that one with ten thousand pods does
+not keep another one's single pod waiting; within a namespace, first come, first served. An unschedulable pod is not in
+line, so it delays no other pod. A lower priority gets its turn when no higher one is in line, as in Kubernetes.
 
 Pods are known by their uid: another pod of the same name is another pod.
 """
@@ -21,29 +23,21 @@ import heapq
 import itertools
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
 from typing import Final
 
-from mainstay.api.object_key import ObjectKey
+from mainstay.env.invariants import broken
 from mainstay.scheduler.pod_class import PodToPlace
+from mainstay.scheduler.queue.pending_pods import PendingPod, PendingPods
+from mainstay.scheduler.queue.pod_states import IN_HAND, PodState
 from mainstay.scheduler.reasons import Cure
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 WOKEN_BY_MAX: Final = 8
 _STALE_LEAST: Final = 1024  # Places among the timers that mean nothing any more: fewer are not worth clearing.
-
-
-class State(StrEnum):
-    """Where a pod is. Shown in metrics, in Kubernetes' words: only add."""
-
-    ACTIVE = "active"
-    IN_HAND = "in hand"
-    BACKING_OFF = "backoff"
-    WAITING = "unschedulable"
-    GATED = "gated"
+_CHECK_AFTER: Final = 1000  # All of the queue is checked after so many pods were taken, or ten times as many as it has.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,63 +46,17 @@ class QueueSettings:
     backoff_max: timedelta = timedelta(seconds=10)
     flush_after: timedelta = timedelta(minutes=5)
     """A pod that waits for a cure is tried again after this, in case that a cure was not recognised as one."""
-
-
-class QueuedPod:
-    """A pod that waits for a node. Read it; only the queue changes it."""
-
-    __slots__ = (
-        "added_ns",
-        "attempts",
-        "cures",
-        "failures",
-        "is_outdated",
-        "key",
-        "mark",
-        "pod",
-        "priority",
-        "queued_ns",
-        "refused_ns",
-        "revision",
-        "state",
-        "ticket",
-        "wakes",
-        "woken_by",
-    )
-
-    def __init__(self, pod: PodToPlace, priority: int, now_ns: int) -> None:
-        self.pod = pod
-        self.key = ObjectKey(pod.namespace, pod.name)
-        self.priority = priority
-        self.state = State.GATED
-        self.added_ns = now_ns
-        self.queued_ns = now_ns
-        """When it last got in line."""
-        self.refused_ns = now_ns
-        self.revision = 0
-        """Of the pod as it was last seen."""
-        self.is_outdated = False
-        """It was changed while it was in hand."""
-        self.attempts = 0
-        self.failures = 0
-        """In a row: what its backoff grows with."""
-        self.cures: tuple[Cure, ...] = ()
-        self.mark = 0
-        """Of the decision by which it was parked."""
-        self.ticket = 0
-        """Of its valid place in a line or among the timers."""
-        self.woken_by: tuple[int, ...] = ()
-        """The latest revisions that woke it since it was last decided about."""
-        self.wakes = 0
+    check_after: int = _CHECK_AFTER
+    """How many pods are taken between two checks of the whole queue, at least."""
 
 
 @dataclass(slots=True)
 class Incoming:
     """How pods got where they are, for metrics: by event and state, how often."""
 
-    counts: dict[tuple[str, State], int] = field(default_factory=dict)
+    counts: dict[tuple[str, PodState], int] = field(default_factory=dict)
 
-    def add(self, event: str, state: State) -> None:
+    def add(self, event: str, state: PodState) -> None:
         self.counts[event, state] = self.counts.get((event, state), 0) + 1
 
 
@@ -118,10 +66,10 @@ class _Line:
     __slots__ = ("tenants", "turns")
 
     def __init__(self) -> None:
-        self.tenants: dict[str, deque[tuple[int, QueuedPod]]] = {}
+        self.tenants: dict[str, deque[tuple[int, PendingPod]]] = {}
         self.turns: deque[str] = deque()
 
-    def add(self, ticket: int, queued: QueuedPod) -> None:
+    def add(self, ticket: int, queued: PendingPod) -> None:
         tenant = queued.pod.namespace
         line = self.tenants.get(tenant)
         if line is None:
@@ -129,7 +77,7 @@ class _Line:
             self.turns.append(tenant)
         line.append((ticket, queued))
 
-    def take(self) -> QueuedPod | None:
+    def take(self) -> PendingPod | None:
         while self.turns:
             tenant = self.turns[0]
             line = self.tenants[tenant]
@@ -144,34 +92,28 @@ class _Line:
 
 
 class SchedulingQueue:
-    def __init__(self, settings: QueueSettings | None = None) -> None:
+    def __init__(self, settings: QueueSettings | None = None, pods: PendingPods | None = None) -> None:
         settings = settings or QueueSettings()
+        self.pods = PendingPods() if pods is None else pods
         self._backoff_first_ns = settings.backoff_first // _MICROSECOND * 1000
         self._backoff_max_ns = settings.backoff_max // _MICROSECOND * 1000
         self._flush_ns = settings.flush_after // _MICROSECOND * 1000
-        self._pods: dict[str, QueuedPod] = {}
         self._lines: dict[int, _Line] = {}
         self._priorities: list[int] = []
         """Those that have a line; the highest is last."""
-        self._timers: list[tuple[int, int, QueuedPod]] = []
-        self._by_cure: dict[Cure, dict[str, QueuedPod]] = {cure: {} for cure in Cure}
+        self._timers: list[tuple[int, int, PendingPod]] = []
+        self._by_cure: dict[Cure, dict[str, PendingPod]] = {cure: {} for cure in Cure}
         self._last_change: dict[Cure, int] = dict.fromkeys(Cure, 0)
         self._changes = 0
         self._tickets = itertools.count(1)
-        self._counts: dict[State, int] = dict.fromkeys(State, 0)
+        self._check_after = settings.check_after
+        self._until_check = settings.check_after
+        self.checks = 0
         self.incoming = Incoming()
 
     def __len__(self) -> int:
-        return len(self._pods)
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._pods
-
-    def get(self, uid: str) -> QueuedPod | None:
-        return self._pods.get(uid)
-
-    def count(self, state: State) -> int:
-        return self._counts[state]
+        """The pods that wait, and those in hand."""
+        return len(self.pods) - self.pods.count(PodState.BOUND) - self.pods.count(PodState.MISSING)
 
     @property
     def mark(self) -> int:
@@ -193,47 +135,45 @@ class SchedulingQueue:
     def put(self, pod: PodToPlace, priority: int, now_ns: int, *, revision: int = 0, is_gated: bool = False) -> None:
         """A pod without a node is there, or is another than before. One that waits is tried again if what is wanted
         for it has changed, and is left alone if not: what is written into its status is no reason."""
-        queued = self._pods.get(pod.uid)
+        queued = self.pods.get(pod.uid)
         if queued is None:
-            queued = self._pods[pod.uid] = QueuedPod(pod, priority, now_ns)
-            queued.revision = revision
-            self._counts[State.GATED] += 1
+            queued = self.pods.add(pod, priority, revision, now_ns)
             if is_gated:
-                self.incoming.add("PodAdd", State.GATED)
+                self.incoming.add("PodAdd", PodState.GATED)
             else:
                 self._activate(queued, now_ns, "PodAdd", revision)
             return
         is_same = queued.pod.pod_class == pod.pod_class and queued.pod.charge.same(pod.charge)
         has_moved = queued.priority != priority
         queued.pod, queued.priority, queued.revision = pod, priority, revision
-        if queued.state is State.IN_HAND:
+        if queued.state in IN_HAND:
             # The decision under way may have been about something else. If it fails, that says nothing.
             queued.is_outdated = queued.is_outdated or not is_same
             return
         if is_gated:
-            if queued.state is not State.GATED:
-                self._leave(queued, State.GATED)
+            if queued.state is not PodState.GATED:
+                self._leave(queued, PodState.GATED)
             return
-        if queued.state is State.GATED:
+        if queued.state is PodState.GATED:
             queued.added_ns = now_ns  # Its wait begins now.
-        if queued.state is State.GATED or not is_same or (has_moved and queued.state is State.ACTIVE):
+        if queued.state is PodState.GATED or not is_same or (has_moved and queued.state is PodState.ACTIVE):
             queued.failures = 0
             self._activate(queued, now_ns, "PodUpdate", revision)
 
-    def remove(self, uid: str) -> QueuedPod | None:
-        """A pod is bound, or gone, or not ours any more."""
-        queued = self._pods.pop(uid, None)
+    def remove(self, uid: str) -> PendingPod | None:
+        """The cache shows a pod on its node, or it is gone, or not ours any more."""
+        queued = self.pods.get(uid)
         if queued is not None:
-            self._leave(queued, queued.state)
-            self._counts[queued.state] -= 1
+            self._void_places(queued)
+            self.pods.remove(uid)
         return queued
 
     # Taking, and what comes of it.
 
-    def take(self, count: int, now_ns: int) -> list[QueuedPod]:
-        """The next pods, at most so many. Each is in hand until it is parked, put back, or removed."""
+    def take(self, count: int, now_ns: int) -> list[PendingPod]:
+        """The next pods, at most so many. Each is in hand until it is parked, put back, bound or removed."""
         self._due(now_ns)
-        found: list[QueuedPod] = []
+        found: list[PendingPod] = []
         while self._priorities and len(found) < count:
             priority = self._priorities[-1]
             line = self._lines[priority]
@@ -245,18 +185,21 @@ class SchedulingQueue:
             queued.attempts += 1
             queued.is_outdated = False
             queued.ticket = next(self._tickets)
-            self._set(queued, State.IN_HAND)
+            self.pods.move(queued, PodState.DECIDING)
             found.append(queued)
+        self._until_check -= len(found)
+        if self._until_check <= 0:
+            self.check()
         return found
 
     def has_active(self, now_ns: int) -> bool:
         self._due(now_ns)
-        return self._counts[State.ACTIVE] > 0
+        return self.pods.count(PodState.ACTIVE) > 0
 
-    def park(self, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> State | None:
+    def park(self, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> PodState | None:
         """All nodes refuse a pod that is in hand. It waits for a cure; if one has come since the mark, it only backs
-        off. Says where it is now; None if it is not in hand."""
-        queued = self._in_hand(uid)
+        off. Returns its state; None if it is gone."""
+        queued = self._come_back(uid)
         if queued is None:
             return None
         queued.failures += 1
@@ -273,7 +216,7 @@ class SchedulingQueue:
         """The server refuses a pod that is in hand wherever we would put it: it knows what we do not. So not every
         cure can be seen from here, and it is tried again by itself: soon at first, then at longer and longer
         intervals, and at the latest as all that wait."""
-        queued = self._in_hand(uid)
+        queued = self._come_back(uid)
         if queued is None:
             return
         queued.failures += 1
@@ -286,7 +229,7 @@ class SchedulingQueue:
 
     def back_off(self, uid: str, now_ns: int) -> None:
         """It failed, and not because of what nodes are like: try again later."""
-        queued = self._in_hand(uid)
+        queued = self._come_back(uid)
         if queued is not None:
             queued.failures += 1
             queued.refused_ns = now_ns
@@ -294,7 +237,7 @@ class SchedulingQueue:
 
     def put_back(self, uid: str, now_ns: int) -> None:
         """Try it again at once. The caller bounds how often."""
-        queued = self._in_hand(uid)
+        queued = self._come_back(uid)
         if queued is not None:
             self._activate(queued, now_ns, "BindingRefused", 0)
 
@@ -316,6 +259,23 @@ class SchedulingQueue:
                     self._note(queued, revision)
                     self._wake(queued, now_ns, str(cure))
 
+    # Invariants.
+
+    def check(self) -> None:
+        """All of it: every pending pod is in exactly one place, the one that its state says."""
+        self.checks += 1
+        self._until_check = max(self._check_after, 10 * len(self.pods))
+        self.pods.check(self._in_line(), (each[2] for each in self._timers if each[1] == each[2].ticket))
+        for cure, waiting in self._by_cure.items():
+            for uid, queued in waiting.items():
+                if self.pods.get(uid) is not queued or cure not in queued.cures:
+                    raise broken("only unschedulable pods wait for cures", f"pod {queued.key}", state=queued.state)
+
+    def _in_line(self) -> Iterator[PendingPod]:
+        for line in self._lines.values():
+            for tenant in line.tenants.values():
+                yield from (queued for ticket, queued in tenant if ticket == queued.ticket)
+
     # Inside.
 
     def _due(self, now_ns: int) -> None:
@@ -323,36 +283,36 @@ class SchedulingQueue:
         while timers and timers[0][0] <= now_ns:
             _, ticket, queued = heapq.heappop(timers)
             if ticket == queued.ticket:
-                event = "BackoffComplete" if queued.state is State.BACKING_OFF else "UnschedulableTimeout"
+                event = "BackoffComplete" if queued.state is PodState.BACKING_OFF else "UnschedulableTimeout"
                 self._activate(queued, now_ns, event, 0)
 
-    def _wake(self, queued: QueuedPod, now_ns: int, event: str) -> None:
+    def _wake(self, queued: PendingPod, now_ns: int, event: str) -> None:
         due_ns = queued.refused_ns + self._backoff_ns(queued.failures)
         if due_ns <= now_ns:
             self._activate(queued, now_ns, event, 0)
         else:
-            self._leave(queued, State.BACKING_OFF)
+            self._leave(queued, PodState.BACKING_OFF)
             self._timer(queued, due_ns)
-            self.incoming.add(event, State.BACKING_OFF)
+            self.incoming.add(event, PodState.BACKING_OFF)
 
-    def _wait_for(self, queued: QueuedPod, cures: Sequence[Cure], mark: int, due_ns: int) -> None:
+    def _wait_for(self, queued: PendingPod, cures: Sequence[Cure], mark: int, due_ns: int) -> None:
         queued.cures, queued.mark = tuple(cures), mark
         for cure in cures:
-            self._by_cure[cure][queued.pod.uid] = queued
-        self._set(queued, State.WAITING)
+            self._by_cure[cure][queued.uid] = queued
+        self.pods.move(queued, PodState.UNSCHEDULABLE)
         self._timer(queued, due_ns)
-        self.incoming.add("ScheduleAttemptFailure", State.WAITING)
+        self.incoming.add("ScheduleAttemptFailure", PodState.UNSCHEDULABLE)
 
-    def _back_off(self, queued: QueuedPod, now_ns: int, event: str) -> None:
-        self._set(queued, State.BACKING_OFF)
+    def _back_off(self, queued: PendingPod, now_ns: int, event: str) -> None:
+        self.pods.move(queued, PodState.BACKING_OFF)
         self._timer(queued, now_ns + self._backoff_ns(queued.failures))
-        self.incoming.add(event, State.BACKING_OFF)
+        self.incoming.add(event, PodState.BACKING_OFF)
 
     def _backoff_ns(self, failures: int) -> int:
         return min(self._backoff_first_ns << min(max(failures - 1, 0), 30), self._backoff_max_ns)
 
-    def _activate(self, queued: QueuedPod, now_ns: int, event: str, revision: int) -> None:
-        self._leave(queued, State.ACTIVE)
+    def _activate(self, queued: PendingPod, now_ns: int, event: str, revision: int) -> None:
+        self._leave(queued, PodState.ACTIVE)
         self._note(queued, revision)
         queued.queued_ns = now_ns
         queued.ticket = next(self._tickets)
@@ -361,38 +321,37 @@ class SchedulingQueue:
             line = self._lines[queued.priority] = _Line()
             insort(self._priorities, queued.priority)
         line.add(queued.ticket, queued)
-        self.incoming.add(event, State.ACTIVE)
+        self.incoming.add(event, PodState.ACTIVE)
 
-    def _in_hand(self, uid: str) -> QueuedPod | None:
-        """A pod that comes back. What woke it before is told with the decision that was made."""
-        queued = self._pods.get(uid)
-        if queued is None or queued.state is not State.IN_HAND:
-            return None
-        queued.woken_by, queued.wakes = (), 0
+    def _come_back(self, uid: str) -> PendingPod | None:
+        """A pod that was in hand. What woke it before is recorded with the decision that was made."""
+        queued = self.pods.get(uid)
+        if queued is not None:
+            if queued.state not in IN_HAND:
+                raise broken("only a pod in hand comes back to the queue", f"pod {queued.key}", state=queued.state)
+            queued.woken_by, queued.wakes = (), 0
         return queued
 
-    def _leave(self, queued: QueuedPod, state: State) -> None:
-        """Its places among those who wait are void."""
+    def _void_places(self, queued: PendingPod) -> None:
+        """Where it waited it waits no more."""
         for cure in queued.cures:
-            self._by_cure[cure].pop(queued.pod.uid, None)
+            self._by_cure[cure].pop(queued.uid, None)
         queued.cures = ()
         queued.ticket = next(self._tickets)
-        self._set(queued, state)
 
-    def _set(self, queued: QueuedPod, state: State) -> None:
-        self._counts[queued.state] -= 1
-        self._counts[state] += 1
-        queued.state = state
+    def _leave(self, queued: PendingPod, state: PodState) -> None:
+        self._void_places(queued)
+        self.pods.move(queued, state)
 
-    def _timer(self, queued: QueuedPod, due_ns: int) -> None:
+    def _timer(self, queued: PendingPod, due_ns: int) -> None:
         queued.ticket = next(self._tickets)
         heapq.heappush(self._timers, (due_ns, queued.ticket, queued))
-        if len(self._timers) > _STALE_LEAST + 2 * len(self._pods):
+        if len(self._timers) > _STALE_LEAST + 2 * len(self.pods):
             self._timers = [each for each in self._timers if each[1] == each[2].ticket]
             heapq.heapify(self._timers)
 
     @staticmethod
-    def _note(queued: QueuedPod, revision: int) -> None:
+    def _note(queued: PendingPod, revision: int) -> None:
         if revision:
             queued.woken_by = (*queued.woken_by[-(WOKEN_BY_MAX - 1) :], revision)
         queued.wakes += 1

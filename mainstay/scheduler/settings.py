@@ -1,0 +1,32 @@
+"""What can be set of a scheduler's cycle."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from mainstay.scheduler.cache.ghosts import GhostSettings
+from mainstay.scheduler.queue.scheduling_queue import QueueSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleSettings:
+    batch_max: int = 200
+    """How many pods are decided in one step, and bound with one request. A step takes a few milliseconds."""
+    requests_max: int = 4
+    """How many requests are on their way at once. While all are, pods gather for the next one."""
+    candidates_max: int = 5
+    """How often a pod whose binding was refused gets another candidate at once."""
+    operations: bool = True
+    """Give each binding an id, so that a repeat finds the first outcome. A repeated binding is harmless without one
+    too: it is refused, because the pod is bound."""
+    repeat_first: timedelta = timedelta(seconds=1)
+    repeat_max: timedelta = timedelta(seconds=10)
+    """When a binding without an answer is sent again."""
+    sweep_every: timedelta = timedelta(seconds=30)
+    recheck_one_in: int = 10_000
+    """One in so many decisions is made a second time, from the caches alone; 0: none."""
+    recheck_objects_max: int = 5_000
+    """Not if there are more: it takes a moment, in which nothing else is done."""
+    check_one_in: int = 100
+    """After one in so many steps a node's columns are checked against its pods."""
+    ghosts: GhostSettings = field(default_factory=GhostSettings)
+    queue: QueueSettings = field(default_factory=QueueSettings)
