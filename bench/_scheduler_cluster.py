@@ -25,11 +25,10 @@ from typing import Any, Final
 
 from bench._api_server import ApiServer
 from bench.measure import Figure, main
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
-from mainstay.scheduler.bind import PODS
 
 _LOOK_EVERY_S: Final = 0.1
 _WITHIN_S: Final = 300

@@ -19,10 +19,9 @@ from typing import Any, Final
 from bench._api_server import ApiServer
 from bench._scheduler_cluster import SchedulerProcess, bench_client, each, pod
 from bench.measure import Figure, main, rounds
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scheduler.bind import PODS
 
 WITHIN_S: Final = 300
 HEARTBEATS_OVER_S: Final = 30

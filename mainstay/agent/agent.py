@@ -14,10 +14,11 @@ import asyncio
 from mainstay.agent.node.node import Node
 from mainstay.agent.node.pods import Pods
 from mainstay.agent.pod.record import Recorder
-from mainstay.agent.pod.status_report import PODS, Turns
+from mainstay.agent.pod.status_report import Turns
 from mainstay.agent.runner import Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS
 from mainstay.client.cache import Cache
 from mainstay.client.client import Client
 from mainstay.client.entry import Change

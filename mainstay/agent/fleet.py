@@ -13,9 +13,10 @@ from typing import Final
 
 from mainstay.agent.agent import Agent
 from mainstay.agent.pod.record import Recorder
-from mainstay.agent.pod.status_report import PODS, Turns
+from mainstay.agent.pod.status_report import Turns
 from mainstay.agent.runners.pretend import Delays, PretendRunner
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
 from mainstay.client.indexes import NODE

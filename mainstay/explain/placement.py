@@ -23,14 +23,13 @@ import msgspec
 from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
 from mainstay.explain.rebuild import CannotRebuild, Past, require_replayable
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
-from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.filters import table as filtering

@@ -11,12 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.node.node import NODES
-from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import Exited
 from mainstay.agent.runners.pretend import Delays
 from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.loop.fencing import LeaseTimes

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.pod_resources import requests_of
 from mainstay.api.reservations import is_active
 from mainstay.api.well_known_labels import HOSTNAME
@@ -22,7 +22,6 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
-from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.cache.charge import reservation_of
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.settings import CycleSettings

@@ -15,13 +15,13 @@ import msgspec
 
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import RESERVATIONS
+from mainstay.api.kind_names import PODS, RESERVATIONS
 from mainstay.api.reservations import reservation_name
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.scenarios._scheduling import CALM, RECHECKED, SchedulingStage, a_pod, add_node, cordon, end_pod
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
-from mainstay.scheduler.bind import BATCHES, PODS
+from mainstay.scheduler.bind import BATCHES
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.report import RETRYING, ReportSettings
 from mainstay.sim.checkers import Violated

@@ -12,13 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_node
 from mainstay.scenarios._stages import SILENCE
-from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.queue.scheduling_queue import QueueSettings
 from mainstay.scheduler.settings import CycleSettings

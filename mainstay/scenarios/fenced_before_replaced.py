@@ -13,9 +13,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.node.node import LEASE_NAMESPACE, LEASES
+from mainstay.agent.node.node import LEASE_NAMESPACE
 from mainstay.agent.runners.pretend import Delays
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import LEASES
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Env, tasks

@@ -7,7 +7,7 @@ more than it has, and what can be placed is.
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
 from mainstay.scenarios._scheduling import (
@@ -20,7 +20,6 @@ from mainstay.scenarios._scheduling import (
     resize_node,
 )
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
-from mainstay.scheduler.bind import PODS
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity
 from mainstay.sim.cluster.world import World

@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api.causes import BindingCause
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_node, end_pod
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scheduler.bind import PODS
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

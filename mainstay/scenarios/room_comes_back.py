@@ -8,12 +8,11 @@ pods of a node end after it (#89908), and each new leader must know of all that 
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
 from mainstay.scenarios._scheduling import CALM, LED, SchedulingStage, a_pod, add_node, end_pod, resize_node
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
-from mainstay.scheduler.bind import PODS
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity
 from mainstay.sim.cluster.world import World

@@ -8,7 +8,7 @@ pod gets a fresh candidate, and no node is overcommitted. When the watch has cau
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.kind_names import PLACEMENT_POLICIES
+from mainstay.api.kind_names import PLACEMENT_POLICIES, PODS
 from mainstay.client.client import Client
 from mainstay.scenarios._scheduling import (
     CALM,
@@ -21,7 +21,6 @@ from mainstay.scenarios._scheduling import (
     resize_node,
 )
 from mainstay.scenarios._stages import SILENCE
-from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import Capacity

@@ -18,11 +18,10 @@ import msgspec
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.causes import BindingCause
 from mainstay.api.headers import DECISION, OBSERVED, OPERATION, TERM
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, NotFound
 
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
 BATCHES: Final = "/apis/mainstay.dev/v1/bindings"
 BATCH_MAX: Final = 500  # More are not taken by a server.
 

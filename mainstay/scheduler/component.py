@@ -21,7 +21,7 @@ from typing import Final
 from mainstay.api.holds import SCHEDULER
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import HOLDS, NODES, PLACEMENT_POLICIES, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.kind_names import HOLDS, NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Fenced, NotFound
@@ -36,7 +36,7 @@ from mainstay.loop.events import Events
 from mainstay.loop.holds import Holding, gate_of, known
 from mainstay.loop.lease import Leader, LeaseSettings
 from mainstay.loop.term import Deposed, Term
-from mainstay.scheduler.bind import PODS, Binder
+from mainstay.scheduler.bind import Binder
 from mainstay.scheduler.bindings import ClusterWriters
 from mainstay.scheduler.cache.feed import DEFAULT_NAME
 from mainstay.scheduler.cluster_state import ClusterView, CurrentPolicy

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from mainstay.api import times
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.call import PatchType, WriteOptions
@@ -38,7 +38,6 @@ from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
 from mainstay.env import Env
 from mainstay.loop.events import About, Allowance, EventWriter, Said
 
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
 POD_SCHEDULED: Final = "PodScheduled"
 RETRYING: Final = "SchedulingRetrying"
 FAILED: Final = "FailedScheduling"

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.node.node import NODES
-from mainstay.agent.pod.status_report import PODS
 from mainstay.agent.runner import ContainerId, Exited, Wish
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import CONFIG_MAPS, EVENTS
+from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from mainstay.agent.node.node import LEASE_NAMESPACE, LEASES, NODES
-from mainstay.agent.pod.status_report import PODS
+from mainstay.agent.node.node import LEASE_NAMESPACE
 from mainstay.agent.runner import CannotRun
 from mainstay.agent.settings import Taint
 from mainstay.api.annotations import AGENT_CERTIFICATE
+from mainstay.api.kind_names import LEASES, NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks

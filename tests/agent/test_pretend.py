@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from mainstay.agent.fleet import PretendSettings, run_pretend_nodes
-from mainstay.agent.node.node import LEASE_NAMESPACE, LEASES, NODES
-from mainstay.agent.pod.status_report import PODS
+from mainstay.agent.node.node import LEASE_NAMESPACE
 from mainstay.agent.runners.pretend import Delays
 from mainstay.agent.runners.pretend_containers import Behaviour
+from mainstay.api.kind_names import LEASES, NODES, PODS
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
 from mainstay.sim.cluster.history import Asked, Committed

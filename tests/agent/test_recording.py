@@ -6,7 +6,7 @@ from typing import Any
 from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts, Refused, Waiting
 from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.record import Reason, told_of
-from mainstay.agent.pod.status_report import PODS
+from mainstay.api.kind_names import PODS
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
 from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.kind_names import NODES
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord
-from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle
 from mainstay.sim.simulation import Simulation

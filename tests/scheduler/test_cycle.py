@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.api.kind_names import LEASES, NODES, PLACEMENT_POLICIES
+from mainstay.api.kind_names import LEASES, NODES, PLACEMENT_POLICIES, PODS
 from mainstay.client.client import Client
 from mainstay.client.connection import Response
 from mainstay.client.entry import Entry
@@ -17,7 +17,7 @@ from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.journal.record import Ending
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
-from mainstay.scheduler.bind import PODS, Answer, Bind, Binder, Unknown
+from mainstay.scheduler.bind import Answer, Bind, Binder, Unknown
 from mainstay.scheduler.cache.feed import Feed
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle

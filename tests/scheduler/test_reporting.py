@@ -2,11 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from mainstay.api.kind_names import EVENTS
+from mainstay.api.kind_names import EVENTS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
-from mainstay.scheduler.bind import PODS
 from mainstay.scheduler.report import (
     Placement,
     Reason,

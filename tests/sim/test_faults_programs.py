@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.agent.pod.status_report import PODS
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.pod.status_report import PODS
-from mainstay.api.kind_names import CONFIG_MAPS
+from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client

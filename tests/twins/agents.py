@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.node.node import LEASES, Node
+from mainstay.agent.node.node import Node
 from mainstay.agent.node.pods import Pods
 from mainstay.agent.pod.facts import PodFacts
 from mainstay.agent.pod.plan import End
@@ -16,6 +16,7 @@ from mainstay.agent.pod.worker import PodWorker
 from mainstay.agent.runner import Exited, Running, State
 from mainstay.api import times
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import LEASES
 
 # What is started
 

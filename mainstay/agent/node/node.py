@@ -26,7 +26,7 @@ from mainstay.agent.settings import AgentSettings
 from mainstay.api import times
 from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.retry_shape import RetryShape
 from mainstay.api.well_known_labels import ARCHITECTURE, HOSTNAME, NOT_READY_TAINT, OS, REGION_LABEL, ZONE_LABEL
 from mainstay.client.call import PatchType
@@ -36,8 +36,6 @@ from mainstay.env import Env, tasks
 from mainstay.env.machine import Machine, MachineFacts
 from mainstay.loop.fencing import holder_times
 
-NODES: Final = KindName("", "v1", "Node", "nodes", False)
-LEASES: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LIMITS_NOTE: Final = "mainstay.dev/limits"
 

@@ -23,11 +23,12 @@ from mainstay.agent.pod.admit import admit
 from mainstay.agent.pod.events import Events
 from mainstay.agent.pod.preparation import Preparing
 from mainstay.agent.pod.record import AgentRecording, Recorder
-from mainstay.agent.pod.status_report import PODS, RETRY, Turns
+from mainstay.agent.pod.status_report import RETRY, Turns
 from mainstay.agent.pod.worker import Home, PodWorker
 from mainstay.agent.runner import Exited, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache

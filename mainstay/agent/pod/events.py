@@ -4,13 +4,12 @@ a pretend node writes none."""
 from typing import Final
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.env import Clock
 from mainstay.loop import events
 from mainstay.loop.events import About, EventSettings
 
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
 COMPONENT: Final = "mainstay-agent"
 SETTINGS: Final = EventSettings(a_second=50, at_once=100)
 """As many as a node may have pods start at once."""

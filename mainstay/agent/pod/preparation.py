@@ -21,7 +21,7 @@ from mainstay.agent.runner import CannotRun, ContainerId, PodPlace, Runner, Wish
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import CONFIG_MAPS, SECRETS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Clock
@@ -34,8 +34,8 @@ _TOKEN_USED: Final = 0.8  # Of its time, a token is used so long.
 _COMMAND: Final = ("pretend",)
 
 _KINDS: Final = {
-    "ConfigMap": KindName("", "v1", "ConfigMap", "configmaps", True),
-    "Secret": KindName("", "v1", "Secret", "secrets", True),
+    "ConfigMap": CONFIG_MAPS,
+    "Secret": SECRETS,
 }
 
 

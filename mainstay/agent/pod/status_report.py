@@ -17,7 +17,7 @@ from typing import Final
 
 from mainstay.agent.pod.status_patch import status_patch
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
 from mainstay.client.call import NOTHING_SAID, PatchType, WriteOptions
@@ -25,7 +25,6 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound, Throttled
 from mainstay.env import Clock, tasks
 
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
 RETRY: Final = RetryShape(
     attempts_max=1_000_000_000,  # As long as the pod is there.
     first_delay=timedelta(milliseconds=200),

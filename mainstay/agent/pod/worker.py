@@ -33,11 +33,12 @@ from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, 
 from mainstay.agent.pod.preparation import TRY_AGAIN_AFTER, Preparing
 from mainstay.agent.pod.prober import Probing, has_probes
 from mainstay.agent.pod.record import AgentRecording, Told, gone, told_of, write_for
-from mainstay.agent.pod.status_report import PODS, RETRY, StatusReport, Turns
+from mainstay.agent.pod.status_report import RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS
 from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache
 from mainstay.client.client import Client

@@ -20,12 +20,10 @@ from typing import Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Clock, tasks
-
-NODES: Final = KindName("", "v1", "Node", "nodes", False)
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _decode = msgspec.json.Decoder(Object).decode
