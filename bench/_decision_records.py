@@ -18,7 +18,7 @@ from mainstay.env import tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, WriteRecord
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 APART_US: Final = 20_000
@@ -30,7 +30,7 @@ def lived_journal(seed: int = 7) -> MemoryJournal:
     """The journal of a small simulated cluster with some trouble, at the end of which `stuck` cannot be placed."""
 
     async def live(sim: Simulation) -> MemoryJournal:
-        nodes = {f"node-{zone}{number}": NodeWishes(zone=zone) for zone in "abc" for number in range(2)}
+        nodes = {f"node-{zone}{number}": NodeOptions(zone=zone) for zone in "abc" for number in range(2)}
         async with whole_cluster(sim, nodes=nodes) as cluster:
             await cluster.client.create(DEPLOYMENTS, a_workload("web", 6))
             await tasks.sleep(timedelta(seconds=20))

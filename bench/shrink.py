@@ -6,7 +6,7 @@
     python -m bench.shrink --one-in 4 --for 60
 
 For each twin of tests/sim/test_scenarios.py the first failing run is looked for, with random faults from seed 1, and
-made small (sim/failure/shrink.py). What is counted are *choices left*: all entries of the tape of the small run. It
+made small (sim/failure/shrinker.py). What is counted are *choices left*: all entries of the tape of the small run. It
 has every choice of the run that was not benign, of faults and of work alike: that a fault happens is one, and each of
 who, for how long and so on that is not the mildest is one more. Seconds are those of shrinking alone; the time that
 processors have worked for it is told besides, because others may be busy on the machine.
@@ -27,7 +27,7 @@ import pytest
 from bench._planted import chosen, parser_of, tell
 from bench.measure import Figure, load_now
 from mainstay.scenarios import SCENARIOS
-from mainstay.sim.failure.shrink import shrink
+from mainstay.sim.failure.shrinker import shrink
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.forks import run_many
 from mainstay.sim.run.run import RunResult

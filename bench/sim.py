@@ -41,11 +41,11 @@ from mainstay.env import Env, tasks
 from mainstay.scenarios import SCENARIOS
 from mainstay.scheduler.component import Scheduler
 from mainstay.sim.cluster.world import World
-from mainstay.sim.run.forks import Lost, each_in_a_fork, run_many
+from mainstay.sim.run.forks import LostFork, run_in_forks, run_many
 from mainstay.sim.run.run import RunResult
 from mainstay.sim.run.sweep import EVERYWHERE, sweep
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.strategies.all import STRATEGIES
+from mainstay.sim.strategies.table import STRATEGIES
 
 NAMESPACE: Final = "default"
 USER: Final = "user"
@@ -86,7 +86,7 @@ def _virtual_seconds(name: str, nodes: int, seconds: int, use: Use, goal: str) -
     jobs = cores()
     went = [
         msgspec.msgpack.decode(_known(sent), type=Went)
-        for sent in each_in_a_fork([partial(_go, nodes, seconds, use)] * jobs, jobs)
+        for sent in run_in_forks([partial(_go, nodes, seconds, use)] * jobs, jobs)
     ]
     rate = sum(seconds / each.wall_s for each in went)
     cpu_us = sum(each.cpu_s for each in went) / (seconds * jobs) * 1e6
@@ -158,8 +158,8 @@ async def _one_pod(client: Client, name: str) -> None:
     await client.delete(PODS, name, NAMESPACE)
 
 
-def _known(sent: bytes | Lost) -> bytes:
-    if isinstance(sent, Lost):
+def _known(sent: bytes | LostFork) -> bytes:
+    if isinstance(sent, LostFork):
         raise RuntimeError(f"a process has measured nothing: {sent.how}")
     return sent
 

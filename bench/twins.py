@@ -23,7 +23,7 @@ from mainstay.scenarios import SCENARIOS
 from mainstay.sim.run.forks import run_many
 from mainstay.sim.run.run import RunResult
 from mainstay.sim.strategies import Strategy
-from mainstay.sim.strategies.all import STRATEGIES
+from mainstay.sim.strategies.table import STRATEGIES
 from tests.sim.test_scenarios import Twin
 
 RUNS_MAX: Final = 100_000

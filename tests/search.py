@@ -26,16 +26,16 @@ from typing import Final
 
 from mainstay import scenarios
 from mainstay.env.processes import cores
-from mainstay.scenarios._compact import COMPACT, CRASHES, HEARTBEATS, WHO
+from mainstay.sim.run.determinism_guard import ONE_IN, DeterminismGuard
 from mainstay.sim.run.forks import run_many
-from mainstay.sim.run.guard import ONE_IN, Guard
-from mainstay.sim.run.other_process import OtherProcess, Wanted
+from mainstay.sim.run.repeat_process import RepeatProcess, RunRequest
 from mainstay.sim.run.run import RunResult
 from mainstay.sim.run.sweep import sweep
-from mainstay.sim.strategies.all import STRATEGIES
+from mainstay.sim.strategies.table import STRATEGIES
 from tests.client import cache_faults
 from tests.search_log import Done, SearchLog
 from tests.server import binding_races
+from tests.sim.compact_scenarios import COMPACT, CRASHES, HEARTBEATS, WHO
 from tests.store import power_cut
 from tests.store.test_etcd_store import EVERYTHING, run_with_faults
 
@@ -121,7 +121,13 @@ def shared_out(names: Sequence[str], first: int, total: int) -> dict[str, range]
 
 
 def search_clusters(
-    wanted: dict[str, range], log: SearchLog, *, strategy: str, guard: Guard, jobs: int, minutes: float | None
+    wanted: dict[str, range],
+    log: SearchLog,
+    *,
+    strategy: str,
+    guard: DeterminismGuard,
+    jobs: int,
+    minutes: float | None,
 ) -> int:
     """How many seeds are bad, those in the log included."""
     names = list(wanted)
@@ -156,7 +162,7 @@ def search_clusters(
     return len(log.bad)
 
 
-def _piece(name: str, seeds: range, strategy: str, guard: Guard, jobs: int) -> Done:
+def _piece(name: str, seeds: range, strategy: str, guard: DeterminismGuard, jobs: int) -> Done:
     started = time.monotonic()
     results: list[RunResult] = list(
         run_many(scenarios.SCENARIOS[name], seeds, jobs=jobs, strategy=STRATEGIES[strategy])
@@ -171,9 +177,9 @@ def _piece(name: str, seeds: range, strategy: str, guard: Guard, jobs: int) -> D
 def are_equal(names: Sequence[str], seed: int, strategy: str) -> int:
     """How many scenarios are not the same run in processes with different hash seeds."""
     different = 0
-    with OtherProcess(HASH_SEEDS[0]) as one, OtherProcess(HASH_SEEDS[1]) as other:
+    with RepeatProcess(HASH_SEEDS[0]) as one, RepeatProcess(HASH_SEEDS[1]) as other:
         for name in names:
-            wanted = Wanted(name, [seed], strategy=strategy)
+            wanted = RunRequest(name, [seed], strategy=strategy)
             digests = [made.digest for process in (one, other) for made in process.make(wanted)]
             is_equal = all(digests) and len({*digests}) == 1  # One that is lost has none.
             different += not is_equal
@@ -210,7 +216,7 @@ def main() -> int:
     if clusters:
         wanted = shared_out(clusters, options.first, options.seeds) if options.all else dict.fromkeys(clusters, seeds)
         log = SearchLog(options.log, any_build=options.any_build)
-        with Guard(options.check) as guard:
+        with DeterminismGuard(options.check) as guard:
             broken += search_clusters(
                 wanted, log, strategy=options.strategy, guard=guard, jobs=options.jobs, minutes=options.minutes
             )

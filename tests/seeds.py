@@ -16,9 +16,9 @@ import msgspec
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.choices import Tape
 from mainstay.sim.run.forks import decode, encode, from_booted, run_many
-from mainstay.sim.run.lookup import planted, scenario_of
+from mainstay.sim.run.lookup import find_patch, find_scenario
 from mainstay.sim.run.run import Booted, RunResult
-from mainstay.sim.strategies.all import STRATEGIES
+from mainstay.sim.strategies.table import STRATEGIES
 
 HERE: Final = Path(__file__).parent
 SEEDS_MAX: Final = 100
@@ -62,22 +62,22 @@ def kept_seeds() -> list[KeptSeed]:
 
 def run_clean(kept: KeptSeed) -> list[RunResult]:
     """What the seeds come to today."""
-    scenario, strategy = scenario_of(kept.scenario), STRATEGIES[kept.strategy]
+    scenario, strategy = find_scenario(kept.scenario), STRATEGIES[kept.strategy]
     results = list(run_many(scenario, kept.seeds, strategy=strategy)) if kept.seeds else []
     return results + ([_replayed(kept)] if kept.bundle else [])
 
 
 def run_planted(kept: KeptSeed) -> RunResult:
     """What comes of it with the bug."""
-    patch, strategy = planted(kept.plant), STRATEGIES[kept.strategy]
-    (result,) = run_many(scenario_of(kept.scenario), [kept.again], patch=patch, strategy=strategy)
+    patch, strategy = find_patch(kept.plant), STRATEGIES[kept.strategy]
+    (result,) = run_many(find_scenario(kept.scenario), [kept.again], patch=patch, strategy=strategy)
     return result
 
 
 def first_that_finds(kept: KeptSeed) -> RunResult | None:
-    patch, strategy = planted(kept.plant), STRATEGIES[kept.strategy]
+    patch, strategy = find_patch(kept.plant), STRATEGIES[kept.strategy]
     wanted = [kept.again, *range(1, SEEDS_MAX + 1)]
-    results = run_many(scenario_of(kept.scenario), wanted, patch=patch, strategy=strategy)
+    results = run_many(find_scenario(kept.scenario), wanted, patch=patch, strategy=strategy)
     return next((result for result in results if not result.is_passed), None)
 
 

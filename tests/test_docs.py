@@ -27,3 +27,11 @@ def test_the_coverage_page_has_every_requirement_once():
     found = re.findall(r"^\| ([A-Z]\d+) \|", (ROOT / "docs/coverage.md").read_text(), re.MULTILINE)
     counts = {"F": 8, "R": 6, "O": 8, "W": 9, "T": 9}
     assert found == [f"{letter}{number}" for letter in counts for number in range(1, counts[letter] + 1)]
+
+
+def test_the_glossary_is_short_and_has_each_word_once():
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \|", (ROOT / "docs/GLOSSARY.md").read_text(), re.MULTILINE)
+    words = [word for row in rows for word in row.split(", ")]
+
+    assert len(rows) <= 60
+    assert sorted(words) == sorted(set(words))

@@ -10,7 +10,7 @@ from mainstay.sim.run.scenario import Scenario
 from tests import search
 from tests.search_log import Done, SearchLog
 from tests.sim import leaky
-from tests.sim.test_surviving import MOODY
+from tests.sim.test_survival import MOODY
 
 pytestmark = pytest.mark.slow
 

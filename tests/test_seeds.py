@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.sim.run.run import Verdict
+from mainstay.sim.run.run import RunVerdict
 from tests.seeds import KeptSeed, kept_seeds, run_clean, run_planted
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ def name_of(kept: KeptSeed) -> str:
 
 @pytest.mark.parametrize("kept", [each for each in KEPT if each.seeds or each.bundle], ids=name_of)
 def test_a_seed_that_once_failed_passes(kept: KeptSeed):
-    assert [(each.verdict, each.problem) for each in run_clean(kept)] == [(Verdict.PASSED, "")] * (
+    assert [(each.verdict, each.problem) for each in run_clean(kept)] == [(RunVerdict.PASSED, "")] * (
         len(kept.seeds) + bool(kept.bundle)
     )
 
@@ -28,7 +28,7 @@ def test_a_seed_that_once_failed_passes(kept: KeptSeed):
 def test_a_bug_that_comes_back_is_found_with_the_seed_that_is_told(kept: KeptSeed):
     result = run_planted(kept)
 
-    assert result.verdict in (Verdict.VIOLATED, Verdict.STUCK, Verdict.FAILED)
+    assert result.verdict in (RunVerdict.VIOLATED, RunVerdict.STUCK, RunVerdict.FAILED)
     assert result.problem.startswith(kept.problem)
 
 

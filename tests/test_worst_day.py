@@ -15,7 +15,7 @@ import mainstay.sim.testing.survival  # noqa: F401 - what the inner pytest impor
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.sim.run.forks import run_many
-from mainstay.sim.run.run import Verdict
+from mainstay.sim.run.run import RunVerdict
 from tests.test_examples import EXAMPLES
 
 pytestmark = pytest.mark.slow
@@ -97,7 +97,7 @@ def test_the_scenario_of_the_guide_finds_the_bug_with_its_first_seeds(shop: pyte
     bad = [result for result in results if not result.is_passed]
 
     assert bad
-    assert {result.verdict for result in bad} == {Verdict.VIOLATED}
+    assert {result.verdict for result in bad} == {RunVerdict.VIOLATED}
     assert bad[0].problem.startswith("one certificate: there are blog-")
 
 

@@ -17,13 +17,13 @@ ING_MODULES: Final = (
     "mainstay/http/outgoing.py",
     "mainstay/journal/sampling.py",
     "mainstay/loop/fencing.py",
-    "mainstay/scenarios/_following.py",
-    "mainstay/scenarios/_holding.py",
-    "mainstay/scenarios/_owning.py",
-    "mainstay/scenarios/_placing.py",
-    "mainstay/scenarios/_preempting.py",
-    "mainstay/scenarios/_scheduling.py",
-    "mainstay/scenarios/_ticking.py",
+    "mainstay/scenarios/_followers.py",
+    "mainstay/scenarios/_holds.py",
+    "mainstay/scenarios/_ownership.py",
+    "mainstay/scenarios/_task_scheduler.py",
+    "mainstay/scenarios/_preemption.py",
+    "mainstay/scenarios/_schedulers.py",
+    "mainstay/scenarios/_cronjobs.py",
     "mainstay/scheduler/cache/ring.py",
     "mainstay/server/placement/batch_binding.py",
     "mainstay/server/placement/binding.py",
@@ -35,7 +35,7 @@ WIDE_MODULES: Final = (
     "mainstay/scenarios/pending_after_rollback.py",
     "mainstay/server/request/app.py",
     "mainstay/sim/cluster/world.py",
-    "mainstay/sim/faults/all.py",
+    "mainstay/sim/faults/table.py",
 )
 
 # Functions with too many parameters. asyncio prescribes those of sim/net.
@@ -58,7 +58,7 @@ LONG_SIGNATURES: Final = (
     "mainstay/sim/net/network.py create_connection",
     "mainstay/sim/net/network.py create_server",
     "mainstay/sim/run/sweep.py sweep",
-    "mainstay/sim/run/sweep.py tries",
+    "mainstay/sim/run/sweep.py sweep_runs",
 )
 
 # Names that public classes of two packages share.

@@ -40,11 +40,11 @@ DOORS: Final = {
     # Namespace deletion: delete everything in a terminating namespace, then release its finalizer.
     "controllers/namespace": "content loop",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
-    "controllers/node_health": "actions decide evidence loop snapshot taint_eviction",
+    "controllers/node_health": "loop snapshot",
     # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
     "controllers/pod_gc": "loop",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
-    "controllers/pods": "adoption deletion_order slots",
+    "controllers/pods": "deletion_order slots",
     # The progress record of each workload: how far it has come, and what limits it (SPEC F5).
     "controllers/progress": "controller",
     # Repair: find state that has lost its owner, and correct it where that is safe.
@@ -106,9 +106,9 @@ DOORS: Final = {
         "released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
-    "sim/cluster": "final_state history program resume world",
+    "sim/cluster": "history program_lifecycle recorded_cluster world",
     # What a failing run gives: all of it made from its bundle (run_bundle.py), by making the run again.
-    "sim/failure": "divergence nearest report rerun serve shrink",
+    "sim/failure": "divergence frozen_server nearest_pass report rerun shrinker",
     # What can go wrong in a simulated cluster: one file for each fault.
     "sim/faults": "schedule",
     # Lineage-driven fault injection: only faults that could keep something good from happening, found from what has.
@@ -116,13 +116,13 @@ DOORS: Final = {
     # The simulated network: hosts, links, names, sockets and TCP.
     "sim/net": "links",
     # Runs of a scenario: from a seed, in forks, repeated, swept, and kept as bundles.
-    "sim/run": "bundle forks guard lookup other_process run scenario sweep",
+    "sim/run": "bundle determinism_guard forks lookup repeat_process run scenario sweep",
     # How a run is made to go wrong: one file for each way of choosing among the faults that a scenario allows.
-    "sim/strategies": "all",
+    "sim/strategies": "table",
     # Revisions over bytes. Knows nothing of pods.
     "store": "disk_log errors interface local local_watch log",
     # A store over etcd: any number of processes share one history.
-    "store/etcd": "kv store",
+    "store/etcd": "store",
     # Keeps the processes of a cluster on one machine running: starts, adopts, restarts and stops them.
     "supervisor": "decide machine records supervisor",
 }
@@ -143,9 +143,9 @@ INNER_DOORS: Final = {
     # Holds: keep their status, and delete those that have expired.
     "controllers/holds": "controller",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
-    "controllers/node_health": "heartbeats plan",
+    "controllers/node_health": "actions heartbeats plan",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
-    "controllers/pods": "domains events stage_durations",
+    "controllers/pods": "adoption domains events stage_durations",
     # What would let a pod run: the smallest changes, each of them tried out.
     "explain/cures": "quota search",
     # What would happen if this were applied: the controllers and the scheduler decide, in memory.
@@ -186,9 +186,9 @@ INNER_DOORS: Final = {
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": "always quiescence run_checkers",
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
-    "sim/cluster": "cluster differences gate requests store_port",
+    "sim/cluster": "cluster differences final_state requests server_proxy store_proxy",
     # What can go wrong in a simulated cluster: one file for each fault.
-    "sim/faults": "all odds old_state",
+    "sim/faults": "odds old_state table",
     # What code that is not ours finds during a run: time, chance, sockets and order, all from the seed.
     "sim/foreign": "context fences patches",
     # Lineage-driven fault injection: only faults that could keep something good from happening, found from what has.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mainstay.api.kind_name import KindName
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 
 DATABASES: Final = KindName("example.com", "v1", "Database", "databases", True)
@@ -31,14 +31,14 @@ class Promise:
         """By key: those that promises are about."""
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Committed) and event.key.startswith((DATABASES_PREFIX, *CHILDREN)):
+        if isinstance(event, RevisionCommitted) and event.key.startswith((DATABASES_PREFIX, *CHILDREN)):
             self.committed(event)
             if event.value is None:
                 self.objects.pop(event.key, None)
             else:
                 self.objects[event.key] = json.loads(event.value)
 
-    def committed(self, event: Committed) -> None:
+    def committed(self, event: RevisionCommitted) -> None:
         """Something is about to be in the store, or not to be there any more."""
 
     async def at_end(self, world: World) -> None:
@@ -66,14 +66,14 @@ class NoDataLost(Promise):
 
     name = "no data lost"
 
-    def committed(self, event: Committed) -> None:
+    def committed(self, event: RevisionCommitted) -> None:
         if event.value is None and event.key.startswith(CLAIMS_PREFIX):
             volume = json.loads(event.previous or b"{}")
             database = self.database_of(volume)
             if database is not None and _number(volume) < database["spec"]["replicas"]:
                 self.lost(database, event)
 
-    def lost(self, database: Any, event: Committed) -> None:
+    def lost(self, database: Any, event: RevisionCommitted) -> None:
         raise self.broken("a volume is deleted that its database wants", event)
 
 
@@ -87,13 +87,13 @@ class NotAnothersData(NoDataLost):
         self._first: dict[str, str] = {}
         """By name: the uid of the first database of that name."""
 
-    def committed(self, event: Committed) -> None:
+    def committed(self, event: RevisionCommitted) -> None:
         if event.key.startswith(DATABASES_PREFIX) and event.value is not None:
             metadata = json.loads(event.value)["metadata"]
             self._first.setdefault(metadata["name"], metadata["uid"])
         super().committed(event)
 
-    def lost(self, database: Any, event: Committed) -> None:
+    def lost(self, database: Any, event: RevisionCommitted) -> None:
         if self._first[database["metadata"]["name"]] != database["metadata"]["uid"]:
             raise self.broken("a volume of a living database is deleted with those of an earlier one", event)
 
@@ -101,7 +101,7 @@ class NotAnothersData(NoDataLost):
 class NothingInTheClear(Promise):
     name = "nothing in the clear"
 
-    def committed(self, event: Committed) -> None:
+    def committed(self, event: RevisionCommitted) -> None:
         if event.key.startswith(PODS_PREFIX) and event.previous is None and event.value is not None:
             pod = json.loads(event.value)
             namespace, database = pod["metadata"]["namespace"], pod["metadata"]["labels"]["database"]

@@ -22,7 +22,7 @@ import kopf
 import yaml
 
 from mainstay.env import Env
-from mainstay.sim.cluster.gate import TOKEN
+from mainstay.sim.cluster.server_proxy import TOKEN
 from mainstay.sim.cluster.world import PORT
 
 NAMESPACE: Final = "default"

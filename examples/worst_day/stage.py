@@ -22,7 +22,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
 from mainstay.loop import Component, Controller, Decision, Patch, View
-from mainstay.sim.cluster.program import Main
+from mainstay.sim.cluster.program_lifecycle import Main
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage
 

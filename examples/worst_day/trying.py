@@ -15,12 +15,12 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.cluster.differences import Difference, differences
+from mainstay.sim.cluster.differences import Difference, find_differences
 from mainstay.sim.cluster.final_state import final_objects
-from mainstay.sim.cluster.history import Event, Fault
+from mainstay.sim.cluster.history import Event, FaultInjected
 from mainstay.sim.cluster.world import World
-from mainstay.sim.run.forks import Lost, each_in_a_fork, encode, from_booted, lost
-from mainstay.sim.run.plans import Aim, Planned
+from mainstay.sim.run.forks import LostFork, encode, from_booted, report_lost_fork, run_in_forks
+from mainstay.sim.run.plans import Aim, PlannedFaults
 from mainstay.sim.run.run import Booted, RunResult
 from mainstay.sim.run.scenario import Scenario
 
@@ -80,28 +80,28 @@ def tries(
 ) -> Iterator[Tried]:
     """Try a fault at each place of a program, or at each so manieth, or only at those that are told like these."""
     for sent in from_booted(scenario, partial(_try_all, program, fault, jobs, one_in, where)):
-        yield Tried(None, lost(scenario, 0, sent), 0) if isinstance(sent, Lost) else _decode_tried(sent)
+        yield Tried(None, report_lost_fork(scenario, 0, sent), 0) if isinstance(sent, LostFork) else _decode_tried(sent)
 
 
 def _try_all(
     program: str, fault: str, jobs: int, one_in: int, where: Sequence[str], booted: Booted, send: Send
 ) -> None:
-    (first,) = each_in_a_fork([partial(_look, booted, program, fault)], 1)
-    if isinstance(first, Lost):
-        send(encode(Tried(None, lost(booted.scenario, 0, first), 0)))
+    (first,) = run_in_forks([partial(_look, booted, program, fault)], 1)
+    if isinstance(first, LostFork):
+        send(encode(Tried(None, report_lost_fork(booted.scenario, 0, first), 0)))
         return
     found = _decode_first(first)
     aims = [aim for aim in found.aims if aim.place.what.startswith(tuple(where))][::one_in]
     send(encode(Tried(None, found.result, len(aims))))
-    runs = each_in_a_fork([partial(_try, booted, aim) for aim in aims], jobs)
+    runs = run_in_forks([partial(_try, booted, aim) for aim in aims], jobs)
     for aim, sent in zip(aims, runs, strict=True):
-        ran = _Ran(lost(booted.scenario, 0, sent), {}) if isinstance(sent, Lost) else _decode_ran(sent)
+        ran = _Ran(report_lost_fork(booted.scenario, 0, sent), {}) if isinstance(sent, LostFork) else _decode_ran(sent)
         others = _that_count(found, ran) if ran.result.is_passed else []
         send(encode(Tried(aim, ran.result, len(aims), others)))
 
 
 def _look(booted: Booted, program: str, fault: str) -> bytes:
-    planned = Planned()
+    planned = PlannedFaults()
     result = booted.go(1, strategy=planned)
     places = [deed.place for deed in planned.deeds] if fault == CRASH else [each.place for each in planned.tellings]
     aims = {Aim(place, fault): None for place in places if place.who == program}
@@ -111,12 +111,12 @@ def _look(booted: Booted, program: str, fault: str) -> bytes:
 def _try(booted: Booted, aim: Aim) -> bytes:
     if aim.fault == CUT:
         booted.world.history.subscribe(partial(_forget, booted.world))
-    result = booted.go(1, strategy=Planned([aim]))
+    result = booted.go(1, strategy=PlannedFaults([aim]))
     return encode(_Ran(result, _final(booted) if result.is_passed else {}))
 
 
 def _that_count(first: _First, ran: _Ran) -> list[Difference]:
-    found = differences(first.final, ran.final)
+    found = find_differences(first.final, ran.final)
     return [each for each in found if not each.path.startswith(KOPFS_OWN)]
 
 
@@ -128,7 +128,7 @@ def _final(booted: Booted) -> _State:
 
 def _forget(world: World, event: Event) -> None:
     """Let the server forget, so that whoever begins anew is told what is, and not what was."""
-    if isinstance(event, Fault):
+    if isinstance(event, FaultInjected):
         world.faults.spawn(_compact(world), "history lost")
 
 

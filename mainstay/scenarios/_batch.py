@@ -38,20 +38,20 @@ decided again, it would be one too many: that is what names from owners are for.
 
 
 @dataclass(frozen=True)
-class Made:
+class BatchMemory:
     """What a controller remembers of the children it has made."""
 
     uid: str
     count: int
 
 
-class Batch(Controller):
+class BatchController(Controller):
     name = "batch"
     kind = JOBS
     reads = (Reads(PODS, wakes=owner(JOBS), indexes=(OWNER,)),)
     writes = (PODS,)
 
-    def decide(self, view: View, key: ObjectKey, memory: Made | None) -> Decision:
+    def decide(self, view: View, key: ObjectKey, memory: BatchMemory | None) -> Decision:
         job = view.get(JOBS, key)
         if job is None:
             return Decision()
@@ -62,7 +62,7 @@ class Batch(Controller):
         return Decision(
             actions=tuple(Create(PODS, a_pod(job, made + number)) for number in range(missing)),
             status={"active": len(pods)},
-            memory=Made(uid, made + missing),
+            memory=BatchMemory(uid, made + missing),
         )
 
 

@@ -37,7 +37,7 @@ def all_sets(change: Change, sets: Cache) -> Iterable[ObjectKey]:
     return [entry.key for entry in sets.entries()] if is_new else []
 
 
-class Daemons(Controller):
+class DaemonSetController(Controller):
     name = "daemons"
     kind = DAEMON_SETS
     reads = (Reads(NODES, wakes_among=all_sets), Reads(PODS, wakes=owner(DAEMON_SETS), indexes=(OWNER,)))

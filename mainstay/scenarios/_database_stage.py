@@ -33,11 +33,11 @@ from mainstay.scenarios._database import (
     wanted_certificates,
     wanted_settings,
 )
-from mainstay.scenarios._owning import definition
+from mainstay.scenarios._ownership import definition
 from mainstay.scenarios._stages import NAMESPACE, UserStage
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 
 OPERATOR: Final = "operator"
@@ -157,7 +157,7 @@ class DatabaseStage(UserStage):
                     raise Violated("databases", f"{database['metadata']['name']} {problem}")
 
     async def _all(self, prefix: str) -> list[Object]:
-        found = [object_in(entry.value) for entry in (await self.world.store.range(prefix)).entries]
+        found = [decode_commit(entry.value) for entry in (await self.world.store.range(prefix)).entries]
         return [obj for obj in found if prefix == DATABASES_PREFIX or DATABASE in (obj["metadata"].get("labels") or {})]
 
 
@@ -201,16 +201,16 @@ class NothingWantedDeleted:
         """By uid."""
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith(DATABASES_PREFIX):
             if event.value is not None:
-                database = object_in(event.value)
+                database = decode_commit(event.value)
                 self._databases[database["metadata"]["uid"]] = database
             elif event.previous is not None:
-                self._databases.pop(object_in(event.previous)["metadata"]["uid"], None)
+                self._databases.pop(decode_commit(event.previous)["metadata"]["uid"], None)
         elif event.key.startswith(self._prefix) and event.value is None and event.previous is not None:
-            lost = object_in(event.previous)
+            lost = decode_commit(event.previous)
             owner = self._databases.get(owner_of(lost))
             if owner is not None and "deletionTimestamp" not in owner["metadata"] and number_of(lost) < _wants(owner):
                 raise Violated(self.name, f"{key_of(lost)} of a database that lives and wants it is deleted", [event])

@@ -27,7 +27,7 @@ from mainstay.loop.component import ComponentSettings
 from mainstay.loop.periodic import OwnLoop
 from mainstay.scenarios._agents import PODS, TIMES, AgentStage, a_pod
 from mainstay.scenarios._stages import LEASE, SERVERS, UserStage
-from mainstay.sim.active_faults import together
+from mainstay.sim.active_faults import release_all
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.world import World
 
@@ -75,7 +75,7 @@ class HealthStage(AgentStage):
     def cut(self, names: Sequence[str], duration: timedelta, servers: Sequence[str] = SERVERS) -> None:
         """Off from these servers."""
         network = self.world.sim.network
-        join = together(network.cut(name, server) for name in names for server in servers)
+        join = release_all(network.cut(name, server) for name in names for server in servers)
         what = f"cut of {', '.join(names)} from {', '.join(servers)}"
         self.world.faults.note(f"{what} for {duration}")
         self.world.faults.undo_after(duration, what, join)

@@ -16,9 +16,9 @@ from mainstay.api.kind_names import NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOT
 from mainstay.api.node_health import OUT_OF_SERVICE
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from mainstay.scenarios._holding import hold
+from mainstay.scenarios._holds import hold
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scenarios._users import APPS, HIGH, Deed
+from mainstay.scenarios._users import APPS, HIGH, UserAction
 
 if TYPE_CHECKING:
     from mainstay.scenarios._worlds import WorldStage
@@ -196,16 +196,16 @@ async def open_all(stage: "WorldStage", client: Client) -> None:
 
 
 USUAL: Final = (
-    Deed("cordon", 2, cordon),
-    Deed("drain", 2, drain),
-    Deed("close-all", 2, close_all),
-    Deed("evict", 2, evict_some),
-    Deed("taint", 1, taint),
-    Deed("relabel", 1, relabel),
-    Deed("resize", 1, resize),
-    Deed("switch-off", 1, switch_off),
-    Deed("forget-node", 1, forget_node),
-    Deed("quota", 1, set_quota),
-    Deed("zone-quota", 1, set_zone_quota),
+    UserAction("cordon", 2, cordon),
+    UserAction("drain", 2, drain),
+    UserAction("close-all", 2, close_all),
+    UserAction("evict", 2, evict_some),
+    UserAction("taint", 1, taint),
+    UserAction("relabel", 1, relabel),
+    UserAction("resize", 1, resize),
+    UserAction("switch-off", 1, switch_off),
+    UserAction("forget-node", 1, forget_node),
+    UserAction("quota", 1, set_quota),
+    UserAction("zone-quota", 1, set_zone_quota),
 )
 """What operators do in every world."""

@@ -56,7 +56,7 @@ _A_LITTLE: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class UserAction:
     """Something that somebody may do, more often the greater its weight is."""
 
     name: str
@@ -66,7 +66,7 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SwarmOptions:
     """How much of what there is in a run."""
 
     deeds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Options:
     says_lost: bool = False
     """Whether somebody says of a machine that is lost for good that it is off. Else its pods are never heard of."""
 
-    def deeds_of(self, user: str, known: Sequence[Deed]) -> list[Deed]:
+    def deeds_of(self, user: str, known: Sequence[UserAction]) -> list[UserAction]:
         """Each as often as it weighs."""
         return [each for each in known if each.name in self.deeds[user] for _ in range(each.weight)]
 
@@ -89,13 +89,13 @@ class Options:
         return f"{who}; every {self.tempo.total_seconds():g} s, up to {self.replicas_max} replicas{more}"
 
 
-def drawn(choose: Callable[[str, int], int], users: Mapping[str, Sequence[Deed]]) -> Options:
+def draw_options(choose: Callable[[str, int], int], users: Mapping[str, Sequence[UserAction]]) -> SwarmOptions:
     """Those of this run. The first deed of each user is always on: else there would be nothing to look at."""
     deeds = {
         user: tuple([each.name for number, each in enumerate(known) if number == 0 or choose(f"{each.name}/is-on", 2)])
         for user, known in users.items()
     }
-    return Options(
+    return SwarmOptions(
         deeds=deeds,
         tempo=TEMPOS[choose("tempo", len(TEMPOS))],
         replicas_max=REPLICAS_MAX[choose("replicas-max", len(REPLICAS_MAX))],

@@ -25,7 +25,7 @@ from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.loop.periodic import OwnLoop
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 
 AGENTS: Final = "agents"
@@ -94,7 +94,7 @@ class WorkloadStage(UserStage):
             await component.run()
 
     def _saw(self, event: Event) -> None:
-        if isinstance(event, Committed) and event.key.startswith(PODS_PREFIX):
+        if isinstance(event, RevisionCommitted) and event.key.startswith(PODS_PREFIX):
             self._is_news = True
 
     async def _be_agents(self, env: Env) -> None:

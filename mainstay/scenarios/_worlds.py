@@ -5,9 +5,9 @@ which of their deeds there are in a run, how often and how much, is drawn from t
 put in order what they have put out of order: nodes take pods again, nothing is limited any more. By then some of the
 programs may be gone for good, and it must not matter which (`spares`).
 
-In the end the cluster has to come to what is wanted (_wanted.py), and to stay there in silence. A world does not wait
-for a fixed time of silence: most runs are there within seconds, and the few that have to wait for a watch that has died
-unheard do so.
+In the end the cluster has to come to what is wanted (_expected_state.py), and to stay there in silence. A world does
+not wait for a fixed time of silence: most runs are there within seconds, and the few that have to wait for a watch that
+has died unheard do so.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from mainstay.loop.controller_loop import LoopSettings
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
 from mainstay.loop.periodic import OwnLoop
+from mainstay.scenarios._expected_state import WORLD, Missing, find_deviations
 from mainstay.scenarios._operators import CPUS
-from mainstay.scenarios._users import BROKEN, PASSING, Deed, Options, drawn
-from mainstay.scenarios._wanted import WORLD, Missing, not_as_wanted
+from mainstay.scenarios._users import BROKEN, PASSING, SwarmOptions, UserAction, draw_options
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.history import Committed, Event, Healed
-from mainstay.sim.cluster.program import Main, Step
+from mainstay.sim.cluster.history import Event, FaultsHealed, RevisionCommitted
+from mainstay.sim.cluster.program_lifecycle import Main, ProgramStep
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Stage
 
@@ -84,14 +84,14 @@ class WorldStage(Stage):
     own_loops: Sequence[OwnLoop] = ()
     observed: Sequence[str] = ()
     """How the keys of those kinds begin in the store whose controllers say which generation they have observed."""
-    users: Mapping[str, Sequence[Deed]] = MappingProxyType({})
+    users: Mapping[str, Sequence[UserAction]] = MappingProxyType({})
     """What each of them may do."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.schedulers: dict[str, Scheduler] = {}
         self.components: dict[str, Controllers] = {}
-        self.options = Options()
+        self.options = SwarmOptions()
         self.sizes: dict[str, dict[str, str]] = {}
         """What each machine has. Its agent sees a change when it is started the next time."""
         self.singles: dict[str, None] = {}
@@ -133,7 +133,7 @@ class WorldStage(Stage):
     def come_back(self, node: str) -> None:
         """Start the agent of a node again, unless its machine is lost for good."""
         program = self.world.programs[node]
-        if program.ended is Step.CRASHED and node not in self.world.lost:
+        if program.ended is ProgramStep.CRASHED and node not in self.world.lost:
             program.start()
 
     # As a stage.
@@ -141,11 +141,11 @@ class WorldStage(Stage):
     async def ready(self) -> None:
         async with self.world.client_for(next(iter(self.users)), self.world.sim.env("prepare")) as client:
             await self.prepare(client)
-        while (await not_as_wanted(self)) or not self._are_all_at_work():
+        while (await find_deviations(self)) or not self._are_all_at_work():
             await tasks.sleep(_TICK)
 
     async def begin(self) -> None:
-        self.options = drawn(self.choose, self.users)
+        self.options = draw_options(self.choose, self.users)
         self.told = str(self.options)
         self._busy = dict.fromkeys(self.users)
         self._begun.set()
@@ -164,7 +164,7 @@ class WorldStage(Stage):
             if self._busy:
                 missing: Missing | None = WORLD, f"{', '.join(self._busy)} cannot put things in order"
             else:
-                missing = await not_as_wanted(self)
+                missing = await find_deviations(self)
             silent_ns = loop.time_ns() - max(self.world.last_write_ns, since_ns)
             if missing is None and silent_ns >= _ns(SILENCE):
                 return
@@ -219,9 +219,13 @@ class WorldStage(Stage):
 
     def _saw(self, event: Event) -> None:
         """Users have to be told when a pod is gone that nobody else looks after, and when machines are."""
-        if isinstance(event, Committed) and event.value is None and event.key.rpartition("/")[2] in self.singles:
+        if (
+            isinstance(event, RevisionCommitted)
+            and event.value is None
+            and event.key.rpartition("/")[2] in self.singles
+        ):
             self._news.set()
-        elif isinstance(event, Healed) and self.world.lost:
+        elif isinstance(event, FaultsHealed) and self.world.lost:
             self._busy = dict.fromkeys(self.users)
             self._news.set()
 

@@ -27,7 +27,7 @@ from mainstay.scenarios._workloads import (
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -83,10 +83,10 @@ class NotTooOften:
     name = "not too often"
 
     def __init__(self) -> None:
-        self._made: dict[str, deque[Committed]] = {}
+        self._made: dict[str, deque[RevisionCommitted]] = {}
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or not event.key.startswith(PODS_PREFIX):
+        if not isinstance(event, RevisionCommitted) or not event.key.startswith(PODS_PREFIX):
             return
         if event.value is None or event.previous is not None:
             return

@@ -6,7 +6,7 @@ A cache must not go back, nor may it take for news what it has seen; and when th
 from datetime import timedelta
 from typing import Final
 
-from mainstay.scenarios._following import Following
+from mainstay.scenarios._followers import FollowerStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.run.scenario import Scenario
@@ -14,7 +14,7 @@ from mainstay.sim.run.scenario import Scenario
 SCENARIO: Final = Scenario(
     name="back-in-time",
     about="Watches meet a server that is behind, and changes that come twice; no cache may go back, or stop.",
-    make=Following,
+    make=FollowerStage,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=("server-behind", "stale-server", "watch-repeat", "watch-disconnect", "server-crash", "cut"),
     lasts=timedelta(minutes=2),

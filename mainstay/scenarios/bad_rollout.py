@@ -22,7 +22,7 @@ from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -89,7 +89,7 @@ class EnoughAvailable:
         self._has_been_enough = False
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or not event.key.startswith(PODS_PREFIX):
+        if not isinstance(event, RevisionCommitted) or not event.key.startswith(PODS_PREFIX):
             return
         pod = decode(event.value) if event.value is not None else None
         if pod is not None and pod_state.is_active(pod) and pod_state.is_ready(pod):

@@ -19,16 +19,16 @@ from mainstay.api.kind_names import PODS, RESERVATIONS
 from mainstay.api.reservations import reservation_name
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scenarios._scheduling import CALM, RECHECKED, SchedulingStage, a_pod, add_node, cordon, end_pod
+from mainstay.scenarios._schedulers import CALM, RECHECKED, SchedulingStage, a_pod, add_node, cordon, end_pod
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.scheduler.bind import BATCHES
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.report import RETRYING, ReportSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.reserved import Reserved
-from mainstay.sim.cluster.history import Asked, Event
+from mainstay.sim.cluster.history import Event, RequestReceived
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -58,7 +58,12 @@ class BindWithoutAnswer(SchedulingStage):
 
     def _saw(self, event: Event) -> None:
         """Watches fall behind just as a binding is on its way."""
-        if self._is_next_late and isinstance(event, Asked) and event.who == SCHEDULER and event.path == BATCHES:
+        if (
+            self._is_next_late
+            and isinstance(event, RequestReceived)
+            and event.who == SCHEDULER
+            and event.path == BATCHES
+        ):
             self._is_next_late = False
             self.world.after(timedelta(0), self._fall_behind)
 
@@ -135,7 +140,7 @@ SCENARIO: Final = Scenario(
     name="bind-without-answer",
     about="Bindings are done and not answered while nodes are unheard of; no pod gets a second node, no node too much.",
     make=BindWithoutAnswer,
-    checkers=lambda: [Capacity(), AcknowledgedWrites(), Reserved()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Reserved()],
     lasts=timedelta(minutes=2),
     calm=CALM,
     silence=SILENCE,

@@ -7,7 +7,7 @@ deleted, to those who listen too. Nobody may read everything over and over.
 from datetime import timedelta
 from typing import Final
 
-from mainstay.scenarios._following import Following
+from mainstay.scenarios._followers import FollowerStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.run.scenario import Scenario
@@ -15,7 +15,7 @@ from mainstay.sim.run.scenario import Scenario
 SCENARIO: Final = Scenario(
     name="compaction-in-the-gap",
     about="History is forgotten while watches are broken; what went meanwhile must be told as gone, without a storm.",
-    make=Following,
+    make=FollowerStage,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=(
         "history-lost",

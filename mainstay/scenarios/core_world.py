@@ -19,19 +19,19 @@ from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.scenarios import _operators as operators
 from mainstay.scenarios import _users as users
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scenarios._users import HIGH, SETS, Deed, a_pod_spec, a_workload, ensure_singles
+from mainstay.scenarios._users import HIGH, SETS, UserAction, a_pod_spec, a_workload, ensure_singles
 from mainstay.scenarios._worlds import SILENCE, WITHIN, WorldStage
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.at_most_one import AtMostOne
 from mainstay.sim.checkers.bound_in_time import BoundInTime
-from mainstay.sim.checkers.bounded import Bounded
-from mainstay.sim.checkers.budgets import Budgets
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.bounded import BoundedAmplification
+from mainstay.sim.checkers.budgets import BudgetChecker
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.observed_generations import ObservedGenerations
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.orphans import Orphans
-from mainstay.sim.checkers.quotas import Quotas
+from mainstay.sim.checkers.quotas import QuotaChecker
 from mainstay.sim.checkers.released import Released
 from mainstay.sim.checkers.reserved import Reserved
 from mainstay.sim.checkers.watch_contract import WatchContract
@@ -49,12 +49,12 @@ class CoreWorld(WorldStage):
     users = MappingProxyType(
         {
             USER: (
-                Deed("scale", 3, users.scale_set),
-                Deed("submit", 2, users.submit_task),
-                Deed("single", 2, users.submit_single),
-                Deed("delete-pod", 1, users.delete_pod),
-                Deed("plan", 2, users.plan_ahead),
-                Deed("give-up-plan", 1, users.give_up_plan),
+                UserAction("scale", 3, users.scale_set),
+                UserAction("submit", 2, users.submit_task),
+                UserAction("single", 2, users.submit_single),
+                UserAction("delete-pod", 1, users.delete_pod),
+                UserAction("plan", 2, users.plan_ahead),
+                UserAction("give-up-plan", 1, users.give_up_plan),
             ),
             OPERATOR: operators.USUAL,
         }
@@ -80,13 +80,13 @@ def checkers() -> Sequence[Checker]:
         AcknowledgedWrites(),
         AtMostOne(),
         BoundInTime(),
-        Bounded(),
-        Budgets(),
-        Capacity(),
+        BoundedAmplification(),
+        BudgetChecker(),
+        CapacityChecker(),
         ObservedGenerations(OBSERVED),
         OneActingLeader(),
         Orphans(),
-        Quotas(),
+        QuotaChecker(),
         Released(),
         Reserved(),
         WatchContract(),

@@ -16,14 +16,14 @@ from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_node
+from mainstay.scenarios._schedulers import CALM, SchedulingStage, a_pod, add_node
 from mainstay.scenarios._stages import SILENCE
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.queue.scheduling_queue import QueueSettings
 from mainstay.scheduler.settings import CycleSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -105,7 +105,7 @@ SCENARIO: Final = Scenario(
     name="cure-meanwhile",
     about="What cures a refused pod comes between its refusal and its waiting; it is not missed.",
     make=CureMeanwhile,
-    checkers=lambda: [Capacity(), AcknowledgedWrites()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
     ids=("6",),

@@ -20,11 +20,11 @@ from mainstay.env import tasks
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Create, Decision
 from mainstay.loop.view import View
-from mainstay.scenarios._scheduling import add_node
+from mainstay.scenarios._schedulers import add_node
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.reserved import Reserved
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
@@ -124,7 +124,7 @@ SCENARIO: Final = Scenario(
     name="duplicate-reservation",
     about="A reservation is made and its answer lost, the leader goes, watches are late: there is never a second one.",
     make=DuplicateReservation,
-    checkers=lambda: [Capacity(), AcknowledgedWrites(), Reserved()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Reserved()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after"),
     silence=SILENCE,
     ids=("T7",),

@@ -23,7 +23,7 @@ from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -42,11 +42,11 @@ class EnoughHealthy:
     name = "enough healthy"
 
     def __init__(self) -> None:
-        self._healthy: dict[str, Committed] = {}
+        self._healthy: dict[str, RevisionCommitted] = {}
         self._has_been_enough = False
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or not event.key.startswith("core/pods/"):
+        if not isinstance(event, RevisionCommitted) or not event.key.startswith("core/pods/"):
             return
         pod = _decode(event.value) if event.value is not None else None
         if pod is not None and pod_state.is_ready(pod) and not pod_state.is_leaving(pod):

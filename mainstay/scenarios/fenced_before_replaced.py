@@ -23,7 +23,7 @@ from mainstay.env import Env, tasks
 from mainstay.loop.fencing import MayStart, Observed, may_start, observed
 from mainstay.scenarios._agents import CALM, PODS, SILENCE, TIMES, AgentStage, a_pod
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.sim.active_faults import together
+from mainstay.sim.active_faults import release_all
 from mainstay.sim.checkers.at_most_one import AtMostOne
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
@@ -61,7 +61,7 @@ class FencedBeforeReplaced(AgentStage):
                 world.sim.network.set_latency(node, server, SLOW)
             world.faults.undo_after(SLOW_FOR * 2, f"{node} is slow", lambda: self._hurry(node))
             await tasks.sleep(SLOW_FOR * (1 + self.choose("when", 4) / 8))
-        join = together(world.sim.network.cut(node, server) for server in world.servers)
+        join = release_all(world.sim.network.cut(node, server) for server in world.servers)
         duration = CUT_FOR[self.choose("cut for", len(CUT_FOR))]
         world.faults.note(f"{node} is cut off from all servers for {duration}")
         world.faults.undo_after(duration, f"cut of {node}", join)

@@ -31,8 +31,8 @@ from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
-from mainstay.sim.checkers.patient import Patient
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.patient import PatientEviction
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -107,11 +107,11 @@ class OneReplacement:
     name = "one replacement"
 
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[Object, Committed]] = {}
-        self._replaced: dict[str, Committed] = {}
+        self._pods: dict[str, tuple[Object, RevisionCommitted]] = {}
+        self._replaced: dict[str, RevisionCommitted] = {}
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or not event.key.startswith(PODS_PREFIX):
+        if not isinstance(event, RevisionCommitted) or not event.key.startswith(PODS_PREFIX):
             return
         if event.value is None:
             self._pods.pop(event.key, None)
@@ -127,7 +127,7 @@ class OneReplacement:
     async def at_end(self, world: World) -> None:
         """Everything was told while it happened."""
 
-    def _is_new(self, pod: Object, event: Committed) -> None:
+    def _is_new(self, pod: Object, event: RevisionCommitted) -> None:
         replaces = (pod["metadata"].get("annotations") or {}).get(REPLACES)
         if not replaces:
             return
@@ -142,7 +142,7 @@ SCENARIO: Final = Scenario(
     name="fraud-batch",
     about="One of three replicas becomes unknown: grace, release, exactly one replacement; or it is heard of in time.",
     make=FraudBatch,
-    checkers=lambda: [AcknowledgedWrites(), OneActingLeader(), Patient(TIMES.duration), OneReplacement()],
+    checkers=lambda: [AcknowledgedWrites(), OneActingLeader(), PatientEviction(TIMES.duration), OneReplacement()],
     faults=("crash", "crash-before", "crash-after", "answer-lost", "watch-delay"),
     lasts=timedelta(seconds=55),
     calm=CALM,

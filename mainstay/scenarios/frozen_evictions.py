@@ -15,12 +15,12 @@ from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.scenarios._agents import CALM, SILENCE, TIMES
 from mainstay.scenarios._health import WATCHERS, HealthStage
-from mainstay.scenarios._holding import hold, release
+from mainstay.scenarios._holds import hold, release
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.scenarios._workloads import PODS_PREFIX, decode
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.held import EvictionsHeld
-from mainstay.sim.checkers.patient import Patient
+from mainstay.sim.checkers.patient import PatientEviction
 from mainstay.sim.run.scenario import Scenario
 
 FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (20, 45, 90))
@@ -74,7 +74,7 @@ SCENARIO: Final = Scenario(
     name="frozen-evictions",
     about="Evictions are frozen while nodes fall silent; nobody is removed, and afterwards those are who should be.",
     make=FrozenEvictions,
-    checkers=lambda: [Patient(TIMES.duration), EvictionsHeld(*WATCHERS)],
+    checkers=lambda: [PatientEviction(TIMES.duration), EvictionsHeld(*WATCHERS)],
     faults=("crash", "crash-after", "answer-lost", "leader-loss"),
     lasts=timedelta(minutes=2),
     calm=CALM,

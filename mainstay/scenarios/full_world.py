@@ -28,23 +28,23 @@ from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
 from mainstay.scenarios import _operators as operators
 from mainstay.scenarios import _users as users
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scenarios._users import APPS, HIGH, SETS, Deed, a_pod_spec, a_workload
+from mainstay.scenarios._users import APPS, HIGH, SETS, UserAction, a_pod_spec, a_workload
 from mainstay.scenarios._worlds import CONTROLLERS as CONTROLLER_PROCESSES
 from mainstay.scenarios._worlds import SILENCE, WITHIN, WorldStage
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.at_most_one import AtMostOne
 from mainstay.sim.checkers.bound_in_time import BoundInTime
-from mainstay.sim.checkers.bounded import Bounded
-from mainstay.sim.checkers.budgets import Budgets
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.bounded import BoundedAmplification
+from mainstay.sim.checkers.budgets import BudgetChecker
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.job_counts import JobCounts
 from mainstay.sim.checkers.namespaces import Namespaces
 from mainstay.sim.checkers.observed_generations import ObservedGenerations
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.orphans import Orphans
-from mainstay.sim.checkers.owned import Owned
-from mainstay.sim.checkers.quotas import Quotas
+from mainstay.sim.checkers.owned import OwnershipChecker
+from mainstay.sim.checkers.quotas import QuotaChecker
 from mainstay.sim.checkers.recovery import Recovery
 from mainstay.sim.checkers.released import Released
 from mainstay.sim.checkers.reserved import Reserved
@@ -74,25 +74,25 @@ class FullWorld(WorldStage):
     users = MappingProxyType(
         {
             USER: (
-                Deed("scale", 2, users.scale_app),
-                Deed("roll", 3, users.roll),
-                Deed("roll-back", 1, users.roll_back),
-                Deed("submit-app", 1, users.submit_app),
-                Deed("submit-set", 1, users.submit_set),
-                Deed("scale-set", 1, users.scale_set),
-                Deed("submit-job", 2, users.submit_job),
-                Deed("submit", 1, users.submit_task),
-                Deed("single", 2, users.submit_single),
-                Deed("delete-pod", 1, users.delete_pod),
-                Deed("delete-workload", 1, users.delete_workload),
-                Deed("plan", 2, users.plan_ahead),
-                Deed("give-up-plan", 1, users.give_up_plan),
-                Deed("namespace", 2, users.come_and_go),
+                UserAction("scale", 2, users.scale_app),
+                UserAction("roll", 3, users.roll),
+                UserAction("roll-back", 1, users.roll_back),
+                UserAction("submit-app", 1, users.submit_app),
+                UserAction("submit-set", 1, users.submit_set),
+                UserAction("scale-set", 1, users.scale_set),
+                UserAction("submit-job", 2, users.submit_job),
+                UserAction("submit", 1, users.submit_task),
+                UserAction("single", 2, users.submit_single),
+                UserAction("delete-pod", 1, users.delete_pod),
+                UserAction("delete-workload", 1, users.delete_workload),
+                UserAction("plan", 2, users.plan_ahead),
+                UserAction("give-up-plan", 1, users.give_up_plan),
+                UserAction("namespace", 2, users.come_and_go),
             ),
             OPERATOR: (
                 *operators.USUAL,
-                Deed("policies", 1, operators.set_policies),
-                Deed("hold", 1, operators.hold_something),
+                UserAction("policies", 1, operators.set_policies),
+                UserAction("hold", 1, operators.hold_something),
             ),
         }
     )
@@ -123,16 +123,16 @@ def checkers() -> Sequence[Checker]:
         AcknowledgedWrites(),
         AtMostOne(may_fail=True),
         BoundInTime(),
-        Bounded(),
-        Budgets(),
-        Capacity(),
+        BoundedAmplification(),
+        BudgetChecker(),
+        CapacityChecker(),
         JobCounts(),
         Namespaces(tuple(OWNED), CONTROLLER_PROCESSES, "namespace-"),
         ObservedGenerations(OBSERVED),
         OneActingLeader(),
         Orphans(),
-        Owned(OWNED, CONTROLLER_PROCESSES, "owner-cleanup-"),
-        Quotas(),
+        OwnershipChecker(OWNED, CONTROLLER_PROCESSES, "owner-cleanup-"),
+        QuotaChecker(),
         Recovery(),
         Released(),
         Reserved(),

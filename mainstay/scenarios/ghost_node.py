@@ -10,8 +10,8 @@ from typing import Final
 from mainstay.api.kind_names import NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
-from mainstay.scenarios._placing import TASK_NAMES, Placing, add_node, add_or_remove_task, placed
 from mainstay.scenarios._stages import SILENCE, UserStage
+from mainstay.scenarios._task_scheduler import TASK_NAMES, TaskScheduler, add_node, add_or_remove_task, placed
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.cluster.world import World
@@ -24,7 +24,7 @@ OTHERS: Final = ("node-1", "node-2", "node-3")
 class GhostNode(UserStage):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.add_controller(Placing(), "placer")
+        self.add_controller(TaskScheduler(), "placer")
 
     async def prepare(self, client: Client) -> None:
         for name in (STAYS, *OTHERS):

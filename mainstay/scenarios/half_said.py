@@ -15,7 +15,7 @@ from mainstay.client.client import Client
 from mainstay.scenarios._agents import CALM, PODS, SILENCE, TIMES
 from mainstay.scenarios._health import WATCHERS, HealthStage, a_patient_pod
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.patient import Patient
+from mainstay.sim.checkers.patient import PatientEviction
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -65,7 +65,7 @@ SCENARIO: Final = Scenario(
     name="half-said",
     about="A watcher crashes between saying that a node is unknown and saying so of its pods; the next one says it.",
     make=HalfSaid,
-    checkers=lambda: [Patient(TIMES.duration)],
+    checkers=lambda: [PatientEviction(TIMES.duration)],
     faults=("crash", "crash-after", "crash-before", "answer-lost", "pause"),
     lasts=timedelta(minutes=1),
     calm=CALM,

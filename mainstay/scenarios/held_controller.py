@@ -17,7 +17,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.replicaset.controller import ReplicaSets
-from mainstay.scenarios._holding import hold, release
+from mainstay.scenarios._holds import hold, release
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, image_of, with_image
 from mainstay.sim.checkers import Violated

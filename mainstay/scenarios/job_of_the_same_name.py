@@ -12,7 +12,7 @@ from mainstay.api.kind import Propagation
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.scenarios._batch import FAULTS, Batch, a_job, as_many_pods_as_wanted
+from mainstay.scenarios._batch import FAULTS, BatchController, a_job, as_many_pods_as_wanted
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
@@ -27,7 +27,7 @@ class JobOfTheSameName(UserStage):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.add_controller(Batch(), "controller")
+        self.add_controller(BatchController(), "controller")
 
     async def turn(self, client: Client) -> None:
         name = NAMES[self.choose("which", len(NAMES))]

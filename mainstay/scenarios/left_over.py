@@ -93,7 +93,7 @@ class LeftOver(HealthStage):
 
     async def check(self) -> None:
         store = self.world.store
-        if problem := await orphans.left_over(self.world):
+        if problem := await orphans.find_orphans(self.world):
             raise Violated("left over", problem)
         for node in self.nodes:
             drift, _, _ = await find_drift(store, node)

@@ -20,13 +20,13 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.controllers.job.controller import Jobs
 from mainstay.env import tasks
+from mainstay.scenarios._cronjobs import TICK, CronJobController, last_of, latest, period_of
 from mainstay.scenarios._stages import NAMESPACE, SERVERS, SILENCE, USER
-from mainstay.scenarios._ticking import TICK, Ticking, last_of, latest, period_of
 from mainstay.scenarios._workloads import AGENTS, WorkloadStage, decode, told
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -46,7 +46,7 @@ SUCCEEDED: Final[Object] = {"phase": "Succeeded"}
 
 
 class MissedTicks(WorkloadStage):
-    controllers = (Ticking(), Jobs())
+    controllers = (CronJobController(), Jobs())
     turn_every = timedelta(seconds=10)
 
     def __init__(self, world: World) -> None:
@@ -170,13 +170,13 @@ class OncePerTick:
     name = "once per tick"
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, str], Committed] = {}
-        self._lately: dict[str, deque[Committed]] = {}
+        self._made: dict[tuple[str, str], RevisionCommitted] = {}
+        self._lately: dict[str, deque[RevisionCommitted]] = {}
 
     def saw(self, event: Event) -> None:
         if not _is_new_job(event):
             return
-        assert isinstance(event, Committed)
+        assert isinstance(event, RevisionCommitted)
         assert event.value is not None
         job = decode(event.value)
         cron, tick = _owner_of(job), _tick_of(job)
@@ -212,7 +212,7 @@ def suspended(is_suspended: bool) -> Object:
 
 def _is_new_job(event: Event) -> bool:
     return (
-        isinstance(event, Committed)
+        isinstance(event, RevisionCommitted)
         and event.key.startswith(JOBS_PREFIX)
         and event.value is not None
         and event.previous is None

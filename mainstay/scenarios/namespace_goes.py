@@ -16,7 +16,7 @@ from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Forbidden,
 from mainstay.controllers.namespace.loop import NamespaceDeletion
 from mainstay.env import tasks
 from mainstay.loop.periodic import OwnLoop
-from mainstay.scenarios._owning import CLEANERS, KINDS, OwningStage, define
+from mainstay.scenarios._ownership import CLEANERS, KINDS, OwnershipStage, define
 from mainstay.scenarios._stages import SILENCE, USER
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.namespaces import Namespaces
@@ -30,7 +30,7 @@ HOLD: Final = "example.dev/hold"
 _KINDS: Final = tuple(KINDS.values())
 
 
-class NamespaceGoes(OwningStage):
+class NamespaceGoes(OwnershipStage):
     turn_every = timedelta(milliseconds=700)
 
     def __init__(self, world: World) -> None:

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.client.client import Client
-from mainstay.scenarios._placing import Placing, add_node, add_task, placed
 from mainstay.scenarios._stages import SILENCE, UserStage
+from mainstay.scenarios._task_scheduler import TaskScheduler, add_node, add_task, placed
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.watch_contract import WatchContract
@@ -22,7 +22,7 @@ class NewLeaderKnows(UserStage):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.add_controller(Placing(), "placer-1", "placer-2")
+        self.add_controller(TaskScheduler(), "placer-1", "placer-2")
         self._made = 0
 
     async def prepare(self, client: Client) -> None:

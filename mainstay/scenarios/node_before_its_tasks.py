@@ -12,8 +12,8 @@ from mainstay.api.kind_names import NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.env import tasks
-from mainstay.scenarios._placing import TASK_NAMES, TASKS, Placing, add_node, add_task, node_of, placed
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
+from mainstay.scenarios._task_scheduler import TASK_NAMES, TASKS, TaskScheduler, add_node, add_task, find_node, placed
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.cluster.world import World
@@ -27,7 +27,7 @@ SETTLED_AFTER: Final = timedelta(seconds=3)
 class NodeBeforeItsTasks(UserStage):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.add_controller(Placing(), "placer")
+        self.add_controller(TaskScheduler(), "placer")
 
     async def prepare(self, client: Client) -> None:
         for name in (STAYS, *OTHERS):
@@ -47,7 +47,7 @@ class NodeBeforeItsTasks(UserStage):
         await client.patch(NODES, name, "", {"spec": {"unschedulable": True}})
         await tasks.sleep(SETTLED_AFTER)
         for task in (await client.list(TASKS, NAMESPACE)).items:
-            if node_of(task) == name:
+            if find_node(task) == name:
                 await client.delete(TASKS, task["metadata"]["name"], NAMESPACE)
         await client.delete(NODES, name)
 

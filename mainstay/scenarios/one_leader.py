@@ -23,7 +23,7 @@ from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Committed
+from mainstay.sim.cluster.history import RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage
 
@@ -58,7 +58,7 @@ class OneLeader(Stage):
         self._is_over = True
 
     async def check(self) -> None:
-        commits = [event for event in self.world.history.events if isinstance(event, Committed)]
+        commits = [event for event in self.world.history.events if isinstance(event, RevisionCommitted)]
         last = 0
         for commit in commits:
             if commit.key != COUNTER_KEY:

@@ -17,14 +17,14 @@ from mainstay.api.kind_names import DAEMON_SETS, NODES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from mainstay.env import Env, tasks
-from mainstay.scenarios._daemons import NODE_UID, Daemons
-from mainstay.scenarios._scheduling import SHARED, SchedulingStage, add_node
+from mainstay.scenarios._daemons import NODE_UID, DaemonSetController
+from mainstay.scenarios._schedulers import SHARED, SchedulingStage, add_node
 from mainstay.scenarios._stages import LEASE, NAMESPACE, SILENCE
 from mainstay.scenarios._workloads import PODS_PREFIX, READY, REJECTED, decode, removed, told
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
-from mainstay.sim.cluster.history import Committed, Event, Opened
+from mainstay.sim.checkers.capacity import CapacityChecker
+from mainstay.sim.cluster.history import Event, RevisionCommitted, WatchOpened
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -49,7 +49,7 @@ class OneOnEachNodeStage(SchedulingStage):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.add_schedulers("scheduler", settings=SHARED)
-        self.add_controller(Daemons(), *CONTROLLERS)
+        self.add_controller(DaemonSetController(), *CONTROLLERS)
         self._rejecting: dict[str, None] = {}
         self._is_news = True
         self._are_nodes_late = False
@@ -108,9 +108,9 @@ class OneOnEachNodeStage(SchedulingStage):
             raise Violated("one on each node", f"{strays} are for nodes that are gone")
 
     def _saw(self, event: Event) -> None:
-        if isinstance(event, Committed) and event.key.startswith(PODS_PREFIX):
+        if isinstance(event, RevisionCommitted) and event.key.startswith(PODS_PREFIX):
             self._is_news = True
-        elif self._are_nodes_late and isinstance(event, Opened) and (event.who, event.prefix) in LATE_WATCHES:
+        elif self._are_nodes_late and isinstance(event, WatchOpened) and (event.who, event.prefix) in LATE_WATCHES:
             # At once: what is there would be told in the same step.
             tap = self.world.gates[event.server].taps[event.watch]
             tap.hold()
@@ -150,11 +150,11 @@ class OneOnEachNode:
 
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}  # By name: the uid.
-        self._active: dict[tuple[str, str], dict[str, Committed]] = {}
-        self._made: dict[tuple[str, str], deque[Committed]] = {}
+        self._active: dict[tuple[str, str], dict[str, RevisionCommitted]] = {}
+        self._made: dict[tuple[str, str], deque[RevisionCommitted]] = {}
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith(NODES_PREFIX):
             self._node(event)
@@ -164,14 +164,14 @@ class OneOnEachNode:
     async def at_end(self, world: World) -> None:
         """The stage looks at how it ended."""
 
-    def _node(self, commit: Committed) -> None:
+    def _node(self, commit: RevisionCommitted) -> None:
         name = commit.key.removeprefix(NODES_PREFIX)
         if commit.value is None:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = decode(commit.value)["metadata"]["uid"]
 
-    def _pod(self, commit: Committed) -> None:
+    def _pod(self, commit: RevisionCommitted) -> None:
         value = commit.value if commit.value is not None else commit.previous
         assert value is not None
         pod = decode(value)
@@ -187,7 +187,7 @@ class OneOnEachNode:
         elif was_active is not None and place[1] in self._nodes.values() and not pod_state.is_over(pod):
             raise Violated(self.name, f"{commit.key} is taken down, and its node is there", [was_active, commit])
 
-    def _count(self, place: tuple[str, str], commit: Committed) -> None:
+    def _count(self, place: tuple[str, str], commit: RevisionCommitted) -> None:
         made = self._made.setdefault(place, deque())
         made.append(commit)
         while made[0].at_ns < commit.at_ns - WINDOW.total_seconds() * 1e9:
@@ -225,7 +225,7 @@ SCENARIO: Final = Scenario(
     name="one-on-each-node",
     about="DaemonSets while nodes come and go unheard and agents reject; one pod on each node, and none without end.",
     make=OneOnEachNodeStage,
-    checkers=lambda: [Capacity(), AcknowledgedWrites(), OneOnEachNode()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), OneOnEachNode()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after", "pause", "server-crash"),
     lasts=timedelta(seconds=40),
     calm=timedelta(minutes=15),

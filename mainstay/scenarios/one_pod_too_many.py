@@ -9,7 +9,7 @@ from typing import Final
 from mainstay.api.kind_names import JOBS
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.scenarios._batch import FAULTS, Batch, a_job, as_many_pods_as_wanted
+from mainstay.scenarios._batch import FAULTS, BatchController, a_job, as_many_pods_as_wanted
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
@@ -22,7 +22,7 @@ SOON: Final = timedelta(milliseconds=200)
 class OnePodTooMany(UserStage):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.add_controller(Batch(), "controller")
+        self.add_controller(BatchController(), "controller")
         self._made = 0
 
     async def turn(self, client: Client) -> None:

@@ -28,7 +28,7 @@ from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Asked, Committed, Event
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -163,7 +163,7 @@ class OrderedRollback(WorkloadStage):
                 await client.patch(STATEFUL_SETS, OLD, NAMESPACE, with_image(f"{BROKEN}-{self._number}"))
 
     def _saw_a_removal(self, event: Event) -> None:
-        if not self._is_next_late or not isinstance(event, Asked) or event.method != "DELETE":
+        if not self._is_next_late or not isinstance(event, RequestReceived) or event.method != "DELETE":
             return
         if event.who in self.programs and event.path.endswith(f"/{OLD}-{REPLICAS[OLD] - 2}"):
             self._is_next_late = False
@@ -199,11 +199,11 @@ class AllButOne:
     name = "all but one"
 
     def __init__(self) -> None:
-        self._ready: dict[str, Committed] = {}
+        self._ready: dict[str, RevisionCommitted] = {}
         self._has_been_well = False
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or not event.key.startswith(f"{PODS_PREFIX}{NAMESPACE}/{OLD}-"):
+        if not isinstance(event, RevisionCommitted) or not event.key.startswith(f"{PODS_PREFIX}{NAMESPACE}/{OLD}-"):
             return
         pod = decode(event.value) if event.value is not None else None
         if pod is not None and pod_state.is_active(pod) and pod_state.is_ready(pod):

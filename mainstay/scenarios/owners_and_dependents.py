@@ -17,11 +17,11 @@ from mainstay.client.errors import AlreadyExists, Conflict, NotFound, Unavailabl
 from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.env import tasks
 from mainstay.loop.periodic import OwnLoop
-from mainstay.scenarios._owning import CLEANERS, KINDS, OwningStage, define, named
+from mainstay.scenarios._ownership import CLEANERS, KINDS, OwnershipStage, define, named
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
-from mainstay.sim.checkers.owned import Owned
+from mainstay.sim.checkers.owned import OwnershipChecker
 from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
@@ -34,7 +34,7 @@ _SOON: Final = timedelta(milliseconds=300)
 _LATE: Final = timedelta(seconds=5)
 
 
-class OwnersAndDependents(OwningStage):
+class OwnersAndDependents(OwnershipStage):
     turn_every = timedelta(milliseconds=700)
 
     def __init__(self, world: World) -> None:
@@ -171,7 +171,7 @@ SCENARIO: Final = Scenario(
     name="owners-and-dependents",
     about="Owners and dependents come, change and go in all three ways; who cleans up deletes what has no owner left.",
     make=OwnersAndDependents,
-    checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader(), Owned(KINDS, CLEANERS)],
+    checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader(), OwnershipChecker(KINDS, CLEANERS)],
     lasts=timedelta(seconds=60),
     calm=timedelta(minutes=15),
     silence=SILENCE,

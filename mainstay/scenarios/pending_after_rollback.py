@@ -44,7 +44,7 @@ from mainstay.scenarios._stages import LEASE, USER, UserStage
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -247,7 +247,7 @@ SCENARIO: Final = Scenario(
     name="pending-after-rollback",
     about="Replicas stay pending after a rollback; the debug view names the stale cache, and not the quota it shows.",
     make=PendingAfterRollback,
-    checkers=lambda: [Capacity(), AcknowledgedWrites()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     faults=("watch-repeat", "watch-disconnect", "latency", "request-lost", "answer-lost"),
     lasts=timedelta(seconds=40),
     calm=CALM,

@@ -29,7 +29,7 @@ from mainstay.scenarios._stages import LEASE, NAMESPACE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -127,7 +127,7 @@ class OwnFieldsOnly:
     name = "own fields only"
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or event.value is None or event.previous is None:
+        if not isinstance(event, RevisionCommitted) or event.value is None or event.previous is None:
             return
         if event.key.startswith((_SETS, _DEPLOYMENTS)):
             before, after = _parts(event.previous), _parts(event.value)

@@ -14,13 +14,13 @@ from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
-from mainstay.scenarios._making_room import IMPORTANT, VITAL, MakingRoom, an_important_pod
-from mainstay.scenarios._preempting import NODES_PREFIX, Promises
-from mainstay.scenarios._scheduling import CALM, SHARED, a_pod, end_pod
+from mainstay.scenarios._full_nodes import IMPORTANT, VITAL, FullNodesStage, an_important_pod
+from mainstay.scenarios._preemption import NODES_PREFIX, Promises
+from mainstay.scenarios._schedulers import CALM, SHARED, a_pod, end_pod
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
-from mainstay.sim.cluster.history import Asked, Event
+from mainstay.sim.checkers.capacity import CapacityChecker
+from mainstay.sim.cluster.history import Event, RequestReceived
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -32,7 +32,7 @@ EVICTED_MAX: Final = 12
 """For one pod. Others may take the room that was made for it, or a node of which it was promised may go another way."""
 
 
-class PromisedRoom(MakingRoom):
+class PromisedRoom(FullNodesStage):
     nodes = ("node-1", "node-2", "node-3")
     turn_every = timedelta(seconds=2)
 
@@ -89,7 +89,7 @@ class PromisedRoom(MakingRoom):
 
     def _saw_a_promise(self, event: Event) -> None:
         """What who promises hears of nodes falls behind just as a promise is on its way."""
-        if not self._is_next_late or not isinstance(event, Asked) or event.method != "PATCH":
+        if not self._is_next_late or not isinstance(event, RequestReceived) or event.method != "PATCH":
             return
         if event.who in self.preemptors and "/nodes/" in event.path:
             self._is_next_late = False
@@ -107,7 +107,7 @@ SCENARIO: Final = Scenario(
     name="promised-room",
     about="Room is made for an important pod and others take it, or it goes; nobody waits for a promise for ever.",
     make=PromisedRoom,
-    checkers=lambda: [Capacity(), AcknowledgedWrites(), Promises(PromisedRoom.preemptors, EVICTED_MAX)],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Promises(PromisedRoom.preemptors, EVICTED_MAX)],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after", "pause"),
     lasts=timedelta(seconds=24),
     calm=CALM,

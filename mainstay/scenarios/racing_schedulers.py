@@ -10,7 +10,7 @@ from typing import Final
 from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.scenarios._scheduling import (
+from mainstay.scenarios._schedulers import (
     CALM,
     SchedulingStage,
     a_pod,
@@ -21,7 +21,7 @@ from mainstay.scenarios._scheduling import (
 )
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -90,7 +90,7 @@ SCENARIO: Final = Scenario(
     name="racing-schedulers",
     about="Three schedulers place the same pods; no pod gets two nodes, no node too many, and none is left behind.",
     make=RacingSchedulers,
-    checkers=lambda: [Capacity(), AcknowledgedWrites()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
     ids=("W4",),

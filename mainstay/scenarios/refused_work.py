@@ -24,7 +24,7 @@ from mainstay.scenarios._stages import LEASE, NAMESPACE, SERVERS, SILENCE, USER
 from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, decode
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.cluster.history import Answered, Asked, Committed, Event
+from mainstay.sim.cluster.history import Event, RequestReceived, ResponseSent, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -106,19 +106,19 @@ class NoStorm:
     name = "no storm"
 
     def __init__(self) -> None:
-        self._asked: dict[int, Asked] = {}
-        self._refused: dict[str, deque[Asked]] = {}
+        self._asked: dict[int, RequestReceived] = {}
+        self._refused: dict[str, deque[RequestReceived]] = {}
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Asked) and event.is_write and event.who == RefusedWork.programs[0]:
+        if isinstance(event, RequestReceived) and event.is_write and event.who == RefusedWork.programs[0]:
             self._asked[event.request] = event
-        elif isinstance(event, Answered) and event.status == 403 and event.request in self._asked:
+        elif isinstance(event, ResponseSent) and event.status == 403 and event.request in self._asked:
             self._was_refused(self._asked[event.request])
 
     async def at_end(self, world: World) -> None:
         """Everything was told while it happened."""
 
-    def _was_refused(self, asked: Asked) -> None:
+    def _was_refused(self, asked: RequestReceived) -> None:
         name = asked.cause.partition("@")[0]
         refused = self._refused.setdefault(name, deque())
         refused.append(asked)
@@ -135,10 +135,10 @@ class Prompt:
     name = "prompt"
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Committed] = {}
+        self._waiting: dict[str, RevisionCommitted] = {}
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith(f"{_SETS}{NAMESPACE}/") and event.previous is None:
             self._waiting[event.key.rpartition("/")[2]] = event

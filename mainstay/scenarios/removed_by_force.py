@@ -12,12 +12,12 @@ from mainstay.api.causes import BindingCause
 from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
-from mainstay.scenarios._scheduling import CALM, SchedulingStage, a_pod, add_node, end_pod
+from mainstay.scenarios._schedulers import CALM, SchedulingStage, a_pod, add_node, end_pod
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
-from mainstay.sim.checkers.told import Told
+from mainstay.sim.checkers.capacity import CapacityChecker
+from mainstay.sim.checkers.told import RefusalStability
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -75,7 +75,7 @@ SCENARIO: Final = Scenario(
     name="removed-by-force",
     about="Pods removed by force hold their room for long; others wait for it quietly, and get it when it is free.",
     make=RemovedByForce,
-    checkers=lambda: [Capacity(), AcknowledgedWrites(), Told()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), RefusalStability()],
     calm=CALM,
     silence=SILENCE,
     ids=("W6",),

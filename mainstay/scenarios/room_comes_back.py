@@ -11,10 +11,10 @@ from typing import Final
 from mainstay.api.kind_names import NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
-from mainstay.scenarios._scheduling import CALM, LED, SchedulingStage, a_pod, add_node, end_pod, resize_node
+from mainstay.scenarios._schedulers import CALM, LED, SchedulingStage, a_pod, add_node, end_pod, resize_node
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -65,7 +65,7 @@ SCENARIO: Final = Scenario(
     name="room-comes-back",
     about="Room becomes free while watches are broken, on nodes of the same name too; no pod may go on waiting for it.",
     make=RoomComesBack,
-    checkers=lambda: [Capacity(), AcknowledgedWrites()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
     ids=("2", "3", "4", "7"),

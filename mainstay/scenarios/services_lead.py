@@ -28,7 +28,7 @@ from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -197,12 +197,12 @@ class OnceInSlices:
     name = "once in slices"
 
     def __init__(self) -> None:
-        self._slices: dict[str, Committed] = {}
+        self._slices: dict[str, RevisionCommitted] = {}
         self._there: dict[tuple[str, str], dict[str, None]] = {}
         """By Service and pod: the slices."""
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or not event.key.startswith(_SLICES):
+        if not isinstance(event, RevisionCommitted) or not event.key.startswith(_SLICES):
             return
         if event.previous is not None:
             for each in self._members(event.previous):

@@ -12,7 +12,7 @@ from mainstay.client.client import Client
 from mainstay.scenarios._agents import CALM, SILENCE, TIMES
 from mainstay.scenarios._health import WATCHERS, HealthStage
 from mainstay.scenarios._stages import SERVERS
-from mainstay.sim.checkers.patient import Patient
+from mainstay.sim.checkers.patient import PatientEviction
 from mainstay.sim.run.scenario import Scenario
 
 FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (4, 7, 15, 30))
@@ -63,7 +63,7 @@ SCENARIO: Final = Scenario(
     name="silent-nodes",
     about="Nodes, zones, or the control plane's own link are cut off; nobody is given up too soon, or too fast.",
     make=SilentNodes,
-    checkers=lambda: [Patient(TIMES.duration)],
+    checkers=lambda: [PatientEviction(TIMES.duration)],
     faults=("crash", "crash-after", "pause", "answer-lost", "request-lost", "watch-disconnect", "server-crash"),
     lasts=timedelta(minutes=4),
     calm=CALM,

@@ -10,7 +10,7 @@ from typing import Final
 
 from mainstay.api.kind_names import PLACEMENT_POLICIES, PODS
 from mainstay.client.client import Client
-from mainstay.scenarios._scheduling import (
+from mainstay.scenarios._schedulers import (
     CALM,
     RECHECKED,
     SchedulingStage,
@@ -23,7 +23,7 @@ from mainstay.scenarios._scheduling import (
 from mainstay.scenarios._stages import SILENCE
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -78,7 +78,7 @@ SCENARIO: Final = Scenario(
     name="stale-candidate",
     about="A scheduler hears late of what nodes have; its stale choices are refused, and no node gets too much.",
     make=StaleCandidate,
-    checkers=lambda: [Capacity(), AcknowledgedWrites()],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
     ids=("W9",),

@@ -15,11 +15,11 @@ from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.loop.decision import Create, Decision
 from mainstay.loop.view import View
-from mainstay.scenarios._batch import Batch, Made, a_job, as_many_pods_as_wanted
+from mainstay.scenarios._batch import BatchController, BatchMemory, a_job, as_many_pods_as_wanted
 from mainstay.scenarios._stages import SILENCE, UserStage
 from mainstay.scenarios.one_pod_too_many import SOON, OnePodTooMany
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.cluster.program import Program
+from mainstay.sim.cluster.program_lifecycle import Program
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -27,10 +27,10 @@ CANDIDATES: Final = ("controller-1", "controller-2")
 LATE: Final = timedelta(seconds=5)
 
 
-class OwnNames(Batch):
+class OwnNames(BatchController):
     """Names what it makes after itself, too."""
 
-    def decide(self, view: View, key: ObjectKey, memory: Made | None) -> Decision:
+    def decide(self, view: View, key: ObjectKey, memory: BatchMemory | None) -> Decision:
         decision = super().decide(view, key, memory)
         actions = []
         for action in decision.actions:

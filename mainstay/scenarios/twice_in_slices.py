@@ -18,7 +18,7 @@ from mainstay.client.indexes import OWNER
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch
 from mainstay.loop.view import View
-from mainstay.scenarios._batch import FAULTS, Made, next_number
+from mainstay.scenarios._batch import FAULTS, BatchMemory, next_number
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.count import Count
@@ -41,7 +41,7 @@ class Slicing(Controller):
     reads = (Reads(SLICES, wakes=owner(GROUPS), indexes=(OWNER,)),)
     writes = (SLICES,)
 
-    def decide(self, view: View, key: ObjectKey, memory: Made | None) -> Decision:
+    def decide(self, view: View, key: ObjectKey, memory: BatchMemory | None) -> Decision:
         group = view.get(GROUPS, key)
         if group is None:
             return Decision()
@@ -61,7 +61,7 @@ class Slicing(Controller):
         for start in range(0, len(missing), PER_SLICE):
             actions.append(Create(SLICES, _a_slice(group, made, missing[start : start + PER_SLICE])))
             made += 1
-        return Decision(actions=tuple(actions), memory=Made(uid, made))
+        return Decision(actions=tuple(actions), memory=BatchMemory(uid, made))
 
 
 def members_of(group: Object) -> list[str]:

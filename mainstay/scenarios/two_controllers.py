@@ -22,7 +22,7 @@ from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Asked, Event
+from mainstay.sim.cluster.history import Event, RequestReceived
 from mainstay.sim.cluster.world import World
 from mainstay.sim.net.links import LATENCY_NS_BETWEEN_HOSTS
 from mainstay.sim.run.scenario import Scenario
@@ -43,7 +43,12 @@ class TwoControllers(WorkloadStage):
         world.history.subscribe(self._saw_write)
 
     def _saw_write(self, event: Event) -> None:
-        if self._is_next_paused and isinstance(event, Asked) and event.term and event.method in ("POST", "DELETE"):
+        if (
+            self._is_next_paused
+            and isinstance(event, RequestReceived)
+            and event.term
+            and event.method in ("POST", "DELETE")
+        ):
             self._is_next_paused = False
             duration = LONGER[self.choose("paused for", len(LONGER))]
             self.world.after(timedelta(0), lambda: self._pause(event.who, duration))

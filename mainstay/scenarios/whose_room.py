@@ -15,14 +15,14 @@ from mainstay.api.kind_names import PODS, REPLICASETS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.controllers.replicaset.controller import ReplicaSets
-from mainstay.scenarios._making_room import IMPORTANT, MakingRoom, an_important_pod
-from mainstay.scenarios._preempting import Promises, is_waiting, priority_of
-from mainstay.scenarios._scheduling import CALM, RECHECKED, end_pod
+from mainstay.scenarios._full_nodes import IMPORTANT, FullNodesStage, an_important_pod
+from mainstay.scenarios._preemption import Promises, is_waiting, priority_of
+from mainstay.scenarios._schedulers import CALM, RECHECKED, end_pod
 from mainstay.scenarios._stages import SILENCE
 from mainstay.scenarios._workloads import PODS_PREFIX, a_workload, decode
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -34,7 +34,7 @@ EVICTED_MAX: Final = 2
 """For one important pod: the two that take its room."""
 
 
-class WhoseRoom(MakingRoom):
+class WhoseRoom(FullNodesStage):
     preemptors = ("preemptor",)
     turn_every = timedelta(seconds=5)
 
@@ -77,7 +77,7 @@ SCENARIO: Final = Scenario(
     name="whose-room",
     about="One scheduler makes room, another puts the successors of who went back there; it does not go on for ever.",
     make=WhoseRoom,
-    checkers=lambda: [Capacity(), AcknowledgedWrites(), Promises(WhoseRoom.preemptors, EVICTED_MAX)],
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Promises(WhoseRoom.preemptors, EVICTED_MAX)],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after", "pause"),
     lasts=timedelta(seconds=30),
     calm=CALM,

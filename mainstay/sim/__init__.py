@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from mainstay.sim.checkers import Checker as Checker
     from mainstay.sim.checkers import Violated as Violated
     from mainstay.sim.cluster.cluster import Cluster as Cluster
-    from mainstay.sim.cluster.cluster import NodeWishes as NodeWishes
+    from mainstay.sim.cluster.cluster import NodeOptions as NodeOptions
     from mainstay.sim.cluster.cluster import bare_cluster as bare_cluster
     from mainstay.sim.cluster.cluster import usual_checkers as usual_checkers
     from mainstay.sim.cluster.cluster import whole_cluster as whole_cluster
     from mainstay.sim.cluster.world import World as World
     from mainstay.sim.run.bundle import RunBundle as RunBundle
     from mainstay.sim.run.choices import Tape as Tape
+    from mainstay.sim.run.determinism_guard import DeterminismGuard as DeterminismGuard
     from mainstay.sim.run.forks import run_many as run_many
-    from mainstay.sim.run.guard import Guard as Guard
     from mainstay.sim.run.run import RunResult as RunResult
-    from mainstay.sim.run.run import Verdict as Verdict
+    from mainstay.sim.run.run import RunVerdict as RunVerdict
     from mainstay.sim.run.scenario import Scenario as Scenario
     from mainstay.sim.run.scenario import Stage as Stage
     from mainstay.sim.simulation import Simulation as Simulation
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _HOME: Final = {
     "Checker": "checkers",
     "Cluster": "cluster.cluster",
-    "Guard": "run.guard",
-    "NodeWishes": "cluster.cluster",
+    "DeterminismGuard": "run.determinism_guard",
+    "NodeOptions": "cluster.cluster",
     "OwnStage": "testing.stage",
     "RunBundle": "run.bundle",
     "RunResult": "run.run",
@@ -51,7 +51,7 @@ _HOME: Final = {
     "Simulation": "simulation",
     "Stage": "run.scenario",
     "Tape": "run.choices",
-    "Verdict": "run.run",
+    "RunVerdict": "run.run",
     "Violated": "checkers",
     "World": "cluster.world",
     "all_but": "testing.trouble",

@@ -11,11 +11,11 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-LetGo = Callable[[], None]
+Release = Callable[[], None]
 """To be called by whoever wanted something, when that is over. To call it again does nothing."""
 
 
-class Wanted(Generic[T]):
+class ActiveFaults(Generic[T]):
     """All that is wanted now, in the order in which it came. Calls `changed` whenever that is not what it was."""
 
     __slots__ = ("_all", "_changed", "_numbers")
@@ -31,7 +31,7 @@ class Wanted(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._all.values())
 
-    def add(self, what: T) -> LetGo:
+    def add(self, what: T) -> Release:
         self._numbers += 1
         number = self._numbers
         self._all[number] = what
@@ -51,7 +51,7 @@ class Wanted(Generic[T]):
             self._changed()
 
 
-def together(each: Iterable[LetGo]) -> LetGo:
+def release_all(each: Iterable[Release]) -> Release:
     """To let go of all of these at once."""
     all_of_them = list(each)
 

@@ -21,7 +21,7 @@ class Unhandled(SimulationError):
     """A callback or a spawned task failed and nobody looked. The failure is the cause of this error."""
 
 
-class Fenced(SimulationError, NotImplementedError):
+class Unsimulated(SimulationError, NotImplementedError):
     """The program asked for something that cannot be simulated. Says what, and what to do instead.
 
     Also a `NotImplementedError`, which is how asyncio tells a program that a loop lacks a feature: a program that can

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 from mainstay.env import Chance, Env
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.foreign import patches
-from mainstay.sim.foreign.context import Surroundings
+from mainstay.sim.foreign.context import RunContext
 from mainstay.sim.loop.clock import SimClock
 from mainstay.sim.loop.loop import FOREVER_NS, SimLoop
 from mainstay.sim.loop.trace import Trace
@@ -52,7 +52,7 @@ class Simulation:
         self.tellers: list[Callable[[], list[str]]] = []
         """They say what has gone wrong in this run so far, for whoever looks at its failure."""
         self._is_replay = tape is not None
-        self._surroundings = Surroundings(self.loop, self.clock, seed)
+        self._surroundings = RunContext(self.loop, self.clock, seed)
         self._clocks: dict[str, SimClock] = {}
         self._ahead = timedelta()
         self._disks: dict[str, SimDisk] = {}

@@ -9,7 +9,7 @@ from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.settings import AgentSettings
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.sim.cluster.history import Asked, ContainerBegan, ContainerEnded
+from mainstay.sim.cluster.history import ContainerEnded, ContainerStarted, RequestReceived
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 
@@ -69,7 +69,7 @@ def begun(world: World) -> list[tuple[str, str, int]]:
     return [
         (each.machine, each.pod.partition("/")[2], each.attempt)
         for each in world.history.events
-        if isinstance(each, ContainerBegan)
+        if isinstance(each, ContainerStarted)
     ]
 
 
@@ -85,5 +85,5 @@ def writes_of(world: World, who: str, part: str = "/pods/") -> list[str]:
     return [
         event.method
         for event in world.history.events
-        if isinstance(event, Asked) and event.who == who and part in event.path and event.is_write
+        if isinstance(event, RequestReceived) and event.who == who and part in event.path and event.is_write
     ]

@@ -14,7 +14,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, NODES, PODS
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
-from mainstay.sim.cluster.history import Asked, Committed, ContainerEnded
+from mainstay.sim.cluster.history import ContainerEnded, RequestReceived, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.agent.cluster import (
@@ -120,7 +120,7 @@ async def test_a_container_without_a_command_is_not_guessed_at(sim: Simulation):
 
 
 def reads(world: World) -> int:
-    asked = [event for event in world.history.events if isinstance(event, Asked) and event.who == "node-0"]
+    asked = [event for event in world.history.events if isinstance(event, RequestReceived) and event.who == "node-0"]
     return len([event for event in asked if "/configmaps/settings" in event.path])
 
 
@@ -539,7 +539,7 @@ async def test_a_pod_is_said_not_to_be_ready_before_it_is_asked_to_end(sim: Simu
         await tasks.sleep(seconds(5))
         await client.delete(PODS, "one", "default")
         await tasks.sleep(seconds(5))
-        kept = [event for event in world.history.events if isinstance(event, Committed) and "/one" in event.key]
+        kept = [event for event in world.history.events if isinstance(event, RevisionCommitted) and "/one" in event.key]
         (end_ns,) = [event.at_ns for event in world.history.events if isinstance(event, ContainerEnded)]
 
     unready = [event.at_ns for event in kept[3:] if event.value and b'"type":"Ready","status":"False"' in event.value]

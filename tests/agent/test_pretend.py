@@ -11,7 +11,7 @@ from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_names import LEASES, NODES, PODS
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
-from mainstay.sim.cluster.history import Asked, Committed
+from mainstay.sim.cluster.history import RequestReceived, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.agent.cluster import a_cluster, a_pod, begun, readiness, seconds, state_of, writes_of
@@ -44,7 +44,9 @@ async def test_a_node_that_is_not_used_writes_little(sim: Simulation):
     async with a_cluster(sim, "node-0") as (world, _):
         began = len(world.history.events)
         await tasks.sleep(timedelta(minutes=10))
-        writes = [event for event in world.history.events[began:] if isinstance(event, Asked) and event.is_write]
+        writes = [
+            event for event in world.history.events[began:] if isinstance(event, RequestReceived) and event.is_write
+        ]
 
     assert len([event for event in writes if "/leases/" in event.path]) == pytest.approx(60, abs=7)
     assert len([event for event in writes if "/nodes/" in event.path]) in (1, 2)
@@ -210,7 +212,9 @@ async def test_a_process_that_pretends_goes_on_with_what_statuses_say_was_so(sim
             world.programs["fleet"].start()
             await tasks.sleep(seconds(10))
             pods = {pod["metadata"]["name"]: pod for pod in (await client.list(PODS)).items}
-            written = [each for each in world.history.events if isinstance(each, Committed) and "/going" in each.key]
+            written = [
+                each for each in world.history.events if isinstance(each, RevisionCommitted) and "/going" in each.key
+            ]
 
     assert pods["running"]["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert {name: pod["status"]["phase"] for name, pod in pods.items()} == {"running": "Running", "starting": "Running"}

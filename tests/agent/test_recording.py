@@ -9,12 +9,12 @@ from mainstay.agent.pod.record import Reason, told_of
 from mainstay.api.kind_names import PODS
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.agent.cluster import a_container
 from tests.agent.pods_and_facts import a_pod, after, an_id, ended, instances, running, some_facts, with_status
 
-NODES = {"node-a": NodeWishes()}
+NODES = {"node-a": NodeOptions()}
 
 
 def seconds(count: float) -> timedelta:

@@ -31,7 +31,7 @@ from mainstay.explain.moment import Moment
 from mainstay.journal.history import HistoryRecorder
 from mainstay.scenarios._workloads import a_workload
 from mainstay.server.decisions.history_source import StoreHistory
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Put
@@ -47,7 +47,7 @@ JSON, YAML, WIDE = Output(Form.JSON), Output(Form.YAML), Output(Form.WIDE)
 @asynccontextmanager
 async def a_history(sim: Simulation) -> AsyncIterator[tuple[Opened, Cluster, Moment]]:
     """One deployment that was made, and then scaled by somebody else. With the moment between the two."""
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         await tasks.sleep(seconds(30))
         between = await Moment.now(cluster.journal)

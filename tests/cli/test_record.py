@@ -15,13 +15,13 @@ from mainstay.explain.moment import Moment
 from mainstay.journal.bundle import open_bundle
 from mainstay.journal.record import moment
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper
 
 
 async def test_what_happened_in_a_cluster_opens_again_elsewhere_with_all_its_decisions(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes(zone="a")}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions(zone="a")}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(timedelta(seconds=30))
         await cluster.client.create(DEPLOYMENTS, a_workload("late", 1))
@@ -63,7 +63,7 @@ async def test_what_happened_in_a_cluster_opens_again_elsewhere_with_all_its_dec
 
 
 async def test_a_bundle_claims_no_time_from_before_the_journal_begins(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes(zone="a")}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions(zone="a")}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(timedelta(seconds=30))
         asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
@@ -94,7 +94,7 @@ async def test_a_bundle_claims_no_time_from_before_the_journal_begins(sim: Simul
 def test_two_runs_with_one_seed_make_the_same_bundle():
     def once() -> bytes:
         async def run(sim: Simulation) -> bytes:
-            async with whole_cluster(sim, nodes={"node-a": NodeWishes(zone="a")}) as cluster:
+            async with whole_cluster(sim, nodes={"node-a": NodeOptions(zone="a")}) as cluster:
                 await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
                 await tasks.sleep(timedelta(seconds=15))
                 asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))

@@ -18,14 +18,14 @@ from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import packed
 from mainstay.journal.bundle_contents import gathered
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper
 
 
 async def recorded(sim: Simulation) -> bytes:
     """A bundle of a cluster in which a deployment was made."""
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(), "n2": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(), "n2": NodeOptions()}) as cluster:
         await tasks.sleep(timedelta(seconds=10))
         began = sim.clock.wall()
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
@@ -106,7 +106,7 @@ def test_a_damaged_bundle_is_refused(bundle: Path, tmp_path: Path, capsys: pytes
 
 
 async def test_decisions_of_a_journal_that_can_be_asked(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await tasks.sleep(timedelta(seconds=10))
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
         await tasks.sleep(timedelta(seconds=15))

@@ -10,7 +10,7 @@ from mainstay import scenarios
 from mainstay.cli.main import run
 from mainstay.cli.sim.search import at_most_one_in, claim_of
 from mainstay.sim.run.bundle import RunBundle
-from mainstay.sim.run.lookup import scenario_of
+from mainstay.sim.run.lookup import find_scenario
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def test_a_search_that_finds_nothing_says_what_that_means(capsys: pytest.Capture
 def test_a_search_whose_runs_cannot_be_made_twice_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(scenarios, "SCENARIOS", {"only-here": scenario_of(ORDERS)})
+    monkeypatch.setattr(scenarios, "SCENARIOS", {"only-here": find_scenario(ORDERS)})
 
     assert run(["sim", "search", "only-here", "--runs", "2", "--jobs", "1", "--json"]) == 1
 

@@ -23,7 +23,7 @@ from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes, Observed
 from mainstay.loop.lease import LeaseSettings
 from mainstay.loop.periodic import OwnLoop
-from mainstay.sim.cluster.history import Committed
+from mainstay.sim.cluster.history import RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 
@@ -159,9 +159,11 @@ class Fleet:
     async def is_pod_ready(self, name: str) -> str:
         return ready_of(await self.pod(name))
 
-    def commits(self, prefix: str) -> list[Committed]:
+    def commits(self, prefix: str) -> list[RevisionCommitted]:
         return [
-            each for each in self.world.history.events if isinstance(each, Committed) and each.key.startswith(prefix)
+            each
+            for each in self.world.history.events
+            if isinstance(each, RevisionCommitted) and each.key.startswith(prefix)
         ]
 
 

@@ -17,7 +17,7 @@ from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.controller import Controller
 from mainstay.loop.periodic import Around, OwnLoop
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.controllers.running import CONTROLLER, SETTINGS, USER
@@ -77,12 +77,14 @@ class Household:
                     pass
                 await tasks.sleep(timedelta(milliseconds=50))
 
-    def writes(self, who: str = CONTROLLER) -> list[Asked]:
+    def writes(self, who: str = CONTROLLER) -> list[RequestReceived]:
         return [
-            each for each in self.world.history.events if isinstance(each, Asked) and each.who == who and each.is_write
+            each
+            for each in self.world.history.events
+            if isinstance(each, RequestReceived) and each.who == who and each.is_write
         ]
 
-    def deletes(self, who: str = CONTROLLER) -> list[Asked]:
+    def deletes(self, who: str = CONTROLLER) -> list[RequestReceived]:
         return [each for each in self.writes(who) if each.method == "DELETE"]
 
 

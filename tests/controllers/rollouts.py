@@ -22,7 +22,7 @@ from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 from tests.controllers.running import OURS, ZONE, Object, a_deployment, image
@@ -146,7 +146,7 @@ class NoPodTooMany:
         self._active: dict[str, dict[str, Event]] = {}
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith("apps/replicasets/") and event.value is not None:
             replica_set = json.loads(event.value)

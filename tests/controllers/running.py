@@ -19,7 +19,7 @@ from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
-from mainstay.sim.cluster.history import Asked, Committed
+from mainstay.sim.cluster.history import RequestReceived, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 
@@ -85,14 +85,18 @@ class Cluster:
         await self.until(is_done, within)
         return await self.deployment(name)
 
-    def writes(self, who: str = CONTROLLER) -> list[Asked]:
+    def writes(self, who: str = CONTROLLER) -> list[RequestReceived]:
         return [
-            each for each in self.world.history.events if isinstance(each, Asked) and each.who == who and each.is_write
+            each
+            for each in self.world.history.events
+            if isinstance(each, RequestReceived) and each.who == who and each.is_write
         ]
 
-    def commits(self, prefix: str) -> list[Committed]:
+    def commits(self, prefix: str) -> list[RevisionCommitted]:
         return [
-            each for each in self.world.history.events if isinstance(each, Committed) and each.key.startswith(prefix)
+            each
+            for each in self.world.history.events
+            if isinstance(each, RevisionCommitted) and each.key.startswith(prefix)
         ]
 
 

@@ -20,7 +20,7 @@ from mainstay.server.quota.tally import Tally, tally_in, tally_key
 from mainstay.server.quota.tally import write_of as tally_write
 from mainstay.server.quota.zone_quota import ZoneUse, use_in, zone_key
 from mainstay.server.quota.zone_quota import write_of as zone_write
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
 from tests.controllers.nodes import START, WATCHER, Fleet, a_fleet
 from tests.twins import repair as twins
 
@@ -122,7 +122,9 @@ async def test_one_namespace_is_counted_in_each_look_and_nothing_is_written_that
         await fleet.after(30)
         begun_ns, written = sim.loop.time_ns(), len(fleet.commits("core/resourcequotas/"))
         await fleet.after(300)
-        asked = [each for each in fleet.world.history.events if isinstance(each, Asked) and each.who == WATCHER]
+        asked = [
+            each for each in fleet.world.history.events if isinstance(each, RequestReceived) and each.who == WATCHER
+        ]
         counted = [each.path for each in asked if "namespaces" in each.path and each.path.endswith("/recount")]
         later = [each for each in asked if each.at_ns > begun_ns and each.path in counted]
         assert 25 <= len(later) <= 31

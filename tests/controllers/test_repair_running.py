@@ -12,7 +12,7 @@ from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair.loop import LOOP
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
 from tests.controllers.nodes import WATCHER, Fleet, Object, a_fleet
 
 pytestmark = pytest.mark.slow
@@ -147,7 +147,9 @@ async def test_nothing_is_written_when_there_is_nothing_to_put_right(sim):
         await fleet.after(60)
         begun_ns = sim.loop.time_ns()
         await fleet.after(600)
-        asked = [each for each in fleet.world.history.events if isinstance(each, Asked) and each.who == WATCHER]
+        asked = [
+            each for each in fleet.world.history.events if isinstance(each, RequestReceived) and each.who == WATCHER
+        ]
         later = [each.path for each in asked if each.is_write and each.at_ns > begun_ns]
         # Its lease, what the process says of itself, and a ledger to be counted, which is right.
         heartbeats = ("/leases/", "/componentstates/controllers-0", "/recount")

@@ -10,7 +10,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, POD
 from mainstay.api.progress import Progress, progress_of
 from mainstay.controllers.registry import CONTROLLERS
 from mainstay.env import tasks
-from mainstay.sim.cluster.history import Asked, Committed
+from mainstay.sim.cluster.history import RequestReceived, RevisionCommitted
 from mainstay.sim.simulation import Simulation
 from tests.controllers.running import CONTROLLER, Cluster, a_cluster, a_deployment, image
 
@@ -58,7 +58,7 @@ async def progress(cluster: Cluster) -> Progress:
     return found
 
 
-def writes(cluster: Cluster) -> list[Asked]:
+def writes(cluster: Cluster) -> list[RequestReceived]:
     return [each for each in cluster.writes() if not any(part in each.path for part in INTERNAL_PREFIX)]
 
 
@@ -103,7 +103,7 @@ async def test_a_rollout_keeps_enough_in_the_slices_at_every_moment(sim):
         ready: dict[str, list[str]] = {}
         lows = []
         for number, event in enumerate(cluster.world.history.events):
-            if isinstance(event, Committed) and event.key.startswith("discovery.k8s.io/endpointslices/"):
+            if isinstance(event, RevisionCommitted) and event.key.startswith("discovery.k8s.io/endpointslices/"):
                 ready[event.key] = [] if event.value is None else _ready_in(msgspec.json.decode(event.value))
                 together = [uid for each in ready.values() for uid in each]
                 assert len(together) == len(set(together))

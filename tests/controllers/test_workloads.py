@@ -8,7 +8,7 @@ import pytest
 
 from mainstay.api.kind_names import PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
 from tests.controllers.running import CONTROLLER, Cluster, Object, a_cluster, a_deployment, image
 
 pytestmark = pytest.mark.slow
@@ -231,7 +231,7 @@ def _replicas(replica_set: Object) -> int:
     return int(replica_set["spec"]["replicas"])
 
 
-def _telling(cluster: Cluster) -> list[Asked]:
+def _telling(cluster: Cluster) -> list[RequestReceived]:
     """What the controllers wrote that is no heartbeat."""
     quiet = ("/leases/", "/componentstates/")
     return [each for each in cluster.writes(CONTROLLER) if not any(part in each.path for part in quiet)]

@@ -27,13 +27,13 @@ from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Clock, tasks
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 
 ZONE: Final = "topology.kubernetes.io/zone"
 NAMES: Final = ("web", "api", "db", "batch", "cache")
 SPACES: Final = ("default", "team-a", "team-b")
 NODE_WISHES: Final = {
-    f"node-{zone}{number}": NodeWishes(
+    f"node-{zone}{number}": NodeOptions(
         zone=zone,
         labels={"disk": "ssd" if number == 1 else "hdd"},
         capacity={"cpu": "4", "memory": "8Gi", "pods": "12"},

@@ -32,7 +32,7 @@ from mainstay.controllers.deployment import revisions
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.values import Plan, WorkloadPlan
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 Object = dict[str, Any]
@@ -192,10 +192,10 @@ async def fate(cluster: Cluster, workload: WorkloadPlan) -> Fate:
 # Clusters and wishes.
 
 
-def some_nodes(dice: random.Random) -> dict[str, NodeWishes]:
+def some_nodes(dice: random.Random) -> dict[str, NodeOptions]:
     zones = "abc"[: dice.randint(1, 3)]
     return {
-        f"node-{number}": NodeWishes(
+        f"node-{number}": NodeOptions(
             zone=zones[number % len(zones)],
             capacity={"cpu": dice.choice(("2", "3", "4")), "memory": dice.choice(("4Gi", "8Gi")), "pods": "20"},
             labels={"disk": dice.choice(("ssd", "hdd"))},

@@ -10,10 +10,10 @@ from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.loop.component import Component, ComponentSettings
 from mainstay.scenarios import _risk
-from mainstay.sim.cluster.cluster import LEASE, Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import LEASE, Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
-NODES = {name: NodeWishes(zone=zone) for name, zone in _risk.ZONES.items()}
+NODES = {name: NodeOptions(zone=zone) for name, zone in _risk.ZONES.items()}
 
 
 def seconds(count: float) -> timedelta:

@@ -14,7 +14,7 @@ from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import EntryRecord
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
@@ -78,7 +78,7 @@ async def test_questions_that_make_no_sense_are_refused_with_words(text_journal)
 
 
 async def test_what_is_gone_can_be_asked_about_and_a_namesake_is_another_object(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         for replicas in (0, 1):
             write = WriteOptions(field_manager=f"writer-{replicas}")
             await cluster.client.create(DEPLOYMENTS, a_workload("web", replicas), write=write)
@@ -93,7 +93,7 @@ async def test_what_is_gone_can_be_asked_about_and_a_namesake_is_another_object(
 
 
 async def test_what_is_older_than_the_journal_is_known_from_the_managers(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         write = WriteOptions(field_manager="helm")
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1), write=write)
         await tasks.sleep(seconds(20))

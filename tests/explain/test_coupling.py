@@ -19,7 +19,7 @@ from mainstay.journal.keys import kind_of
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
@@ -90,7 +90,7 @@ async def test_since_counts_only_later_writes(text_journal):
 
 
 async def test_two_who_set_a_field_to_and_fro_are_found(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         for number in range(6):
             name = ("helm", "autoscaler")[number % 2]

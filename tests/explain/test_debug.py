@@ -21,7 +21,7 @@ from mainstay.explain.writers import Who
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
@@ -121,7 +121,7 @@ async def test_the_view_can_be_encoded(stale_journal):
 
 
 async def test_a_workload_that_has_all_it_wants_has_nothing_to_be_said(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(seconds(30))
 
@@ -132,7 +132,7 @@ async def test_a_workload_that_has_all_it_wants_has_nothing_to_be_said(sim: Simu
 
 
 async def test_where_counting_replicas_says_little_the_view_says_what_why_says(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         spec = {"schedulerName": "elsewhere", "containers": [{"name": "main", "image": "x:1"}]}
         await cluster.client.create(PODS, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
         await tasks.sleep(seconds(40))
@@ -144,7 +144,7 @@ async def test_where_counting_replicas_says_little_the_view_says_what_why_says(s
 
 
 async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         client = cluster.client
         await client.create(DEPLOYMENTS, a_workload("web", 1))
         container = {"name": "main", "image": "x:1"}
@@ -181,7 +181,7 @@ async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: S
 
 @pytest.mark.slow
 async def test_a_rollback_of_the_template_is_seen_and_said(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         await tasks.sleep(seconds(20))
         for image in ("x:2", "x:1"):

@@ -10,7 +10,7 @@ from mainstay.explain.moment import Moment
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
@@ -76,7 +76,7 @@ async def test_the_same_moment_does_not_differ_from_itself(text_journal):
 
 
 async def test_what_was_changed_back_or_came_and_went_is_no_difference(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         await cluster.client.create(DEPLOYMENTS, a_workload("old", 0))
         await tasks.sleep(seconds(30))
@@ -99,7 +99,7 @@ async def test_what_was_changed_back_or_came_and_went_is_no_difference(sim: Simu
 
 
 async def test_another_object_of_the_same_name_is_a_replacement(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 0))
         await tasks.sleep(seconds(10))
         before = await Moment.now(cluster.journal)

@@ -16,13 +16,13 @@ from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.replay import CannotReplay, Same, replay_all
 from mainstay.scenarios._workloads import a_workload, with_image
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 pytestmark = pytest.mark.slow
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
-TWO = {"node-a": NodeWishes(zone="a"), "node-b": NodeWishes(zone="b")}
+TWO = {"node-a": NodeOptions(zone="a"), "node-b": NodeOptions(zone="b")}
 
 
 async def hold(cluster: Cluster, what: What, target: str = "", namespace: str = "", length: timedelta = HOUR) -> str:
@@ -185,7 +185,7 @@ async def test_a_hold_that_is_over_is_removed_after_a_day(sim: Simulation):
 
 
 async def test_decisions_that_went_by_holds_are_made_again_the_same(sim: Simulation):
-    nodes = {f"node-{zone}{number}": NodeWishes(zone=zone) for zone in "abc" for number in (1, 2)}
+    nodes = {f"node-{zone}{number}": NodeOptions(zone=zone) for zone in "abc" for number in (1, 2)}
     async with whole_cluster(sim, nodes=nodes) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 4))
         await tasks.sleep(20 * SECOND)

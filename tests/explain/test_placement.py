@@ -22,7 +22,7 @@ from mainstay.scheduler.policy import DEFAULT, Allocation
 from mainstay.scheduler.reasons import Placed, Reason
 from mainstay.scheduler.record import Remembered
 from mainstay.scheduler.what_if import Objects
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.scheduler import naive
 from tests.scheduler.objects import a_node, a_pod
@@ -104,7 +104,7 @@ async def settled(cluster: Cluster, seconds: float = 15) -> None:
 
 
 async def test_pods_that_were_placed_a_moment_ago_count_where_they_are_though_no_view_shows_it(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(), "n2": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(), "n2": NodeOptions()}) as cluster:
         await settled(cluster)
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 12))
         await settled(cluster)
@@ -122,7 +122,7 @@ async def test_pods_that_were_placed_a_moment_ago_count_where_they_are_though_no
 
 async def test_without_what_was_remembered_some_would_go_elsewhere(sim: Simulation):
     """Else the test above would show nothing."""
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(), "n2": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(), "n2": NodeOptions()}) as cluster:
         await settled(cluster)
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 12))
         await settled(cluster)
@@ -138,7 +138,7 @@ async def test_without_what_was_remembered_some_would_go_elsewhere(sim: Simulati
 
 
 async def test_a_pod_whose_binding_got_no_answer_stays_where_it_is_assumed(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(), "n2": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(), "n2": NodeOptions()}) as cluster:
         await settled(cluster)
         world = cluster.world
         for number in range(1, 4):
@@ -170,7 +170,7 @@ async def copied(journal: MemoryJournal, *records: DecisionRecord, until: int | 
 
 
 async def test_what_a_scheduler_had_sent_when_it_ended_is_known_from_its_refusals(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(capacity={"cpu": "2"})}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(capacity={"cpu": "2"})}) as cluster:
         await settled(cluster)
         workload = a_workload("web", 4)
         workload["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
@@ -201,7 +201,7 @@ async def test_what_a_scheduler_had_sent_when_it_ended_is_known_from_its_refusal
 
 async def test_a_placement_goes_by_the_policy_in_the_version_that_applied(sim: Simulation):
     settings = SchedulerSettings(lease_name="", policy_name="packed")
-    nodes = {f"n{number}": NodeWishes() for number in range(1, 4)}
+    nodes = {f"n{number}": NodeOptions() for number in range(1, 4)}
     async with whole_cluster(sim, nodes=nodes, scheduler_settings=settings) as cluster:
         await settled(cluster)
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
@@ -225,7 +225,7 @@ async def test_a_placement_goes_by_the_policy_in_the_version_that_applied(sim: S
 
 
 async def test_ghosts_that_the_server_told_of_are_part_of_what_was_known(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(capacity={"cpu": "2"})}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(capacity={"cpu": "2"})}) as cluster:
         await settled(cluster)
         workload = a_workload("web", 2)
         workload["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
@@ -246,7 +246,7 @@ async def test_ghosts_that_the_server_told_of_are_part_of_what_was_known(sim: Si
 
 
 async def test_a_record_about_no_pod_is_no_placement(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await settled(cluster)
         record = next(each for each in cluster.journal.records() if each.component == "serviceaccount")
 

@@ -19,7 +19,7 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.plan.text import text_of
 from mainstay.explain.plan.values import Plan
 from mainstay.explain.why.answer import Verdict
-from mainstay.sim.cluster.cluster import ADMIN, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import ADMIN, NodeOptions, whole_cluster
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper
@@ -29,7 +29,7 @@ from tests.explain.plan_agreement import agreement_of, apply, plan_of
 pytestmark = pytest.mark.slow
 
 Object = dict[str, Any]
-THREE = {f"node-{zone}": NodeWishes(zone=zone) for zone in "abc"}
+THREE = {f"node-{zone}": NodeOptions(zone=zone) for zone in "abc"}
 SETTLES = timedelta(seconds=60)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -201,7 +201,7 @@ async def test_values_of_secrets_are_not_in_the_note_about_whose_fields_would_be
 
 
 async def test_a_node_with_another_taint_moves_pods_and_says_whose(sim: Simulation) -> None:
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes(), "node-b": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions(), "node-b": NodeOptions()}) as cluster:
         await tasks.sleep(SETTLES)
         await apply(cluster.client, a_deployment(replicas=2))
         await tasks.sleep(SETTLES)
@@ -216,7 +216,7 @@ async def test_a_node_with_another_taint_moves_pods_and_says_whose(sim: Simulati
 
 
 async def test_a_cure_says_for_how_many_it_is_enough(sim: Simulation) -> None:
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await tasks.sleep(SETTLES)
         await cluster.client.patch(NODES, "node-a", "", {"spec": {"unschedulable": True}})
         await tasks.sleep(SETTLES)
@@ -250,7 +250,7 @@ async def test_pods_on_a_node_that_is_lost_are_not_counted_as_running(sim: Simul
 
 
 async def test_pods_that_wait_now_would_get_the_room_that_is_made(sim: Simulation) -> None:
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await tasks.sleep(SETTLES)
         await apply(cluster.client, a_deployment("first", 4))
         await tasks.sleep(SETTLES)

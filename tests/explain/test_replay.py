@@ -28,7 +28,7 @@ from mainstay.loop.decision import Decision
 from mainstay.loop.periodic import OwnLoop
 from mainstay.loop.view import View
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import agreed, churned
 
@@ -66,7 +66,7 @@ async def answers(cluster: Cluster, component: str = "", **more: Any) -> list[An
 
 async def test_a_view_that_is_not_the_one_that_was_seen_is_noticed(sim: Simulation):
     """Twin of the agreement: if the revisions did not matter, it would show nothing."""
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(), "n2": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(), "n2": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
         different: dict[str, int] = {}
         for record in cluster.journal.records():
@@ -102,7 +102,7 @@ def _with_reason(decision: Decision, reason: str) -> Decision:
 
 
 async def test_a_decider_that_is_no_function_of_its_view_is_found_out(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
 
         found = await answers(cluster, "replicaset", controllers={**NAMED, "replicaset": Whimsical()})
@@ -120,7 +120,7 @@ class Doubling(ReplicaSets):
 
 
 async def test_the_first_difference_is_told_with_what_is_written_now(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
 
         found = await answers(cluster, "replicaset", controllers={**NAMED, "replicaset": Doubling()})
@@ -138,7 +138,7 @@ class Stumbling(ReplicaSets):
 
 
 async def test_a_build_that_raises_differs_and_one_that_raised_then_is_the_same(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
         stumbling = {**NAMED, "replicaset": Stumbling()}
 
@@ -154,7 +154,7 @@ async def test_a_build_that_raises_differs_and_one_that_raised_then_is_the_same(
 
 
 async def test_how_it_ended_is_not_compared_when_a_write_has_failed(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
         record = next(
             each
@@ -170,7 +170,7 @@ async def test_how_it_ended_is_not_compared_when_a_write_has_failed(sim: Simulat
 
 
 async def test_what_cannot_be_replayed_says_why(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
         record = next(each for each in cluster.journal.records() if each.component == "deployment")
 
@@ -204,7 +204,7 @@ def test_a_summary_counts_by_component():
 
 
 async def test_what_node_health_did_about_a_silent_node_is_the_same_again(sim: Simulation):
-    nodes = {f"n{number}": NodeWishes(zone="a") for number in range(4)}
+    nodes = {f"n{number}": NodeOptions(zone="a") for number in range(4)}
     async with whole_cluster(sim, nodes=nodes) as cluster:
         await a_small_cluster(cluster)
         await tasks.sleep(MINUTE)
@@ -224,7 +224,7 @@ async def test_what_node_health_did_about_a_silent_node_is_the_same_again(sim: S
 
 
 async def test_a_step_of_node_health_that_would_not_be_taken_again_differs(sim: Simulation):
-    nodes = {f"n{number}": NodeWishes(zone="a") for number in range(4)}
+    nodes = {f"n{number}": NodeOptions(zone="a") for number in range(4)}
     async with whole_cluster(sim, nodes=nodes) as cluster:
         await a_small_cluster(cluster)
         cluster.world.programs["n1"].pause()
@@ -239,7 +239,7 @@ async def test_a_step_of_node_health_that_would_not_be_taken_again_differs(sim: 
 
 
 async def test_repair_and_the_clean_up_behind_owners_do_the_same_again(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes(), "n2": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions(), "n2": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
         cluster.world.programs["n1"].crash()
         await cluster.client.delete(NODES, "n1")
@@ -256,7 +256,7 @@ async def test_repair_and_the_clean_up_behind_owners_do_the_same_again(sim: Simu
 
 
 async def test_a_namespace_goes_the_same_way_again(sim: Simulation):
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await cluster.client.create(NAMESPACES, {"metadata": {"name": "shop"}})
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3, namespace="shop"))
         await tasks.sleep(timedelta(seconds=20))
@@ -278,7 +278,7 @@ async def test_a_namespace_goes_the_same_way_again(sim: Simulation):
 
 async def test_pods_that_nobody_else_removes_go_the_same_way_again(sim: Simulation):
     own_loops = [OwnLoop("pod-garbage", lambda around: PodGarbage(around, ended_max=1))]
-    async with whole_cluster(sim, nodes={"n1": NodeWishes()}, own_loops=own_loops) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}, own_loops=own_loops) as cluster:
         for number in range(4):
             spec = {"containers": [{"name": "main", "image": "x:1"}], "schedulerName": "nobody"}
             name = f"p{number}"

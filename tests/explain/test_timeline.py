@@ -21,7 +21,7 @@ from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import EntryRecord, micros
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain import risk
 from tests.explain.risk import seconds
@@ -198,7 +198,7 @@ async def test_the_story_of_a_quota_is_that_of_its_writes(text_journal):
 
 
 async def test_a_refusal_again_and_again_is_counted_and_goes_on(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         wanted = a_workload("web", 1)
         wanted["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "40"}}
         await cluster.client.create(DEPLOYMENTS, wanted)
@@ -220,7 +220,7 @@ async def test_a_refusal_again_and_again_is_counted_and_goes_on(sim: Simulation)
 
 
 async def test_a_refusal_by_affinity_names_the_label_that_no_node_has(sim: Simulation):
-    nodes = {"node-a": NodeWishes(), "node-b": NodeWishes(labels={"disktype": "ssd"})}
+    nodes = {"node-a": NodeOptions(), "node-b": NodeOptions(labels={"disktype": "ssd"})}
     async with whole_cluster(sim, nodes=nodes) as cluster:
         for name, disk in (("one", "sdd"), ("two", "ssd2")):
             spec = {"nodeSelector": {"disktype": disk}, "containers": [{"name": "main", "image": "x:1"}]}
@@ -241,7 +241,7 @@ async def test_a_refusal_by_affinity_names_the_label_that_no_node_has(sim: Simul
 
 
 async def test_the_story_of_what_is_gone_ends_with_its_end(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         pod = await _run_and_remove(cluster)
 
         story = await timeline(await Moment.now(cluster.journal), PODS, pod, "default")
@@ -257,7 +257,7 @@ async def test_the_story_of_what_is_gone_ends_with_its_end(sim: Simulation):
 
 
 async def test_pods_that_came_and_went_are_in_the_story_of_their_owner(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         pod = await _run_and_remove(cluster)
 
         story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
@@ -266,7 +266,7 @@ async def test_pods_that_came_and_went_are_in_the_story_of_their_owner(sim: Simu
 
 
 async def test_a_node_that_is_lost_is_told_with_the_pods_that_it_took_and_those_that_came_after(sim: Simulation):
-    nodes = {"node-a": NodeWishes(), "node-b": NodeWishes()}
+    nodes = {"node-a": NodeOptions(), "node-b": NodeOptions()}
     async with whole_cluster(sim, nodes=nodes) as cluster:
         wanted = a_workload("web", 1)
         tolerations = [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 5}]
@@ -308,7 +308,7 @@ async def test_what_the_journal_has_not_kept_is_said(text_journal, sim: Simulati
 
 
 async def test_a_hold_that_concerns_it_is_a_part_of_the_story(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         await tasks.sleep(seconds(20))
         until = format_time(sim.clock_of("store").wall() + seconds(600))
@@ -325,7 +325,7 @@ async def test_a_hold_that_concerns_it_is_a_part_of_the_story(sim: Simulation):
 
 
 async def test_a_journal_that_begins_later_says_so(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         await tasks.sleep(seconds(20))
         whole = cluster.journal
@@ -341,7 +341,7 @@ async def test_a_journal_that_begins_later_says_so(sim: Simulation):
 
 
 async def test_two_rollouts_in_one_second_are_told_apart_each_with_its_own_cause(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes(), "node-b": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions(), "node-b": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
         await tasks.sleep(seconds(30))
         for image in ("x:2", "x:3"):

@@ -18,11 +18,11 @@ from mainstay.api.pod_state import condition_of
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes
-from mainstay.sim.cluster.gate import Fate
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions
+from mainstay.sim.cluster.history import RequestReceived
+from mainstay.sim.cluster.server_proxy import Fate
 
-Node = NodeWishes | PretendSettings | AgentSettings
+Node = NodeOptions | PretendSettings | AgentSettings
 NAMESPACE: Final = "default"
 SCHEDULER: Final = "scheduler-1"
 CONTROLLERS: Final = "controllers-1"
@@ -76,7 +76,7 @@ class Bed:
         for tap in held:
             tap.hold()
 
-    def lose(self, fate: Callable[[Asked], Fate | None]) -> None:
+    def lose(self, fate: Callable[[RequestReceived], Fate | None]) -> None:
         """Let some writes be lost at the door of every server."""
         for gate in self.world.gates.values():
             gate.interference = _Losing(gate.interference, fate)
@@ -149,13 +149,13 @@ class Bed:
 
 
 class _Losing:
-    """Implements `Interference` (sim/cluster/gate.py): all that is not said here is as others have it."""
+    """Implements `Interference` (sim/cluster/server_proxy.py): all that is not said here is as others have it."""
 
-    def __init__(self, others: Any, fate: Callable[[Asked], Fate | None]) -> None:
+    def __init__(self, others: Any, fate: Callable[[RequestReceived], Fate | None]) -> None:
         self._others = others
         self._fate = fate
 
-    def fate_of(self, asked: Asked) -> Fate | None:
+    def fate_of(self, asked: RequestReceived) -> Fate | None:
         found = self._fate(asked)
         return found if found is not None else self._others.fate_of(asked)
 

@@ -17,11 +17,11 @@ from typing import Final
 
 from mainstay.api.kind_name import KindName
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from tests.faults.bed import Bed, Node
 
 DEFAULT: Final = "default"
-TWO_NODES: Final[Mapping[str, Node]] = {"node-a": NodeWishes(zone="a"), "node-b": NodeWishes(zone="b")}
+TWO_NODES: Final[Mapping[str, Node]] = {"node-a": NodeOptions(zone="a"), "node-b": NodeOptions(zone="b")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, DISRUPTION_BUDGETS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.errors import ApiError
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from tests.faults.bed import Bed, NotPlanted, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.making import OWNER, hold
@@ -113,7 +113,7 @@ async def node_lost(bed: Bed) -> Ask:
     "zone-silent",
     codes=[Cause.NODE_LOST],
     words=['zone a|zone "a"'],
-    nodes={**{name: NodeWishes(zone="a") for name in ZONE_A}, "node-b1": NodeWishes(zone="b")},
+    nodes={**{name: NodeOptions(zone="a") for name in ZONE_A}, "node-b1": NodeOptions(zone="b")},
 )
 async def zone_silent(bed: Bed) -> Ask:
     """All nodes of a zone fell silent at once: they are released slowly, and their pods stay meanwhile."""

@@ -26,13 +26,13 @@ from mainstay.api.kind_names import (
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.errors import ApiError
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from tests.faults.bed import SCHEDULER, Bed, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, an_acting_node
 
 ACTING: Final = {"node-a": an_acting_node("node-a", 1), "node-b": an_acting_node("node-b", 2, "b")}
-ONE_NODE: Final = {"node-a": NodeWishes(zone="eu")}
+ONE_NODE: Final = {"node-a": NodeOptions(zone="eu")}
 CHECK: Final = {"exec": {"command": ["check"]}, "periodSeconds": 5, "failureThreshold": 3}
 WEB: Final = Ask(DEPLOYMENTS, "web")
 NAMED_AT_FIRST: Final = 21
@@ -63,8 +63,8 @@ async def gated(bed: Bed) -> Ask:
     codes=[Cause.UNTOLERATED_TAINT, Cause.CONSTRAINTS_COMBINED],
     words=["gpu"],
     nodes={
-        "node-a": NodeWishes(taints=(Taint("gpu", "NoSchedule", "true"),)),
-        "node-b": NodeWishes(capacity={"cpu": "1", "memory": "8Gi"}),
+        "node-a": NodeOptions(taints=(Taint("gpu", "NoSchedule", "true"),)),
+        "node-b": NodeOptions(capacity={"cpu": "1", "memory": "8Gi"}),
     },
 )
 async def half_tainted(bed: Bed) -> Ask:

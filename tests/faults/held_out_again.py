@@ -9,7 +9,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, RESOURCE_QUO
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.errors import Invalid
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from tests.faults.bed import Bed, NotPlanted, is_true
 from tests.faults.fault import TWO_NODES, Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, an_acting_node
@@ -174,7 +174,7 @@ async def readiness_gate(bed: Bed) -> Ask:
     "spread-over-hosts",
     codes=[Cause.TOPOLOGY_SPREAD, Cause.TOPOLOGY_LABEL_MISSING],
     words=["rack"],
-    nodes={"node-a": NodeWishes(), "node-b": NodeWishes()},
+    nodes={"node-a": NodeOptions(), "node-b": NodeOptions()},
 )
 async def spread_over_hosts(bed: Bed) -> Ask:
     """Pods are to be spread over racks, and no node says in which it is."""

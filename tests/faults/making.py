@@ -9,7 +9,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, PODS, REPLICASETS, RESOU
 from mainstay.client.errors import Invalid
 from mainstay.controllers.deployment.status import PROGRESSING, TIMED_OUT
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from tests.faults.bed import CONTROLLERS, Bed, NotPlanted, condition
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, with_image
@@ -127,7 +127,7 @@ async def held_controller(bed: Bed) -> Ask:
     "rollout-no-room",
     codes=[Cause.INSUFFICIENT_RESOURCES],
     words=["cpu"],
-    nodes={"node-a": NodeWishes(), "node-b": NodeWishes()},
+    nodes={"node-a": NodeOptions(), "node-b": NodeOptions()},
 )
 async def rollout_no_room(bed: Bed) -> Ask:
     """The cluster is full, and the rollout may not take a pod away first. Its deadline has passed."""

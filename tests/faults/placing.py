@@ -11,14 +11,14 @@ from mainstay.client.client import Client
 from mainstay.explain.why.causes import Cause
 from mainstay.scheduler.bind import BATCHES
 from mainstay.scheduler.report import RETRYING
-from mainstay.sim.cluster.cluster import NodeWishes
-from mainstay.sim.cluster.gate import Fate, Lost
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.cluster import NodeOptions
+from mainstay.sim.cluster.history import RequestReceived
+from mainstay.sim.cluster.server_proxy import Fate, LostPart
 from tests.faults.bed import SCHEDULER, Bed, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod
 
-ONE_NODE: Final = {"node-a": NodeWishes(zone="eu")}
+ONE_NODE: Final = {"node-a": NodeOptions(zone="eu")}
 QUOTA: Final = "team-eu"
 
 
@@ -26,7 +26,7 @@ QUOTA: Final = "team-eu"
     "taint",
     codes=[Cause.UNTOLERATED_TAINT],
     words=["dedicated"],
-    nodes={name: NodeWishes(taints=(Taint("dedicated", "NoSchedule", "batch"),)) for name in ("node-a", "node-b")},
+    nodes={name: NodeOptions(taints=(Taint("dedicated", "NoSchedule", "batch"),)) for name in ("node-a", "node-b")},
 )
 async def taint(bed: Bed) -> Ask:
     """All nodes have a taint that the pod does not tolerate."""
@@ -39,7 +39,7 @@ async def taint(bed: Bed) -> Ask:
     "cordon",
     codes=[Cause.NODE_CORDONED],
     words=["node-a"],
-    nodes={"node-a": NodeWishes(labels={"disk": "ssd"}), "node-b": NodeWishes()},
+    nodes={"node-a": NodeOptions(labels={"disk": "ssd"}), "node-b": NodeOptions()},
 )
 async def cordon(bed: Bed) -> Ask:
     """The only node that the pod may go to is cordoned; another one has room, but not the label."""
@@ -53,7 +53,7 @@ async def cordon(bed: Bed) -> Ask:
     "selector-typo",
     codes=[Cause.NODE_AFFINITY],
     words=["disk", "sdd"],
-    nodes={name: NodeWishes(labels={"disk": "ssd"}) for name in ("node-a", "node-b")},
+    nodes={name: NodeOptions(labels={"disk": "ssd"}) for name in ("node-a", "node-b")},
 )
 async def selector_typo(bed: Bed) -> Ask:
     """The pod selects nodes by a value that none of them has."""
@@ -97,7 +97,7 @@ async def host_port(bed: Bed) -> Ask:
     "topology-spread",
     codes=[Cause.TOPOLOGY_SPREAD],
     words=["zone"],
-    nodes={"node-a": NodeWishes(zone="a"), "node-b": NodeWishes(zone="b", capacity={"cpu": "1", "memory": "8Gi"})},
+    nodes={"node-a": NodeOptions(zone="a"), "node-b": NodeOptions(zone="b", capacity={"cpu": "1", "memory": "8Gi"})},
 )
 async def topology_spread(bed: Bed) -> Ask:
     """Pods must be level across zones; one zone is full, and the other would have room."""
@@ -200,11 +200,11 @@ async def bind_unanswered(bed: Bed) -> Ask:
     """Each request of the scheduler to bind is lost on its way; it can only ask again, by the same identity. (F7)"""
     lost = 0
 
-    def fate(asked: Asked) -> Fate | None:
+    def fate(asked: RequestReceived) -> Fate | None:
         nonlocal lost
         if asked.who == SCHEDULER and (asked.path == BATCHES or asked.path.endswith("/binding")):
             lost += 1
-            return Fate(Lost.REQUEST)
+            return Fate(LostPart.REQUEST)
         return None
 
     bed.lose(fate)

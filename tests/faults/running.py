@@ -8,13 +8,13 @@ from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, SERVICES
 from mainstay.client.call import WriteOptions
 from mainstay.explain.why.causes import Cause
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from tests.faults.bed import Bed, is_true
 from tests.faults.fault import Ask, fault
 from tests.faults.objects import NAMESPACE, a_deployment, a_pod, an_acting_node
 
 ACTING: Final = {"node-a": an_acting_node("node-a", 1), "node-b": an_acting_node("node-b", 2, "b")}
-ONE_NODE: Final = {"node-a": NodeWishes(zone="a")}
+ONE_NODE: Final = {"node-a": NodeOptions(zone="a")}
 CHECK: Final = {"exec": {"command": ["check"]}, "periodSeconds": 5, "failureThreshold": 2}
 WEB: Final = Ask(DEPLOYMENTS, "web")
 CRASH: Final = Behaviour(lasts=timedelta(seconds=1), code=3)

@@ -14,7 +14,6 @@ from typing import Any
 import aiohttp
 
 from mainstay.env import Chance, tasks
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
@@ -23,6 +22,7 @@ from mainstay.store.interface import Store
 from tests.server.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
 from tests.server.test_batch_binding import BINDINGS, an_item
 from tests.server.world import PODS, Client, a_server
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 BACKENDS = ("memory", "fake-etcd")
 CLIENTS = 3

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from mainstay.env import Chance
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
 from tests.server.world import PODS, Client, a_pod, a_server
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 LIMIT = timedelta(hours=1)

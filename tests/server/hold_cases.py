@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from mainstay.env import Chance
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
 from tests.server.eviction_cases import a_running_pod, evict
 from tests.server.world import Client, a_server
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 HOLDS = "/apis/mainstay.dev/v1/holds"
 LIMIT = timedelta(hours=1)

@@ -10,11 +10,11 @@ from mainstay.api.quantity import parse
 from mainstay.env import Chance
 from mainstay.server.quota.resource_quota import count
 from mainstay.server.quota.tally import tally_in, tally_key
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
 from tests.server.world import PODS, Client, a_pod, a_server
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 LIMIT = timedelta(hours=1)

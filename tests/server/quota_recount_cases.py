@@ -12,7 +12,6 @@ from mainstay.server.quota.tally import Limit, Tally, tally_in, tally_key
 from mainstay.server.quota.tally import write_of as tally_write
 from mainstay.server.quota.zone_quota import ZoneUse, count_charges, use_in, zone_key
 from mainstay.server.quota.zone_quota import write_of as zone_write
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Delete, Store
@@ -20,6 +19,7 @@ from tests.server.quota_cases import QUOTAS, Broken, a_quota
 from tests.server.reservation_cases import a_node, needing, to
 from tests.server.world import PODS, Client, a_server
 from tests.server.zone_quota_cases import ZONE_QUOTAS, a_zone_quota
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 RECOUNT = "/api/v1/namespaces/default/recount"
 TALLY, ZONE = tally_key("default"), zone_key("default", "a")

@@ -13,11 +13,11 @@ from mainstay.api.times import format_time
 from mainstay.env import Chance
 from mainstay.server.placement.ledger.charge import CHARGES, decode_charge, port_text
 from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in, ledger_key
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
 from tests.server.world import PODS, Client, a_pod, a_server
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 RESERVATIONS = "/apis/mainstay.dev/v1/namespaces/default/reservations"
 NODES = "/api/v1/nodes"

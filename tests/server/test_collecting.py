@@ -38,7 +38,7 @@ from mainstay.journal.record import (
 from mainstay.journal.sampling import Sampler
 from mainstay.journal.trace_id import trace_of
 from mainstay.server.decisions.journal import JournalLimits
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
@@ -475,7 +475,7 @@ async def test_a_simulated_world_has_writes_and_refusals_in_its_journal(sim: Sim
 
 
 async def test_in_a_whole_cluster_every_change_of_a_pod_has_who_asked_for_it(sim: Simulation):
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(PODS, a_pod("web"))
         await tasks.sleep(timedelta(seconds=20))
         changes = (await cluster.journal.changes(kind="pods", namespace="default", name="web")).records

@@ -9,10 +9,10 @@ import pytest
 from mainstay.env import Chance, tasks
 from mainstay.server.storage.stored import stored
 from mainstay.server.watch import feed
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Put
 from tests.server.world import CONFIGMAPS, PODS, Client, a_configmap, a_pod, a_server
+from tests.store.fake_etcd import FakeEtcd
 
 
 def names(answer) -> list[str]:

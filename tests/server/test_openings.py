@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mainstay.api.annotations import STORE_EPOCH
 from mainstay.api.causes import STORE_RESTORED
 from mainstay.server.storage.epochs import KEPT, StoreEpochs
-from mainstay.sim.cluster.store_host import KeptLog
+from mainstay.sim.cluster.store_lifecycle import KeptLog
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.errors import StorageFull

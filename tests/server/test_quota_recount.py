@@ -11,7 +11,6 @@ from mainstay.server.quota.recount import find_quota_drift, recount_quotas
 from mainstay.server.quota.tally import tally_in
 from mainstay.server.quota.zone_quota import use_in
 from mainstay.server.storage.shared_writes import SharedWrites
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
@@ -21,6 +20,7 @@ from tests.server.quota_recount_cases import RECOUNT, SPOILS, TALLY, ZONE, begin
 from tests.server.reservation_cases import needing
 from tests.server.world import PODS, a_server
 from tests.server.zone_quota_cases import ZONE_QUOTAS
+from tests.store.fake_etcd import FakeEtcd
 from tests.twins.quotas import RECOUNT_TWINS, Twin
 
 pytestmark = pytest.mark.slow

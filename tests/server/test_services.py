@@ -3,11 +3,11 @@
 import asyncio
 
 from mainstay.env import Chance
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
 from tests.server.world import Client, a_server
+from tests.store.fake_etcd import FakeEtcd
 
 SERVICES = "/api/v1/namespaces/default/services"
 

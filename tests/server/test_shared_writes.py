@@ -10,12 +10,12 @@ from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Chance, tasks
 from mainstay.server.storage import shared_writes
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.store import open_memory
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Check, Committed, Delete, Entry, Put, Refused, Store, Write
 from mainstay.store.local import LocalStore
+from tests.store.fake_etcd import FakeEtcd
 
 KEY = "~count"
 

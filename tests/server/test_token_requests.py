@@ -7,11 +7,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from mainstay.env import Chance
 from mainstay.server.auth.jwt import SigningKey
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
 from tests.server.world import Client, a_server
+from tests.store.fake_etcd import FakeEtcd
 
 KEY = SigningKey(ec.generate_private_key(ec.SECP256R1()))
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -18,11 +18,11 @@ from mainstay.server.auth.authorization import User
 from mainstay.server.auth.jwt import SigningKey
 from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, Rejected
 from mainstay.server.storage.stored import stored
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Delete, Put, Store
+from tests.store.fake_etcd import FakeEtcd
 
 KEY = SigningKey(ec.generate_private_key(ec.SECP256R1()))
 UID = "11111111-1111-4111-8111-111111111111"

@@ -7,12 +7,12 @@ from typing import Any
 
 from mainstay.env import Chance
 from mainstay.server.quota.zone_quota import ZONES, count_charges, use_in, zone_key
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
 from tests.server.reservation_cases import a_node, needing, to
 from tests.server.world import PODS, Client, a_server
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 ZONE_QUOTAS = "/apis/mainstay.dev/v1/namespaces/default/zonequotas"
 LIMIT = timedelta(hours=1)

@@ -5,7 +5,7 @@ A clerk's answer is lost, and a server with a planted bug does what it is asked 
 
 from functools import cache
 
-from mainstay.sim.failure.rerun import remade
+from mainstay.sim.failure.rerun import repeat_run
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.run.forks import decode, encode
@@ -24,7 +24,7 @@ def failing_run() -> RunBundle:
     """Its bundle. The answer that is lost is all that matters of its tape."""
     empty = RunResult(SCENARIO, 1, "violated", "", "", 0.0, 0)  # type: ignore[arg-type]
     bundle = RunBundle.of(empty, scenario=SCENARIO, planted=PLANTED)
-    (sent,) = remade(bundle, _result, tapes=[Tape(TAPE)])
+    (sent,) = repeat_run(bundle, _result, tapes=[Tape(TAPE)])
     return RunBundle.of(decode(sent), scenario=SCENARIO, planted=PLANTED)
 
 

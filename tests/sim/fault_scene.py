@@ -11,7 +11,7 @@ from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.client.client import Client
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Env, tasks
-from mainstay.sim.cluster.history import Fault
+from mainstay.sim.cluster.history import FaultInjected
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
@@ -52,7 +52,7 @@ class Scene:
         return [entry.key.name for entry in self.informers[-1].cache.entries()]
 
     def faults(self) -> list[str]:
-        return [event.what for event in self.world.history.events if isinstance(event, Fault)]
+        return [event.what for event in self.world.history.events if isinstance(event, FaultInjected)]
 
     async def exists(self, name: str) -> bool:
         return await self.world.store.get(f"core/configmaps/default/{name}") is not None

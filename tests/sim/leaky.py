@@ -1,4 +1,6 @@
-"""Scenarios that are not the same run in each process, for tests/sim/test_guard.py. Each leaks in one marked line."""
+"""Scenarios that are not the same run in each process, for tests/sim/test_determinism_guard.py. Each leaks in one
+marked line.
+"""
 
 import itertools
 import time

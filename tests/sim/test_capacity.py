@@ -8,28 +8,28 @@ import pytest
 from mainstay.server.placement.ledger.charge import charge_key, charge_on, encode_charge
 from mainstay.server.placement.ledger.ledger import EMPTY, charged, encode_ledger, ledger_key
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.reserved import Reserved
-from mainstay.sim.cluster.history import Committed
+from mainstay.sim.cluster.history import RevisionCommitted
 from tests.scheduler.objects import Object, a_node, a_pod
 
 NOBODY: Any = None
 
 
-def commit(revision: int, key: str, value: Object | bytes | None, previous: Object | None = None) -> Committed:
+def commit(revision: int, key: str, value: Object | bytes | None, previous: Object | None = None) -> RevisionCommitted:
     def encoded(value: Object | bytes | None) -> bytes | None:
         return value if value is None or isinstance(value, bytes) else msgspec.json.encode(value)
 
-    return Committed(0, revision, key, encoded(value), encoded(previous), None)
+    return RevisionCommitted(0, revision, key, encoded(value), encoded(previous), None)
 
 
-def bound(revision: int, name: str, node: str, **more: Any) -> Committed:
+def bound(revision: int, name: str, node: str, **more: Any) -> RevisionCommitted:
     waiting = a_pod(name, **more)
     return commit(revision, f"core/pods/default/{name}", a_pod(name, node=node, **more), waiting)
 
 
-def with_nodes() -> Capacity:
-    checker = Capacity()
+def with_nodes() -> CapacityChecker:
+    checker = CapacityChecker()
     for number, name in enumerate(("n1", "n2")):
         checker.saw(commit(1 + number, f"core/nodes/{name}", a_node(name, cpu="2")))
     return checker

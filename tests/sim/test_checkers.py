@@ -9,11 +9,21 @@ import pytest
 
 from mainstay.sim.checkers import Checker, Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
-from mainstay.sim.checkers.addresses import Address, address_of
+from mainstay.sim.checkers.addresses import StoreAddress, parse_address
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.quiescence import Quiescence
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, Delivered, Ended, Event, Healed, Opened
+from mainstay.sim.cluster.history import (
+    Event,
+    FaultsHealed,
+    ProgramCrashed,
+    RequestReceived,
+    ResponseSent,
+    RevisionCommitted,
+    WatchDelivered,
+    WatchEnded,
+    WatchOpened,
+)
 from mainstay.store.interface import Entry, Page
 
 MAPS = "core/configmaps/default/"
@@ -37,33 +47,37 @@ class HeldWorld:
     store: HeldStore
 
 
-def put(revision: int, name: str, *, was_there: bool = False, by: int | None = None, at_s: float = 0) -> Committed:
-    return Committed(int(at_s * SECOND), revision, MAPS + name, b"{}", b"{}" if was_there else None, by)
+def put(
+    revision: int, name: str, *, was_there: bool = False, by: int | None = None, at_s: float = 0
+) -> RevisionCommitted:
+    return RevisionCommitted(int(at_s * SECOND), revision, MAPS + name, b"{}", b"{}" if was_there else None, by)
 
 
-def gone(revision: int, name: str, *, by: int | None = None) -> Committed:
-    return Committed(0, revision, MAPS + name, None, b"{}", by)
+def gone(revision: int, name: str, *, by: int | None = None) -> RevisionCommitted:
+    return RevisionCommitted(0, revision, MAPS + name, None, b"{}", by)
 
 
-def watch(after: int = 0, number: int = 1, **how: bool) -> Opened:
+def watch(after: int = 0, number: int = 1, **how: bool) -> WatchOpened:
     selected = {"wants_state": False, "is_selecting": False, **how}
-    return Opened(0, number, "alice", "server-1", MAPS, after, **selected)
+    return WatchOpened(0, number, "alice", "server-1", MAPS, after, **selected)
 
 
-def told(kind: str, revision: int, name: str, number: int = 1) -> Delivered:
-    return Delivered(0, number, "alice", kind, MAPS + name, revision)
+def told(kind: str, revision: int, name: str, number: int = 1) -> WatchDelivered:
+    return WatchDelivered(0, number, "alice", kind, MAPS + name, revision)
 
 
-def bookmark(revision: int, *, ends_state: bool = False) -> Delivered:
-    return Delivered(0, 1, "alice", "BOOKMARK", "", revision, ends_state)
+def bookmark(revision: int, *, ends_state: bool = False) -> WatchDelivered:
+    return WatchDelivered(0, 1, "alice", "BOOKMARK", "", revision, ends_state)
 
 
-def asks(request: int, method: str, path: str = PATH, *, who: str = "alice", term: str = "", op: str = "") -> Asked:
-    return Asked(0, request, who, "server-1", method, path, "", "", term, op, b"")
+def asks(
+    request: int, method: str, path: str = PATH, *, who: str = "alice", term: str = "", op: str = ""
+) -> RequestReceived:
+    return RequestReceived(0, request, who, "server-1", method, path, "", "", term, op, b"")
 
 
-def answer(request: int, status: int, revision: int = 0) -> Answered:
-    return Answered(0, request, "alice", "server-1", status, revision, b"", is_delivered=True)
+def answer(request: int, status: int, revision: int = 0) -> ResponseSent:
+    return ResponseSent(0, request, "alice", "server-1", status, revision, b"", is_delivered=True)
 
 
 async def check(checker: Checker, events: Iterable[Event], **held: int) -> None:
@@ -92,7 +106,7 @@ async def test_a_watch_that_tells_every_commit_once_and_in_order_is_right():
             put(3, "a"),
             told("ADDED", 3, "a"),
             put(4, "a", was_there=True),
-            Committed(0, 5, "core/pods/default/p", b"{}", None, None),
+            RevisionCommitted(0, 5, "core/pods/default/p", b"{}", None, None),
             bookmark(3),
             told("MODIFIED", 4, "a"),
             bookmark(5),
@@ -126,12 +140,13 @@ async def test_a_watch_that_begins_with_the_state_goes_on_from_it():
 
 async def test_a_watch_that_has_ended_or_whose_server_has_crashed_owes_nothing():
     await check(
-        WatchContract(), [watch(), watch(number=2), Ended(0, 1, "alice"), Crashed(0, "server-1", 0), put(2, "a")]
+        WatchContract(),
+        [watch(), watch(number=2), WatchEnded(0, 1, "alice"), ProgramCrashed(0, "server-1", 0), put(2, "a")],
     )
 
 
 async def test_a_watch_that_has_ended_with_an_error_owes_nothing_and_says_nothing_more():
-    error = Delivered(0, 1, "alice", "ERROR", "", 0)
+    error = WatchDelivered(0, 1, "alice", "ERROR", "", 0)
 
     await check(WatchContract(), [watch(), error, put(2, "a")])
     await must_fail(WatchContract(), [watch(), error, put(2, "a"), bookmark(2)], "after the error that ends it")
@@ -224,7 +239,7 @@ async def test_answers_that_are_true_are_accepted():
 
 
 async def test_a_deletion_that_began_is_a_deletion():
-    going = Committed(0, 3, MAPS + "a", b'{"metadata":{"deletionTimestamp":"now"}}', b"{}", 2)
+    going = RevisionCommitted(0, 3, MAPS + "a", b'{"metadata":{"deletionTimestamp":"now"}}', b"{}", 2)
 
     await check(AcknowledgedWrites(), [put(2, "a"), asks(2, "DELETE", f"{PATH}/a"), going, answer(2, 200, 3)], a=3)
 
@@ -269,7 +284,9 @@ async def test_a_repeated_operation_is_answered_with_what_happened_the_first_tim
     ],
 )
 async def test_an_answer_that_is_not_true_is_found(events: list[Event], message: str):
-    await must_fail(AcknowledgedWrites(), [Committed(0, 2, MAPS + "a", b"{}", None, None), *events], message, a=2)
+    await must_fail(
+        AcknowledgedWrites(), [RevisionCommitted(0, 2, MAPS + "a", b"{}", None, None), *events], message, a=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -292,8 +309,8 @@ async def test_a_store_that_is_not_what_its_commits_say_is_found(held: dict[str,
 LEASE = "default/lead"
 
 
-def acquired(revision: int, *, by: int | None = None, is_deleted: bool = False) -> Committed:
-    return Committed(0, revision, f"~terms/{LEASE}", None if is_deleted else b"x", b"x", by)
+def acquired(revision: int, *, by: int | None = None, is_deleted: bool = False) -> RevisionCommitted:
+    return RevisionCommitted(0, revision, f"~terms/{LEASE}", None if is_deleted else b"x", b"x", by)
 
 
 async def test_terms_that_follow_each_other_are_right():
@@ -347,19 +364,23 @@ async def test_writing_may_go_on_until_the_time_is_over_and_heartbeats_for_ever(
         Quiescence(timedelta(seconds=10)),
         [
             put(2, "a", at_s=100),
-            Healed(100 * SECOND),
+            FaultsHealed(100 * SECOND),
             put(3, "a", at_s=109),
-            Committed(200 * SECOND, 4, "coordination.k8s.io/leases/default/lead", b"{}", b"{}", None),
-            Committed(200 * SECOND, 5, "~terms/default/lead", b"{}", b"{}", None),
-            Committed(200 * SECOND, 6, "mainstay.dev/componentstates/c", b"{}", b"{}", None),
+            RevisionCommitted(200 * SECOND, 4, "coordination.k8s.io/leases/default/lead", b"{}", b"{}", None),
+            RevisionCommitted(200 * SECOND, 5, "~terms/default/lead", b"{}", b"{}", None),
+            RevisionCommitted(200 * SECOND, 6, "mainstay.dev/componentstates/c", b"{}", b"{}", None),
             asks(1, "PATCH", "/api/v1/nodes/n1/status"),
-            Committed(200 * SECOND, 7, node, b"{}", b"{}", 1),
+            RevisionCommitted(200 * SECOND, 7, node, b"{}", b"{}", 1),
         ],
     )
 
 
 async def test_a_hot_loop_is_named_by_who_writes_what():
-    writes: list[Event] = [Healed(0), asks(1, "PUT", f"{PATH}/a", who="busy"), asks(2, "PUT", f"{PATH}/b", who="calm")]
+    writes: list[Event] = [
+        FaultsHealed(0),
+        asks(1, "PUT", f"{PATH}/a", who="busy"),
+        asks(2, "PUT", f"{PATH}/b", who="calm"),
+    ]
     writes += [put(10 + second, "a", by=1, at_s=second) for second in range(10)]
     writes += [put(20, "b", by=2, at_s=10), put(21, "a", by=1, at_s=11)]
 
@@ -373,9 +394,9 @@ async def test_a_hot_loop_is_named_by_who_writes_what():
 
 async def test_the_spec_of_a_node_is_no_heartbeat():
     events: list[Event] = [
-        Healed(0),
+        FaultsHealed(0),
         asks(1, "PATCH", "/api/v1/nodes/n1"),
-        Committed(99 * SECOND, 7, "core/nodes/n1", b"", b"", 1),
+        RevisionCommitted(99 * SECOND, 7, "core/nodes/n1", b"", b"", 1),
     ]
 
     await must_fail(Quiescence(timedelta(seconds=10)), events, "PATCH core/nodes/n1")
@@ -395,14 +416,14 @@ def test_quiet_is_when_nothing_was_written_for_so_long():
 @pytest.mark.parametrize(
     ("path", "address"),
     [
-        ("/api/v1/namespaces/default/pods/p%31?x=y", Address("core/pods/default/", "p1", "")),
-        ("/api/v1/namespaces/default/pods/p/status", Address("core/pods/default/", "p", "status")),
-        ("/apis/apps/v1/deployments", Address("apps/deployments/", "", "")),
-        ("/api/v1/namespaces/default", Address("core/namespaces/", "default", "")),
-        ("/api/v1/namespaces/default/status", Address("core/namespaces/", "default", "status")),
-        ("/api/v1/nodes/n/status", Address("core/nodes/", "n", "status")),
+        ("/api/v1/namespaces/default/pods/p%31?x=y", StoreAddress("core/pods/default/", "p1", "")),
+        ("/api/v1/namespaces/default/pods/p/status", StoreAddress("core/pods/default/", "p", "status")),
+        ("/apis/apps/v1/deployments", StoreAddress("apps/deployments/", "", "")),
+        ("/api/v1/namespaces/default", StoreAddress("core/namespaces/", "default", "")),
+        ("/api/v1/namespaces/default/status", StoreAddress("core/namespaces/", "default", "status")),
+        ("/api/v1/nodes/n/status", StoreAddress("core/nodes/", "n", "status")),
         ("/version", None),
     ],
 )
-def test_a_path_leads_to_a_key(path: str, address: Address | None):
-    assert address_of(path) == address
+def test_a_path_leads_to_a_key(path: str, address: StoreAddress | None):
+    assert parse_address(path) == address

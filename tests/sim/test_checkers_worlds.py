@@ -12,18 +12,18 @@ from mainstay.api.kind_names import PODS, REPLICASETS
 from mainstay.server.placement.ledger.ledger import Ledger, encode_ledger, ledger_key
 from mainstay.sim.checkers import Checker, Violated
 from mainstay.sim.checkers.bound_in_time import BoundInTime
-from mainstay.sim.checkers.bounded import Bounded
-from mainstay.sim.checkers.budgets import Budgets
+from mainstay.sim.checkers.bounded import BoundedAmplification
+from mainstay.sim.checkers.budgets import BudgetChecker
 from mainstay.sim.checkers.job_counts import JobCounts
 from mainstay.sim.checkers.namespaces import Namespaces
 from mainstay.sim.checkers.observed_generations import ObservedGenerations
 from mainstay.sim.checkers.orphans import Orphans
-from mainstay.sim.checkers.owned import Owned
-from mainstay.sim.checkers.quotas import Quotas
+from mainstay.sim.checkers.owned import OwnershipChecker
+from mainstay.sim.checkers.quotas import QuotaChecker
 from mainstay.sim.checkers.recovery import Recovery
 from mainstay.sim.checkers.released import Released
 from mainstay.sim.checkers.reserved import Reserved
-from mainstay.sim.cluster.history import Asked, Committed, Event, Healed
+from mainstay.sim.cluster.history import Event, FaultsHealed, RequestReceived, RevisionCommitted
 from mainstay.store.interface import Entry, Page
 
 SECOND = 1_000_000_000
@@ -57,14 +57,14 @@ class Past:
 
     def write(self, key: str, value: bytes | None, *, at: float = 0, by: int | None = None) -> None:
         self._revision += 1
-        self.see(Committed(int(at * SECOND), self._revision, key, value, self.held.get(key), by))
+        self.see(RevisionCommitted(int(at * SECOND), self._revision, key, value, self.held.get(key), by))
         self.held.pop(key, None)
         if value is not None:
             self.held[key] = value
 
     def ask(self, method: str, path: str, *, who: str = "controllers-1", decision: str = "") -> int:
         self._requests += 1
-        self.see(Asked(0, self._requests, who, "server-1", method, path, decision, "", "", "", b""))
+        self.see(RequestReceived(0, self._requests, who, "server-1", method, path, decision, "", "", "", b""))
         return self._requests
 
     def see(self, event: Event) -> None:
@@ -163,7 +163,7 @@ async def test_what_is_said_about_a_generation_that_nobody_has_observed_is_found
 
 
 async def test_a_set_may_have_what_was_wanted_a_while_ago():
-    past = Past(Bounded())
+    past = Past(BoundedAmplification())
     past.put("ReplicaSet", a_set("web", 2), at=0)
     past.put("ReplicaSet", a_set("web", 1), at=10)
     past.put("Pod", a_pod("a", "web"), at=20)
@@ -174,7 +174,7 @@ async def test_a_set_may_have_what_was_wanted_a_while_ago():
 
 
 def test_more_pods_than_were_ever_wanted_lately_are_too_many():
-    past = Past(Bounded())
+    past = Past(BoundedAmplification())
     past.put("ReplicaSet", a_set("web", 2), at=0)
     past.put("ReplicaSet", a_set("web", 1), at=10)
     past.put("Pod", a_pod("a", "web"), at=20)
@@ -183,7 +183,7 @@ def test_more_pods_than_were_ever_wanted_lately_are_too_many():
 
 
 def test_the_sets_of_a_deployment_want_no_more_together_than_it_does_with_its_surge():
-    past = Past(Bounded())
+    past = Past(BoundedAmplification())
     past.put("Deployment", an_app("app", 4))
     past.put("ReplicaSet", a_set("old", 4, "app"))
     past.put("ReplicaSet", a_set("new", 1, "app"))
@@ -192,7 +192,7 @@ def test_the_sets_of_a_deployment_want_no_more_together_than_it_does_with_its_su
 
 
 def test_a_pod_that_keeps_failing_is_not_replaced_all_the_time():
-    past = Past(Bounded())
+    past = Past(BoundedAmplification())
     past.put("ReplicaSet", a_set("web", 1))
     with pytest.raises(Violated, match="7 pods of apps/replicasets/default/web have failed within a minute"):
         for number in range(10):
@@ -201,7 +201,7 @@ def test_a_pod_that_keeps_failing_is_not_replaced_all_the_time():
 
 
 async def test_a_pod_that_its_set_has_let_go_does_not_count():
-    past = Past(Bounded())
+    past = Past(BoundedAmplification())
     past.put("ReplicaSet", a_set("web", 1))
     past.put("Pod", a_pod("p1", "web"))
     past.put("Pod", a_pod("p1"))
@@ -210,7 +210,7 @@ async def test_a_pod_that_its_set_has_let_go_does_not_count():
 
 
 async def test_a_set_may_take_more_than_it_wants_and_make_none():
-    past = Past(Bounded())
+    past = Past(BoundedAmplification())
     for name in ("p1", "p2"):
         past.put("Pod", a_pod(name))
     past.put("ReplicaSet", a_set("web", 1))
@@ -270,7 +270,7 @@ async def test_what_users_or_accidents_remove_is_no_rollout():
 
 
 def with_budget(ready: Sequence[str]) -> Past:
-    past = Past(Budgets())
+    past = Past(BudgetChecker())
     metadata = {"name": "web", "namespace": "default", "uid": "b"}
     past.put(
         "Budget",
@@ -320,7 +320,7 @@ def a_quota(**hard: str) -> Object:
 
 
 def test_what_was_there_before_a_quota_may_stay_and_no_more_may_come():
-    past = Past(Quotas())
+    past = Past(QuotaChecker())
     for name in ("a", "b"):
         past.put("Pod", a_pod(name))
     past.put("Quota", a_quota(pods="1"))
@@ -333,7 +333,7 @@ def test_what_was_there_before_a_quota_may_stay_and_no_more_may_come():
 
 
 def test_a_quota_of_cpu_is_one_too():
-    past = Past(Quotas())
+    past = Past(QuotaChecker())
     past.put("Quota", a_quota(**{"requests.cpu": "1500m"}))
     past.put("Pod", a_pod("a"))
     with pytest.raises(Violated, match=r"with which 2000 of requests\.cpu are used"):
@@ -352,7 +352,7 @@ async def test_a_pod_waits_for_room_as_long_as_it_takes_and_while_faults_last():
     a_ledger(past, 2000)
     past.put("Pod", a_pod("early", node=""), at=1)
     past.put("Pod", a_pod("early"), at=1000)
-    past.see(Healed(1001 * SECOND))
+    past.see(FaultsHealed(1001 * SECOND))
     a_ledger(past, 500)
     past.put("Pod", a_pod("late", node=""), at=1002)
     past.put("Pod", a_pod("other"), at=2000)
@@ -363,7 +363,7 @@ def test_a_pod_that_a_node_would_take_does_not_wait_for_long():
     past = Past(BoundInTime())
     a_ledger(past, 2000)
     past.put("Pod", a_pod("late", node=""), at=1)
-    past.see(Healed(10 * SECOND))
+    past.see(FaultsHealed(10 * SECOND))
     past.put("Pod", a_pod("other"), at=200)
     with pytest.raises(Violated, match="late waits for 490 s, and n1 would take it"):
         past.put("Pod", a_pod("other"), at=500)
@@ -408,7 +408,9 @@ async def test_what_is_held_and_what_is_reserved_agree_at_every_revision():
 
 
 def test_of_a_process_that_does_many_things_only_the_cleaning_is_looked_at():
-    past = Past(Owned({"core/pods/": PODS, "apps/replicasets/": REPLICASETS}, ["controllers-1"], "owner-cleanup-"))
+    past = Past(
+        OwnershipChecker({"core/pods/": PODS, "apps/replicasets/": REPLICASETS}, ["controllers-1"], "owner-cleanup-")
+    )
     past.put("ReplicaSet", a_set("web", 1))
     for name in ("a", "b"):
         past.put("Pod", a_pod(name, "web"))

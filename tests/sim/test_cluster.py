@@ -8,14 +8,14 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS, RESOURCE_QUOTAS
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
 pytestmark = pytest.mark.slow
 
 
 async def test_a_deployment_runs_and_its_journal_has_the_decisions_of_all_components(sim: Simulation):
-    nodes = {"node-a": NodeWishes(zone="a"), "node-b": NodeWishes(zone="b")}
+    nodes = {"node-a": NodeOptions(zone="a"), "node-b": NodeOptions(zone="b")}
     async with whole_cluster(sim, nodes=nodes) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
         await tasks.sleep(timedelta(seconds=30))
@@ -36,7 +36,7 @@ async def test_a_deployment_runs_and_its_journal_has_the_decisions_of_all_compon
 async def test_a_set_whose_pods_a_quota_refuses_comes_to_rest_and_goes_on_when_the_quota_is_gone(sim: Simulation):
     """Two controllers look after one set: neither may undo what the other says, or wake it by saying it again."""
     wants_requests = {"metadata": {"name": "tight", "namespace": "default"}, "spec": {"hard": {"requests.cpu": "1"}}}
-    async with whole_cluster(sim, nodes={"node-a": NodeWishes()}) as cluster:
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(RESOURCE_QUOTAS, wants_requests)
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(timedelta(minutes=2))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mainstay.scenarios._compact import COMPACT, CRASHES, HEARTBEATS, WHO
 from mainstay.sim.cluster.final_state import final_objects
 from mainstay.sim.run.sweep import sweep
 from mainstay.store.interface import Entry
+from tests.sim.compact_scenarios import COMPACT, CRASHES, HEARTBEATS, WHO
 from tests.twins import jobs, scenarios
 
 pytestmark = pytest.mark.slow

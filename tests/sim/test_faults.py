@@ -6,10 +6,17 @@ from mainstay.api.kind_names import CONFIG_MAPS, LEASES
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Unavailable
 from mainstay.env import Env, tasks
-from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, Fault, Started
+from mainstay.sim.cluster.history import (
+    FaultInjected,
+    ProgramCrashed,
+    ProgramStarted,
+    RequestReceived,
+    ResponseSent,
+    RevisionCommitted,
+)
 from mainstay.sim.cluster.world import World
 from mainstay.sim.faults import fits
-from mainstay.sim.faults.leader_loss import LeaderLoss, leaders_of
+from mainstay.sim.faults.leader_loss import LeaderLoss, find_leaders
 from mainstay.sim.faults.schedule import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
@@ -38,7 +45,11 @@ async def two_writes(client: Client) -> None:
 
 def commits(scene: Scene) -> list[str]:
     events = scene.world.history.events
-    return [each.key.rpartition("/")[2] for each in events if isinstance(each, Committed) and "configmaps" in each.key]
+    return [
+        each.key.rpartition("/")[2]
+        for each in events
+        if isinstance(each, RevisionCommitted) and "configmaps" in each.key
+    ]
 
 
 def test_nothing_happens_in_a_run_in_which_everything_is_benign(quiet: Simulation):
@@ -106,7 +117,7 @@ def test_a_lost_answer_was_given_and_its_write_has_happened(quiet: Simulation):
             with pytest.raises(Unavailable):
                 await it.write("one")
             assert await it.exists("one")
-            answers = [each for each in it.world.history.events if isinstance(each, Answered) and each.revision]
+            answers = [each for each in it.world.history.events if isinstance(each, ResponseSent) and each.revision]
             assert [(each.status, each.is_delivered) for each in answers] == [(201, False)]
 
     run(quiet, scene)
@@ -158,10 +169,12 @@ def test_a_crash_between_writes_leaves_what_was_committed_and_no_more(
         await tasks.sleep(seconds(0.4))
 
         events = world.history.events
-        done = [each.key.rpartition("/")[2] for each in events if isinstance(each, Committed) and "maps" in each.key]
-        crashed = next(each for each in events if isinstance(each, Crashed))
+        done = [
+            each.key.rpartition("/")[2] for each in events if isinstance(each, RevisionCommitted) and "maps" in each.key
+        ]
+        crashed = next(each for each in events if isinstance(each, ProgramCrashed))
         assert done == left_behind
-        assert not any(isinstance(each, Asked) for each in events[events.index(crashed) :])
+        assert not any(isinstance(each, RequestReceived) for each in events[events.index(crashed) :])
 
     run(quiet, scene)
 
@@ -170,13 +183,15 @@ def test_a_program_that_crashed_at_a_write_is_started_again_and_goes_on(quiet: S
     async def scene() -> None:
         async with a_scene(quiet, two_writes) as it:
             assert commits(it) == ["first", "second"]
-            assert [each.incarnation for each in it.world.history.events if isinstance(each, Crashed)] == []
+            assert [each.incarnation for each in it.world.history.events if isinstance(each, ProgramCrashed)] == []
             it.world.faults.at_write("worker", it.world.faults.writes_of("worker") + 1, "crash-after")
             it.world.programs["worker"].crash()
             it.world.programs["worker"].start()
             await tasks.sleep(seconds(5))
             started = [
-                each for each in it.world.history.events if isinstance(each, Started) and each.program == "worker"
+                each
+                for each in it.world.history.events
+                if isinstance(each, ProgramStarted) and each.program == "worker"
             ]
             assert [each.incarnation for each in started] == [0, 1, 2]
 
@@ -304,7 +319,7 @@ def test_a_leader_is_kept_away_for_longer_than_its_lease(is_cut: int):
             lease = {"metadata": {"name": "lease", "namespace": "default"}, "spec": spec}
             await it.admin.create(LEASES, lease, "default")
             worker = it.world.programs["worker"]
-            assert await leaders_of(it.world) == {"worker": (worker, seconds(15))}
+            assert await find_leaders(it.world) == {"worker": (worker, seconds(15))}
 
             LeaderLoss().strike(it.world)
             await tasks.sleep(seconds(17))
@@ -335,8 +350,8 @@ def test_programs_that_are_part_of_the_test_are_spared():
         await program.wait()
         await tasks.sleep(seconds(60))
 
-        assert [event for event in world.history.events if isinstance(event, Crashed)] == []
-        assert all("workload" not in what.what for what in world.history.events if isinstance(what, Fault))
+        assert [event for event in world.history.events if isinstance(event, ProgramCrashed)] == []
+        assert all("workload" not in what.what for what in world.history.events if isinstance(what, FaultInjected))
 
     run(sim, scene)
 

@@ -8,7 +8,7 @@ import pytest
 from mainstay.api.kind_names import LEASES
 from mainstay.client.client import Client
 from mainstay.env import Env, tasks
-from mainstay.sim.cluster.history import Fault
+from mainstay.sim.cluster.history import FaultInjected
 from mainstay.sim.cluster.world import World
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.simulation import Simulation
@@ -51,7 +51,7 @@ def hit(seed: int, *strikes: Callable[[World], None]) -> list[str]:
             before = len(world.history.events)
             strike(world)
             await tasks.sleep(seconds(0.1))
-            told.extend(event.what for event in world.history.events[before:] if isinstance(event, Fault))
+            told.extend(event.what for event in world.history.events[before:] if isinstance(event, FaultInjected))
 
     run(sim, scene)
     return told

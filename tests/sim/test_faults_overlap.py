@@ -4,11 +4,11 @@ import pytest
 
 from mainstay.api.kind_names import CONFIG_MAPS, LEASES
 from mainstay.env import tasks
-from mainstay.sim.cluster.store_port import CONTENT, Content
+from mainstay.sim.cluster.store_proxy import STALE_READER, StaleReader
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.strategies.priorities import STEPS, Priorities
+from mainstay.sim.strategies.priorities import STEPS, PriorityStrategy
 from tests.sim.fault_scene import a_configmap, a_scene, drawn, run, seconds
 
 LONG = 6  # Of the durations: forty seconds. The first, which all others have, is half a second.
@@ -87,7 +87,7 @@ def test_the_rank_of_a_program_outlasts_a_delay_of_its_network():
     async def scene() -> None:
         async with a_scene(sim, servers=1) as it:
             link = sim.network.link("worker", "server-0")
-            Priorities().disturb(it.world, ("latency",))
+            PriorityStrategy().disturb(it.world, ("latency",))
             TIMED["latency"].strike(it.world)
             await tasks.sleep(seconds(1))
             assert link.transit_ns() == STEPS[1].total_seconds() * 1e9
@@ -176,7 +176,7 @@ async def test_of_two_pasts_the_older_is_shown(sim: Simulation):
             let_go.append(port.hold_back(states_at=await it.world.store.revision()))
 
         async def seen() -> list[str]:
-            CONTENT.set(Content(0))
+            STALE_READER.set(StaleReader(0))
             return [entry.key.rpartition("/")[2] for entry in (await port.range("core/configmaps/default/")).entries]
 
         assert await seen() == ["one"]

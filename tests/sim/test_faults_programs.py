@@ -11,15 +11,15 @@ from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
 from mainstay.scenarios import SCENARIOS
 from mainstay.sim.cluster.cluster import whole_cluster
-from mainstay.sim.cluster.history import ContainerBegan, ContainerEnded, Crashed
-from mainstay.sim.cluster.program import Main, Step
+from mainstay.sim.cluster.history import ContainerEnded, ContainerStarted, ProgramCrashed
+from mainstay.sim.cluster.program_lifecycle import Main, ProgramStep
 from mainstay.sim.cluster.world import World
 from mainstay.sim.faults import fits
 from mainstay.sim.faults.odds import Odds
 from mainstay.sim.faults.schedule import ALL, NAMES, TIMED
 from mainstay.sim.loop.clock import EPOCH
 from mainstay.sim.run.choices import Choice, Tape
-from mainstay.sim.run.run import Booted, Verdict
+from mainstay.sim.run.run import Booted, RunVerdict
 from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.sim.simulation import Simulation
 from tests.sim.fault_scene import a_scene, drawn, run, seconds
@@ -65,11 +65,11 @@ def test_a_machine_dies_with_all_that_runs_on_it_and_comes_back_under_its_name(i
                 TIMED["node-death"].strike(world)
                 events = world.history.events
                 assert [each.machine for each in events if isinstance(each, ContainerEnded)] == ["node-0"]
-                assert world.programs["node-0"].ended is Step.CRASHED
+                assert world.programs["node-0"].ended is ProgramStep.CRASHED
                 await tasks.sleep(seconds(60))
                 assert world.programs["node-0"].incarnation == 1
                 assert sim.disk_of("node-0").names().count("state") == 1 - is_empty
-                assert len([each for each in events if isinstance(each, ContainerBegan)]) == 2
+                assert len([each for each in events if isinstance(each, ContainerStarted)]) == 2
                 pod = await admin.get(PODS, "web", "default")
                 assert pod["status"]["phase"] == "Running"
 
@@ -121,7 +121,7 @@ def test_a_program_runs_as_another_version_for_a_while(ends_by: str):
             await world.heal()
             await tasks.sleep(seconds(1))
             assert ran == ["new", "other", "old", "new"]
-        assert len([each for each in world.history.events if isinstance(each, Crashed)]) == (ends_by == "itself")
+        assert len([each for each in world.history.events if isinstance(each, ProgramCrashed)]) == (ends_by == "itself")
 
     run(sim, scene)
 
@@ -188,7 +188,7 @@ def test_all_faults_at_once_are_survived_and_leave_nothing_behind():
         with Booted(scenario) as booted:
             world = booted.world
             result = booted.go(seed, disturb=disturb)
-            assert (result.verdict, result.problem) == (Verdict.PASSED, "")
+            assert (result.verdict, result.problem) == (RunVerdict.PASSED, "")
             labels = [choice.label for choice in booted.tape if choice.chosen and choice.label.startswith("fault/")]
             possible = [name for name in NAMES if fits(ALL[name], world)]
             struck |= {label.split("/")[1] for label in labels}

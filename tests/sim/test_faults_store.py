@@ -11,7 +11,7 @@ from mainstay.env import tasks
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
-from mainstay.sim.cluster.history import Answered, Committed, Reopened, Restored
+from mainstay.sim.cluster.history import ResponseSent, RevisionCommitted, StoreReopened, StoreRestored
 from mainstay.sim.disk import Survival
 from mainstay.sim.errors import Unhandled
 from mainstay.sim.faults.schedule import TIMED
@@ -55,7 +55,7 @@ async def written(scene: Scene, *names: str) -> list[int]:
         before = len(scene.world.history.events)
         with suppress(ApiError):
             await scene.admin.create(CONFIG_MAPS, a_configmap(name, text="x" * 200), "default")
-        answers = [each for each in scene.world.history.events[before:] if isinstance(each, Answered)]
+        answers = [each for each in scene.world.history.events[before:] if isinstance(each, ResponseSent)]
         statuses.append(next((each.status for each in answers if each.who == "admin"), 0))
     return statuses
 
@@ -79,7 +79,7 @@ def test_after_a_power_cut_the_store_has_what_it_had_acknowledged_and_watches_go
             await late
             await tasks.sleep(seconds(2))
             assert {"one", "two", "four"} <= {*it.known()} <= {"one", "two", "three", "four"}
-            assert len([each for each in it.world.history.events if isinstance(each, Reopened)]) == 1
+            assert len([each for each in it.world.history.events if isinstance(each, StoreReopened)]) == 1
             await checked.at_end()
 
     run(sim, scene)
@@ -99,7 +99,7 @@ def test_commits_that_nobody_had_noted_when_the_power_failed_are_noted_when_it_i
             await tasks.sleep(seconds(40))
             await late
             events = it.world.history.events
-            made = [each for each in events if isinstance(each, Committed) and "configmaps" in each.key]
+            made = [each for each in events if isinstance(each, RevisionCommitted) and "configmaps" in each.key]
             assert [each.request for each in made] == [None]
             await checked.at_end()
 
@@ -229,7 +229,7 @@ def test_when_the_store_is_put_back_all_find_out_and_promises_begin_anew():
             assert await written(it, "five") == [201]
             await tasks.sleep(seconds(2))
             assert it.known() == ["five", "one", "two"]
-            assert len([each for each in it.world.history.events if isinstance(each, Restored)]) == 1
+            assert len([each for each in it.world.history.events if isinstance(each, StoreRestored)]) == 1
             await checked.at_end()
 
     run(sim, scene)
@@ -245,7 +245,7 @@ def test_a_backup_is_not_put_back_once_faults_are_over():
             await it.world.heal()
             await tasks.sleep(seconds(10))
             assert await it.exists("one")
-            assert not [each for each in it.world.history.events if isinstance(each, Restored)]
+            assert not [each for each in it.world.history.events if isinstance(each, StoreRestored)]
 
     run(sim, scene)
 
@@ -264,6 +264,6 @@ def test_a_server_that_is_started_while_the_store_is_away_waits_for_it():
             await tasks.sleep(seconds(5))
             assert sorted(it.world.gates) == ["server-0", "server-1"]
             assert await written(it, "one") == [201]
-            assert not any(isinstance(each, Answered) and each.status == 500 for each in it.world.history.events)
+            assert not any(isinstance(each, ResponseSent) and each.status == 500 for each in it.world.history.events)
 
     run(sim, scene)

@@ -7,7 +7,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, SECRETS
 from mainstay.client.errors import Conflict, Unavailable
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
-from mainstay.sim.cluster.history import Answered, Committed
+from mainstay.sim.cluster.history import ResponseSent, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.faults.conflict_storm import ANNOTATION
 from mainstay.sim.faults.schedule import TIMED
@@ -19,7 +19,7 @@ from tests.twins import faults as twins
 
 def statuses(scene: Scene, who: str = "worker") -> list[int]:
     events = scene.world.history.events
-    return [each.status for each in events if isinstance(each, Answered) and each.who == who and each.status != 200]
+    return [each.status for each in events if isinstance(each, ResponseSent) and each.who == who and each.status != 200]
 
 
 def test_one_kind_is_heard_of_late_and_the_others_at_once():
@@ -187,7 +187,9 @@ def test_a_write_that_names_a_version_meets_a_real_conflict():
                 await tasks.sleep(seconds(1))
                 await client.replace(CONFIG_MAPS, now | {"data": {"a": "b"}})
             assert statuses(it) == [201, 409]
-            touches = [each for each in it.world.history.events if isinstance(each, Committed) and "maps" in each.key]
+            touches = [
+                each for each in it.world.history.events if isinstance(each, RevisionCommitted) and "maps" in each.key
+            ]
             assert [each.request is None for each in touches] == [False, True, False]
 
     run(sim, scene)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mainstay.sim.errors import Fenced, SimulationError
+from mainstay.sim.errors import SimulationError, Unsimulated
 
 REFUSED: dict[str, Callable[[], object]] = {
     "a thread": lambda: threading.Thread(target=print).start(),
@@ -36,7 +36,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 async def test_what_blocks_or_leaves_the_process_is_refused(what: str):
-    with pytest.raises(Fenced):
+    with pytest.raises(Unsimulated):
         REFUSED[what]()
 
 
@@ -52,7 +52,7 @@ REFUSED_BY_LOOP = {
 
 @pytest.mark.parametrize("what", REFUSED_BY_LOOP)
 async def test_the_loop_refuses_what_needs_the_operating_system(sim, what: str):
-    with pytest.raises(Fenced, match=f"loop.{what}: .* not simulated"):
+    with pytest.raises(Unsimulated, match=f"loop.{what}: .* not simulated"):
         REFUSED_BY_LOOP[what](sim.loop)
 
 
@@ -80,16 +80,16 @@ REFUSED_BY_LOOP_LATER = {
 
 @pytest.mark.parametrize("what", REFUSED_BY_LOOP_LATER)
 async def test_the_loop_refuses_sockets_pipes_and_processes(sim, what: str):
-    with socket.socket() as sock, pytest.raises(Fenced, match=f"loop.{what}: "):
+    with socket.socket() as sock, pytest.raises(Unsimulated, match=f"loop.{what}: "):
         await REFUSED_BY_LOOP_LATER[what](sim.loop, sock)
 
 
 async def test_encryption_is_refused(sim):
     context = ssl.create_default_context()
 
-    with pytest.raises(Fenced, match="TLS"):
+    with pytest.raises(Unsimulated, match="TLS"):
         await asyncio.open_connection("localhost", 443, ssl=context)
-    with pytest.raises(Fenced, match="TLS"):
+    with pytest.raises(Unsimulated, match="TLS"):
         await asyncio.start_server(lambda reader, writer: None, "localhost", 443, ssl=context)
 
 
@@ -97,7 +97,7 @@ async def test_a_program_may_take_a_refusal_as_a_missing_feature(sim):
     """As asyncio documents it for signal handlers, and as portable programs do."""
     with pytest.raises(NotImplementedError):
         sim.loop.add_signal_handler(signal.SIGTERM, print)
-    assert issubclass(Fenced, SimulationError)
+    assert issubclass(Unsimulated, SimulationError)
 
 
 async def test_sleeping_for_no_time_is_allowed(sim):

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from mainstay.env import Env, tasks
-from mainstay.sim.cluster.program import Program, Step
-from mainstay.sim.errors import Fenced
+from mainstay.sim.cluster.program_lifecycle import Program, ProgramStep
+from mainstay.sim.errors import Unsimulated
 
 
 async def test_a_set_of_coroutines_begins_in_the_order_of_what_they_are(sim):
@@ -58,11 +58,11 @@ async def test_a_program_sees_its_own_tasks_and_no_others(sim):
     await tasks.sleep(timedelta(seconds=5))
 
     assert found == {"one/0": ["helper", "one/0"], "two/0": ["helper", "two/0"]}
-    assert [program.ended for program in programs] == [Step.RETURNED] * 2
+    assert [program.ended for program in programs] == [ProgramStep.RETURNED] * 2
 
 
 async def test_a_program_cannot_kill_the_process_that_simulates_it(sim):
-    with pytest.raises(Fenced, match="the process that simulates"):
+    with pytest.raises(Unsimulated, match="the process that simulates"):
         signal.pthread_kill(threading.get_ident(), signal.SIGKILL)
-    with pytest.raises(Fenced, match="the process that simulates"):
+    with pytest.raises(Unsimulated, match="the process that simulates"):
         os.kill(os.getpid(), signal.SIGTERM)

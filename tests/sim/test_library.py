@@ -31,7 +31,7 @@ from mainstay.sim import (
     whole_cluster,
 )
 from mainstay.sim.checkers import Checker
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import NotQuiet, World
 from mainstay.sim.errors import Unhandled
 from mainstay.sim.testing.manifests import BadManifest, NoSuchKind
@@ -182,6 +182,21 @@ async def test_an_answer_that_is_lost_is_one_of_a_write_that_was_done(sim: Simul
         await world.quiet()
 
         assert await names(world) == ["there"]
+        assert len(world.faults_seen()) == 1
+
+
+async def test_a_request_that_is_lost_is_one_of_a_write_that_was_not_done(sim: Simulation):
+    async def once(client: Client) -> None:
+        await asyncio.sleep(1)
+        with suppress(ApiError):
+            await client.create(CONFIG_MAPS, a_map("missing"))
+
+    async with bare_cluster(sim) as world:
+        world.run(once)
+        world.lose_request_of("once", about="configmaps")
+        await world.quiet()
+
+        assert await names(world) == []
         assert len(world.faults_seen()) == 1
 
 
@@ -374,7 +389,7 @@ class NoSecondMap:
         self.is_asked = False
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Committed) and event.key.startswith("core/configmaps/default/"):
+        if isinstance(event, RevisionCommitted) and event.key.startswith("core/configmaps/default/"):
             self.made += 1
             if self.made > 1:
                 raise Violated(self.name, "there is a second one", [event])

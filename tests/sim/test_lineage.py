@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from mainstay.sim.lineage.hitting_sets import hitting_sets
-from mainstay.sim.lineage.injection import AT_DELIVERY, AT_WRITE, Claim, Search, Step, inject
-from mainstay.sim.lineage.provenance import Lineage, Outcome
-from mainstay.sim.run.lookup import planted
-from mainstay.sim.run.plans import Aim, Place, Planned
-from mainstay.sim.run.run import Booted, Verdict
+from mainstay.sim.lineage.injection import AT_DELIVERY, AT_WRITE, Claim, InjectionStep, Search, inject
+from mainstay.sim.lineage.provenance import Lineage, LineageOutcome
+from mainstay.sim.run.lookup import find_patch
+from mainstay.sim.run.plans import Aim, InjectionPoint, PlannedFaults
+from mainstay.sim.run.run import Booted, RunVerdict
 from tests.sim.orders import CLERK, ORDERS
 
 pytestmark = pytest.mark.slow
@@ -45,14 +45,14 @@ def test_ways_that_have_nothing_cannot_be_hit():
 # What an outcome rests on
 
 
-def a_write(nth: int = 1) -> Place:
-    return Place("clerk", True, "POST /things", nth)
+def a_write(nth: int = 1) -> InjectionPoint:
+    return InjectionPoint("clerk", True, "POST /things", nth)
 
 
 def test_what_has_held_in_spite_of_a_fault_is_tried_with_another_one():
     search = Search()
-    places = [a_write(), Place("clerk", False, "things/a, change 1", 1)]
-    outcome = Outcome("things/a", places)
+    places = [a_write(), InjectionPoint("clerk", False, "things/a, change 1", 1)]
+    outcome = LineageOutcome("things/a", places)
     search.learn((), [outcome], places)
     lost = Aim(a_write(), "answer-lost")
 
@@ -69,31 +69,31 @@ def test_what_has_held_in_spite_of_a_fault_is_tried_with_another_one():
 
 def test_a_way_around_a_write_makes_faults_before_its_commit_not_worth_trying():
     search = Search()
-    search.learn((), [Outcome("things/a", [a_write(1)])], [a_write(1)])
+    search.learn((), [LineageOutcome("things/a", [a_write(1)])], [a_write(1)])
     crash = Aim(a_write(1), "crash-before")
-    search.learn((crash,), [Outcome("things/a", [a_write(2)])], [a_write(2)])
+    search.learn((crash,), [LineageOutcome("things/a", [a_write(2)])], [a_write(2)])
 
     assert Aim(a_write(1), "request-lost") in search.points
     assert search.next(1, 100, search.points) == [(Aim(a_write(1), fault),) for fault in ("answer-lost", "crash-after")]
 
 
 def test_a_way_without_a_write_says_nothing_about_an_answer_to_it_that_is_lost():
-    late = Place("clerk", False, "things/a, change 1", 1)
+    late = InjectionPoint("clerk", False, "things/a, change 1", 1)
     search = Search()
-    search.learn((), [Outcome("things/a", [a_write(), late])], [a_write(), late])
-    search.learn((Aim(late, "watch-delay"),), [Outcome("things/a", [])], [])
+    search.learn((), [LineageOutcome("things/a", [a_write(), late])], [a_write(), late])
+    search.learn((Aim(late, "watch-delay"),), [LineageOutcome("things/a", [])], [])
 
     assert search.next(1, 100, search.points) == [(Aim(a_write(), fault),) for fault in ("answer-lost", "crash-after")]
     for aims in search.next(1, 100, search.points):
-        search.learn(aims, [Outcome("things/a", [a_write(), late])], [a_write(), late])
+        search.learn(aims, [LineageOutcome("things/a", [a_write(), late])], [a_write(), late])
     assert search.next(1, 100, search.points) == []
 
 
 def test_what_goes_around_one_fault_is_tried_with_another_on_its_way():
     search = Search()
-    search.learn((), [Outcome("things/a", [a_write(1)])], [a_write(1)])
+    search.learn((), [LineageOutcome("things/a", [a_write(1)])], [a_write(1)])
     for fault in AT_WRITE:
-        search.learn((Aim(a_write(1), fault),), [Outcome("things/a", [a_write(2)])], [a_write(2)])
+        search.learn((Aim(a_write(1), fault),), [LineageOutcome("things/a", [a_write(2)])], [a_write(2)])
 
     assert search.next(1, 100, search.points) == []
     assert {frozenset(aim.place for aim in aims) for aims in search.next(2, 100, search.points)} >= {
@@ -103,29 +103,29 @@ def test_what_goes_around_one_fault_is_tried_with_another_on_its_way():
 
 def test_what_is_only_there_after_a_fault_is_not_tried_alone():
     search = Search()
-    search.learn((), [Outcome("things/a", [a_write(1)])], [a_write(1)])
+    search.learn((), [LineageOutcome("things/a", [a_write(1)])], [a_write(1)])
     points = dict(search.points)
-    search.learn((Aim(a_write(1), "crash-before"),), [Outcome("things/b", [a_write(2)])], [a_write(2)])
+    search.learn((Aim(a_write(1), "crash-before"),), [LineageOutcome("things/b", [a_write(2)])], [a_write(2)])
 
     assert {aim.place for aims in search.next(1, 100, points) for aim in aims} == {a_write(1)}
 
 
 def test_an_outcome_rests_on_the_write_its_decision_and_what_that_looked_at():
-    planned = Planned()
+    planned = PlannedFaults()
     with Booted(ORDERS, journal=True) as booted:
         before = len(booted.world.history.events)
-        assert booted.go(1, strategy=planned).verdict is Verdict.PASSED
+        assert booted.go(1, strategy=planned).verdict is RunVerdict.PASSED
         assert booted.world.journal is not None
         lineage = Lineage(booted.world.history.events[before:], booted.world.journal.records(), planned)
     supports = {outcome.name: outcome.support for outcome in lineage.outcomes()}
 
     assert supports["core/configmaps/default/order-1"] == [
-        Place(CLERK, True, "PATCH /api/v1/namespaces/default/configmaps/order-1", 1),
-        Place(CLERK, False, "core/configmaps/default/order-1, change 1", 1),
+        InjectionPoint(CLERK, True, "PATCH /api/v1/namespaces/default/configmaps/order-1", 1),
+        InjectionPoint(CLERK, False, "core/configmaps/default/order-1, change 1", 1),
     ]
     shipment = supports["core/configmaps/default/shipment-of-order-5"]
-    assert Place(CLERK, True, "POST /api/v1/namespaces/default/configmaps/shipment-of-order-5", 1) in shipment
-    assert Place(CLERK, False, "core/configmaps/default/order-5, change 1", 1) in shipment
+    assert InjectionPoint(CLERK, True, "POST /api/v1/namespaces/default/configmaps/shipment-of-order-5", 1) in shipment
+    assert InjectionPoint(CLERK, False, "core/configmaps/default/order-5, change 1", 1) in shipment
     reads = lineage.reads_of(CLERK)
     assert reads is not None
     assert {key for key, _ in reads} >= {f"core/configmaps/default/order-{number}" for number in range(1, 10)}
@@ -134,15 +134,15 @@ def test_an_outcome_rests_on_the_write_its_decision_and_what_that_looked_at():
 # The search
 
 
-def last(steps: list[Step]) -> Step:
+def last(steps: list[InjectionStep]) -> InjectionStep:
     return steps[-1]
 
 
 def test_a_bug_that_chance_needs_many_runs_for_is_found_with_few():
-    steps = list(inject(ORDERS, patch=planted("tests.sim.orders:marks_it_done_before_it_ships")))
+    steps = list(inject(ORDERS, patch=find_patch("tests.sim.orders:marks_it_done_before_it_ships")))
 
     assert steps[0].aims == []
-    assert last(steps).result.verdict is Verdict.VIOLATED
+    assert last(steps).result.verdict is RunVerdict.VIOLATED
     assert last(steps).number <= 8  # With chance it is some 26.
     assert [aim.fault for aim in last(steps).aims] == ["crash-before"]
     assert last(steps).result.tape  # To make it again.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.sim.errors import Fenced
+from mainstay.sim.errors import Unsimulated
 from mainstay.sim.net.hosts import Host
 from mainstay.sim.net.network import Network
 from mainstay.sim.net.wire import WINDOW_BYTES
@@ -575,23 +575,23 @@ async def test_a_server_takes_a_socket_that_was_bound_before():
 
 @pytest.mark.parametrize("operation", ["accept", "connect", "recv", "sendall", "makefile"])
 async def test_a_socket_does_nothing_past_the_loop(operation):
-    with socket.socket() as sock, pytest.raises(Fenced, match=f"socket.{operation}"):
+    with socket.socket() as sock, pytest.raises(Unsimulated, match=f"socket.{operation}"):
         getattr(sock, operation)()
 
 
 async def test_only_tcp_is_there():
     for family, kind in ((socket.AF_UNIX, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM)):
-        with pytest.raises(Fenced):
+        with pytest.raises(Unsimulated):
             socket.socket(family, kind)
 
 
 def test_a_real_socket_cannot_take_part():
     async def main(real: socket.socket) -> None:
-        with pytest.raises(Fenced):
+        with pytest.raises(Unsimulated):
             await asyncio.get_running_loop().sock_connect(real, ("127.0.0.1", PORT))
-        with pytest.raises(Fenced):
+        with pytest.raises(Unsimulated):
             await asyncio.open_connection(sock=real)
-        with pytest.raises(Fenced):
+        with pytest.raises(Unsimulated):
             await asyncio.start_server(lambda *_: None, sock=real)
 
     with socket.socket() as real, Simulation() as simulation:
@@ -599,7 +599,7 @@ def test_a_real_socket_cannot_take_part():
 
 
 async def test_tls_is_refused():
-    with pytest.raises(Fenced, match="TLS"):
+    with pytest.raises(Unsimulated, match="TLS"):
         await asyncio.open_connection("localhost", PORT, ssl=True)
 
 
@@ -611,7 +611,7 @@ async def test_polling_a_socket_tells_whether_there_is_something_to_read(sim):
         fd = writer.get_extra_info("socket").fileno()
         poll.register(fd, select.POLLIN)
         assert poll.poll(0) == []
-        with pytest.raises(Fenced):
+        with pytest.raises(Unsimulated):
             poll.poll()
         peer_writer.close()
         await asyncio.sleep(1)

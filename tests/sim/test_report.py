@@ -8,19 +8,19 @@ import pytest
 
 from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.history import Asked, Committed, Delivered, Event, Fault
+from mainstay.sim.cluster.history import Event, FaultInjected, RequestReceived, RevisionCommitted, WatchDelivered
 from mainstay.sim.cluster.world import World
 from mainstay.sim.errors import Deadlock
-from mainstay.sim.failure.divergence import difference, seen
-from mainstay.sim.failure.nearest import nearest
-from mainstay.sim.failure.report import report_long, report_short, words_of
+from mainstay.sim.failure.choice_units import Unit
+from mainstay.sim.failure.divergence import compare_runs, difference
+from mainstay.sim.failure.nearest_pass import find_nearest_pass
+from mainstay.sim.failure.report import describe_unit, report_long, report_short
 from mainstay.sim.failure.rerun import replay
-from mainstay.sim.failure.story import story
-from mainstay.sim.failure.subjects import concerned, key_in, key_of_cause
-from mainstay.sim.failure.units import Unit
+from mainstay.sim.failure.story import tell_story
+from mainstay.sim.failure.subjects import find_key, find_subjects, parse_cause
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.choices import Choice
-from mainstay.sim.run.forks import Lost, lost
+from mainstay.sim.run.forks import LostFork, report_lost_fork
 from mainstay.sim.run.run import run
 from mainstay.sim.run.scenario import Stage
 from tests.sim.failing_run import LOST, failing_run
@@ -36,12 +36,14 @@ def bundle() -> RunBundle:
     return failing_run()
 
 
-def asked(request: int, path: str, *, method: str = "PATCH", cause: str = "", body: bytes = b"{}") -> Asked:
-    return Asked(request * 10**9, request, "scheduler", "server-1", method, path, "", cause, "", "", body)
+def asked(request: int, path: str, *, method: str = "PATCH", cause: str = "", body: bytes = b"{}") -> RequestReceived:
+    return RequestReceived(request * 10**9, request, "scheduler", "server-1", method, path, "", cause, "", "", body)
 
 
-def committed(revision: int, key: str, value: str | None, previous: str | None = None, request: int = 0) -> Committed:
-    return Committed(
+def committed(
+    revision: int, key: str, value: str | None, previous: str | None = None, request: int = 0
+) -> RevisionCommitted:
+    return RevisionCommitted(
         revision * 10**9,
         revision,
         key,
@@ -91,7 +93,7 @@ def test_the_short_report_says_what_was_drawn_what_the_scenario_says_and_where_t
 
 
 def test_a_run_that_was_lost_says_why_it_has_no_bundle():
-    result = lost(SCENARIOS["one-delivery"], 4, Lost("ended by signal 9"))
+    result = report_lost_fork(SCENARIOS["one-delivery"], 4, LostFork("ended by signal 9"))
 
     assert report_short(result, "mainstay sim run one-delivery --seeds 1 --first-seed 4")[1:] == [
         "  the process of the run is lost: ended by signal 9",
@@ -131,14 +133,14 @@ def test_the_same_run_is_made_again(bundle: RunBundle):
 
 
 def test_the_nearest_passing_run_is_without_what_matters(bundle: RunBundle):
-    found = nearest(bundle, jobs=2)
+    found = find_nearest_pass(bundle, jobs=2)
 
     assert found is not None
     assert [unit.first for unit in found.taken] == [LOST]
 
 
 def test_a_run_does_not_differ_from_itself(bundle: RunBundle):
-    one, other = seen(bundle, [bundle.the_tape(), bundle.the_tape()])
+    one, other = compare_runs(bundle, [bundle.the_tape(), bundle.the_tape()])
 
     assert difference(one, other, ("one", "other")) == []
 
@@ -153,7 +155,7 @@ def test_objects_are_those_of_the_events_that_a_checker_shows_and_their_owners()
     error = RuntimeError()
     error.__cause__ = Violated("count", "too many", [made])
 
-    assert concerned(events, error, "count: too many") == [POD, SET]
+    assert find_subjects(events, error, "count: too many") == [POD, SET]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_objects_are_those_of_the_events_that_a_checker_shows_and_their_owners()
 def test_objects_are_found_by_what_a_problem_calls_them(problem: str):
     events = [committed(4, POD, a_pod("11111111-2222-3333-4444-555555555555"))]
 
-    assert concerned(events, Deadlock("it waits"), problem) == [POD]
+    assert find_subjects(events, Deadlock("it waits"), problem) == [POD]
 
 
 def test_what_a_writer_was_looking_at_is_concerned_as_well_and_told_once():
@@ -179,18 +181,18 @@ def test_what_a_writer_was_looking_at_is_concerned_as_well_and_told_once():
         made,
     ]
 
-    assert concerned(events, Violated("count", "too many", [made]), "") == [POD, SET]
+    assert find_subjects(events, Violated("count", "too many", [made]), "") == [POD, SET]
 
 
 def test_the_object_of_a_request_is_told_from_its_path():
     by_name = b'{"metadata":{"name":"web-1"}}'
 
-    assert key_in(asked(1, "/api/v1/namespaces/default/pods/web-1/status?x=1")) == POD
-    assert key_in(asked(1, "/api/v1/namespaces/default/pods", method="POST", body=by_name)) == POD
-    assert key_in(asked(1, "/apis/apps/v1/namespaces/default/replicasets/web")) == SET
-    assert key_in(asked(1, "/api/v1/nodes/node-1")) == "core/nodes/node-1"
-    assert key_in(asked(1, "/healthz")) == ""
-    assert key_of_cause("nodes/node-1@5") == "core/nodes/node-1"
+    assert find_key(asked(1, "/api/v1/namespaces/default/pods/web-1/status?x=1")) == POD
+    assert find_key(asked(1, "/api/v1/namespaces/default/pods", method="POST", body=by_name)) == POD
+    assert find_key(asked(1, "/apis/apps/v1/namespaces/default/replicasets/web")) == SET
+    assert find_key(asked(1, "/api/v1/nodes/node-1")) == "core/nodes/node-1"
+    assert find_key(asked(1, "/healthz")) == ""
+    assert parse_cause("nodes/node-1@5") == "core/nodes/node-1"
 
 
 # The story
@@ -199,17 +201,17 @@ def test_the_object_of_a_request_is_told_from_its_path():
 def test_a_story_says_who_asked_what_was_lost_and_who_was_told():
     before, after = a_pod("u-1"), a_pod("u-1", ',"spec":{"nodeName":"node-1"}')
     events: list[Event] = [
-        Fault(1, "something long ago"),
+        FaultInjected(1, "something long ago"),
         asked(20, "/api/v1/namespaces/default/pods/web-1", cause="pods/default/web-1@3"),
         committed(21, POD, after, before, request=20),
-        Delivered(22 * 10**9, 3, "node-1", "MODIFIED", POD, 21),
-        Delivered(22 * 10**9, 4, "node-2", "MODIFIED", POD, 21),
-        Delivered(24 * 10**9, 5, "controller", "MODIFIED", POD, 21),
-        Fault(25 * 10**9, "node-1 crashes"),
+        WatchDelivered(22 * 10**9, 3, "node-1", "MODIFIED", POD, 21),
+        WatchDelivered(22 * 10**9, 4, "node-2", "MODIFIED", POD, 21),
+        WatchDelivered(24 * 10**9, 5, "controller", "MODIFIED", POD, 21),
+        FaultInjected(25 * 10**9, "node-1 crashes"),
         committed(26, "core/pods/default/other", a_pod("u-2")),
     ]
 
-    assert story(events, [POD]) == [
+    assert tell_story(events, [POD]) == [
         "  20.000000  scheduler asks server-1: PATCH /api/v1/namespaces/default/pods/web-1"
         " (#20, because of pods/default/web-1@3): no answer",
         f'  21.000000    revision 21 changes {POD}: spec none → {{"nodeName":"node-1"}}',
@@ -222,7 +224,7 @@ def test_a_story_says_who_asked_what_was_lost_and_who_was_told():
 def test_a_long_story_keeps_its_end():
     events = [committed(number, POD, a_pod("u-1", f',"x":{number}'), a_pod("u-1")) for number in range(1, 301)]
 
-    told = story(events, [POD])
+    told = tell_story(events, [POD])
 
     assert len(told) == 121
     assert told[12] == "  … 180 lines are left out …"
@@ -240,9 +242,9 @@ def test_a_choice_is_said_in_words():
         is_strike=True,
     )
 
-    assert list(words_of(crash)) == [
+    assert list(describe_unit(crash)) == [
         "a program crashes, and is started again after a while: fault/crash, the 12th time",
         "  who: option 2 of 0 to 2",
         "  duration: 20 s",
     ]
-    assert list(words_of(Unit((Choice("work/what", 2, 5, 3),)))) == ["work/what, the 3rd time: option 3 of 0 to 4"]
+    assert list(describe_unit(Unit((Choice("work/what", 2, 5, 3),)))) == ["work/what, the 3rd time: option 3 of 0 to 4"]

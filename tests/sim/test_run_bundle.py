@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.final_state import Expected, ending_with
+from mainstay.sim.cluster.final_state import ExpectedState, expect_end
 from mainstay.sim.cluster.world import World
-from mainstay.sim.run.bundle import BadBundle, RunBundle, can_be_kept
-from mainstay.sim.run.forks import TOO_LONG, Lost, lost, run_many
-from mainstay.sim.run.run import RunResult, Verdict, run
+from mainstay.sim.run.bundle import BadRunBundle, RunBundle, can_be_kept
+from mainstay.sim.run.forks import TOO_LONG, LostFork, report_lost_fork, run_many
+from mainstay.sim.run.run import RunResult, RunVerdict, run
 from mainstay.sim.run.scenario import Scenario, Stage
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def failing() -> RunResult:
 
 
 def test_a_run_that_fails_has_the_choices_that_were_not_benign_and_says_who_waits(failing: RunResult):
-    assert failing.verdict is Verdict.VIOLATED
+    assert failing.verdict is RunVerdict.VIOLATED
     assert all(choice.chosen for choice in failing.tape)
     assert any(choice.label == "fault/cut" for choice in failing.tape)
     assert "server-1/0: " in failing.waiting
@@ -71,12 +71,12 @@ def test_a_bundle_makes_the_same_run_again(failing: RunResult, tmp_path: Path):
 
 def test_there_is_no_bundle_of_what_no_choices_make_again(failing: RunResult):
     assert can_be_kept(failing)
-    assert not can_be_kept(lost(UNLUCKY, 1, Lost(TOO_LONG)))
-    assert not can_be_kept(msgspec.structs.replace(failing, verdict=Verdict.DIFFERENT, tape=[]))
+    assert not can_be_kept(report_lost_fork(UNLUCKY, 1, LostFork(TOO_LONG)))
+    assert not can_be_kept(msgspec.structs.replace(failing, verdict=RunVerdict.DIFFERENT, tape=[]))
 
 
 def test_a_run_that_ended_otherwise_than_it_should_does_so_again():
-    ended = run(ending_with(SAME, Expected({"nothing/else": [{}]})), seed=1)
+    ended = run(expect_end(SAME, ExpectedState({"nothing/else": [{}]})), seed=1)
 
     again = run(RunBundle.of(ended, scenario=f"{__name__}:SAME").the_scenario(), seed=1)
 
@@ -92,10 +92,10 @@ def test_another_file_is_refused(content: str, problem: str, tmp_path: Path):
     path = tmp_path / "x.json"
     path.write_text(content)
 
-    with pytest.raises(BadBundle, match=problem):
+    with pytest.raises(BadRunBundle, match=problem):
         RunBundle.load(path)
 
 
 def test_a_file_that_is_not_there_is_said():
-    with pytest.raises(BadBundle, match=r"cannot read the bundle /nowhere: No such file"):
+    with pytest.raises(BadRunBundle, match=r"cannot read the bundle /nowhere: No such file"):
         RunBundle.load(Path("/nowhere"))

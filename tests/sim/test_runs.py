@@ -13,11 +13,11 @@ import pytest
 from mainstay.env import Env, tasks
 from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.history import Event, Healed
+from mainstay.sim.cluster.history import Event, FaultsHealed
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.choices import Tape
 from mainstay.sim.run.forks import run_many
-from mainstay.sim.run.run import Booted, RunResult, Verdict, run
+from mainstay.sim.run.run import Booted, RunResult, RunVerdict, run
 from mainstay.sim.run.scenario import Scenario, Stage
 from tests.twins import sim as twins
 
@@ -41,7 +41,7 @@ def test_every_scenario_passes(name: str):
 
     results = list(run_many(SCENARIOS[name], seeds, jobs=2))
 
-    assert [(result.verdict, result.problem) for result in results] == [(Verdict.PASSED, "")] * len(seeds)
+    assert [(result.verdict, result.problem) for result in results] == [(RunVerdict.PASSED, "")] * len(seeds)
     assert [result.seed for result in results] == seeds
     assert len({result.trace for result in results}) == len(seeds)
 
@@ -83,7 +83,7 @@ def test_an_empty_tape_is_a_run_without_faults():
         result = booted.go(5, Tape())
         events = [type(event).__name__ for event in booted.world.history.events]
 
-    assert result.verdict is Verdict.PASSED
+    assert result.verdict is RunVerdict.PASSED
     assert "Fault" not in events
     assert "Crashed" not in events
 
@@ -93,7 +93,7 @@ def test_faults_do_happen():
         booted.go(5)
         events = [type(event).__name__ for event in booted.world.history.events]
 
-    assert "Fault" in events
+    assert "FaultInjected" in events
 
 
 # Verdicts
@@ -139,7 +139,7 @@ class Confused:
     name = "confusion"
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Healed):
+        if isinstance(event, FaultsHealed):
             raise KeyError("where was I?")
 
     async def at_end(self, world: World) -> None:
@@ -158,14 +158,14 @@ def a_scenario(stage: type[Stage]) -> Scenario:
 @pytest.mark.parametrize(
     ("stage", "verdict", "problem"),
     [
-        (Idle, Verdict.PASSED, ""),
-        (Unhappy, Verdict.VIOLATED, "mood: it is not happy"),
-        (Waiting, Verdict.STUCK, "the run is not over"),
-        (Broken, Verdict.FAILED, "RuntimeError: a bug"),
-        (NeverReady, Verdict.FAILED, "it cannot begin"),
+        (Idle, RunVerdict.PASSED, ""),
+        (Unhappy, RunVerdict.VIOLATED, "mood: it is not happy"),
+        (Waiting, RunVerdict.STUCK, "the run is not over"),
+        (Broken, RunVerdict.FAILED, "RuntimeError: a bug"),
+        (NeverReady, RunVerdict.FAILED, "it cannot begin"),
     ],
 )
-def test_a_run_has_a_verdict_and_a_problem(stage: type[Stage], verdict: Verdict, problem: str):
+def test_a_run_has_a_verdict_and_a_problem(stage: type[Stage], verdict: RunVerdict, problem: str):
     alone = run(a_scenario(stage), 1)
     (forked,) = run_many(a_scenario(stage), [1])
 
@@ -177,14 +177,14 @@ def test_a_run_has_a_verdict_and_a_problem(stage: type[Stage], verdict: Verdict,
 def test_a_checker_that_fails_ends_the_run_and_not_the_program_it_looks_at():
     result = run(replace(a_scenario(Idle), checkers=lambda: [Confused()]), 1)
 
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is RunVerdict.FAILED
     assert "the checker of confusion: KeyError: 'where was I?'" in result.problem
 
 
 def test_a_scenario_that_does_not_boot_is_tried_once():
     results = list(run_many(a_scenario(NeverReady), range(100)))
 
-    assert [result.verdict for result in results] == [Verdict.FAILED]
+    assert [result.verdict for result in results] == [RunVerdict.FAILED]
 
 
 def test_a_run_that_takes_its_process_with_it_is_a_failure_and_the_others_go_on():
@@ -245,4 +245,4 @@ def found_by(scenario: Scenario, twin: twins.Twin, seeds: int) -> list[RunResult
 def test_a_planted_bug_is_found(scenario: Scenario, twin: twins.Twin, seeds: int, problem: str):
     found = found_by(scenario, twin, seeds)
 
-    assert [result for result in found if result.verdict is Verdict.VIOLATED and result.problem.startswith(problem)]
+    assert [result for result in found if result.verdict is RunVerdict.VIOLATED and result.problem.startswith(problem)]

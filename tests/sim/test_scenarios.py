@@ -52,7 +52,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("node-before-its-tasks", scenarios.expects_every_node_to_be_known, "placing cannot decide about "),
     # 7: a leader that was never told
     ("new-leader-knows", scenarios.tells_a_new_leader_only_what_is_new, "placed: "),
-    ("new-leader-knows", scenarios.counts_decisions_anew_in_each_term, "placed: "),
+    ("new-leader-knows", scenarios.restarts_operation_ids_in_each_term, "placed: "),
     # 7, too: what the last leader did
     ("successor-looks-first", scenarios.leads_with_caches_from_before_its_time, "count: there are "),
     # 10: one's own writes, not seen yet
@@ -138,7 +138,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("namespace-goes", cleanup.looks_once, "namespaces: "),
     # 16: nodes, zones or the control plane itself are cut off
     ("silent-nodes", node_health.trusts_the_times_in_leases, "patient: "),
-    ("silent-nodes", node_health.does_not_listen_anew, "patient: "),
+    ("silent-nodes", node_health.does_not_restart_its_observation, "patient: "),
     ("silent-nodes", node_health.judges_as_soon_as_it_starts, "patient: "),
     ("silent-nodes", node_health.believes_that_all_nodes_are_dead, "patient: "),
     ("silent-nodes", node_health.releases_as_many_as_there_are, "patient: "),
@@ -178,10 +178,10 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("eviction-and-budget", jobs.believes_its_cache_about_evicted_pods, "enough healthy: "),
     # The worked example of the missing replica (SPEC R5)
     ("fraud-batch", workloads.replaces_what_is_unknown_at_once, "one replacement: "),
-    ("fraud-batch", workloads.gives_up_whoever_was_unknown_once, "health: "),
+    ("fraud-batch", workloads.gives_up_every_pod_that_was_unknown_once, "health: "),
     # A retry storm, a hot key, a failure that nobody follows up, one that is hidden in logs (SPEC F8, R6)
     ("refused-work", workloads.tries_again_at_once, "no storm: "),
-    ("refused-work", workloads.serves_whoever_fails_before_all_others, "prompt: "),
+    ("refused-work", workloads.serves_failing_keys_before_all_others, "prompt: "),
     ("refused-work", workloads.forgets_what_has_failed, "refused work: the quota was lifted"),
     ("refused-work", workloads.says_refusals_in_logs_only, "refused work: nothing in "),
     # 18, and duplicate ownership (SPEC F8): the leader is paused or late in mid-work
@@ -214,7 +214,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     # Break glass: what somebody holds, and when it ends
     ("held-controller", holds.goes_on_while_it_is_held, "controllers held: "),
     ("held-controller", holds.begins_before_it_knows_who_is_held, "controllers held: "),
-    ("held-controller", holds.waits_for_somebody_to_end_it, "held controller: "),
+    ("held-controller", holds.waits_for_another_process_to_end_it, "held controller: "),
     ("held-controller", holds.hears_nothing_while_it_is_held, "held controller: "),
     ("held-rollout", holds.fills_up_what_is_held, "rollouts held: "),
     ("held-rollout", holds.does_not_scale_what_is_held, "held rollout: "),
@@ -250,7 +250,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("disk-world", faults.does_not_sync, "acknowledged writes: the store came back at revision "),
     ("full-world", worlds.takes_the_old_away_at_once, "recovery: "),
     ("full-world", jobs.ends_before_all_are_counted, "job counts: "),
-    ("full-world", worlds.leaves_what_nobody_owns, "owned: "),
+    ("full-world", worlds.leaves_what_has_no_owner, "owned: "),
     # 32: a name that only the server knows
     ("one-delivery", sim.does_an_operation_each_time_it_is_asked, "acknowledged writes: operation deliver."),
     ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: nobody knows "),

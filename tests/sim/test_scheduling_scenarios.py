@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from mainstay.scenarios import SCENARIOS
-from mainstay.scenarios._scheduling import SchedulingStage
-from mainstay.sim.cluster.history import Answered, Asked, Committed
-from mainstay.sim.run.forks import each_in_a_fork, from_booted
+from mainstay.scenarios._schedulers import SchedulingStage
+from mainstay.sim.cluster.history import RequestReceived, ResponseSent, RevisionCommitted
+from mainstay.sim.run.forks import from_booted, run_in_forks
 from mainstay.sim.run.run import Booted
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def in_each_run(scenario: str, countings: Sequence[Counting]) -> list[list[int]]
         return msgspec.json.encode([counting(booted) for counting in countings])
 
     def all_of_them(booted: Booted, send: Callable[[bytes], None]) -> None:
-        found = each_in_a_fork([partial(one, booted, seed) for seed in SEEDS], 2)
+        found = run_in_forks([partial(one, booted, seed) for seed in SEEDS], 2)
         nothing = msgspec.json.encode([0] * len(countings))
         send(b"[%b]" % b",".join(each if isinstance(each, bytes) else nothing for each in found))
 
@@ -46,23 +46,27 @@ def bindings_without_an_answer(booted: Booted) -> int:
     sent = {
         each.request: set(re.findall(rb'"operation":"([^"]+)"', each.body))
         for each in events
-        if isinstance(each, Asked) and each.path.endswith("/bindings")
+        if isinstance(each, RequestReceived) and each.path.endswith("/bindings")
     }
-    answers = [each for each in events if isinstance(each, Answered) and each.request in sent]
+    answers = [each for each in events if isinstance(each, ResponseSent) and each.request in sent]
     lost = set().union(*[sent[each.request] for each in answers if not each.is_delivered])
-    done = set().union(*[sent[each.request] for each in events if isinstance(each, Committed) and each.request in sent])
+    done = set().union(
+        *[sent[each.request] for each in events if isinstance(each, RevisionCommitted) and each.request in sent]
+    )
     return sum(sum(operation in asked for asked in sent.values()) > 1 for operation in lost & done)
 
 
 def committed_with(text: bytes, booted: Booted) -> int:
     """How many pods were written that say so."""
-    commits = [each for each in booted.world.history.events if isinstance(each, Committed)]
+    commits = [each for each in booted.world.history.events if isinstance(each, RevisionCommitted)]
     return sum(each.key.startswith("core/pods/") and text in (each.value or b"") for each in commits)
 
 
 def refused_with(cause: bytes, booted: Booted) -> int:
     return sum(
-        cause in each.body for each in booted.world.history.events if isinstance(each, Answered) and each.status == 200
+        cause in each.body
+        for each in booted.world.history.events
+        if isinstance(each, ResponseSent) and each.status == 200
     )
 
 
@@ -70,12 +74,12 @@ def refused_under_the_canary(booted: Booted) -> int:
     """Stale choices that were refused after the new version of the policy was there."""
     events = booted.world.history.events
     canary = next(
-        (each.at_ns for each in events if isinstance(each, Committed) and b'"v42"' in (each.value or b"")), None
+        (each.at_ns for each in events if isinstance(each, RevisionCommitted) and b'"v42"' in (each.value or b"")), None
     )
     return sum(
         canary is not None and each.at_ns > canary and b'"status":"Refused"' in each.body
         for each in events
-        if isinstance(each, Answered)
+        if isinstance(each, ResponseSent)
     )
 
 

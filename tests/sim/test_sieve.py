@@ -13,16 +13,16 @@ from mainstay.cli.main import run
 from mainstay.client.client import Client
 from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.differences import Difference, differences, without
+from mainstay.sim.cluster.differences import Difference, find_differences, without
 from mainstay.sim.cluster.final_state import final_objects
 from mainstay.sim.failure.rerun import replay
-from mainstay.sim.failure.shrink import shrink
+from mainstay.sim.failure.shrinker import shrink
 from mainstay.sim.run.bundle import RunBundle
-from mainstay.sim.run.lookup import planted
-from mainstay.sim.run.plans import Deed, Place, Telling
-from mainstay.sim.run.run import Verdict
-from mainstay.sim.sieve import Pattern, SieveReport, sieve
-from mainstay.sim.sieve.patterns import Reference, plans_of
+from mainstay.sim.run.lookup import find_patch
+from mainstay.sim.run.plans import DeliverySeen, InjectionPoint, WriteSeen
+from mainstay.sim.run.run import RunVerdict
+from mainstay.sim.sieve import SievePattern, SieveReport, sieve
+from mainstay.sim.sieve.patterns import ReferenceRun, make_plans
 from mainstay.store.interface import Entry
 from tests.sim.orders import CLERK, ORDERS, THINGS, Orders
 
@@ -67,7 +67,7 @@ def entry(key: str, **fields: Any) -> Entry:
 
 
 def compared(wanted: list[Entry], found: list[Entry]) -> list[str]:
-    return [str(each) for each in differences(final_objects(wanted), final_objects(found))]
+    return [str(each) for each in find_differences(final_objects(wanted), final_objects(found))]
 
 
 def test_a_field_that_differs_is_named_with_its_object():
@@ -105,30 +105,34 @@ def test_what_differs_anyway_is_not_told():
 # Which plans there are
 
 
-def a_telling(key: str, revision: int, number: int) -> Telling:
-    return Telling(CLERK, key, revision, Place(CLERK, False, f"{key}, change {revision}", 1), number)
+def a_telling(key: str, revision: int, number: int) -> DeliverySeen:
+    return DeliverySeen(CLERK, key, revision, InjectionPoint(CLERK, False, f"{key}, change {revision}", 1), number)
 
 
-def a_deed(number: int) -> Deed:
-    return Deed(number, Place(CLERK, True, f"POST /things/{number}", 1), is_heartbeat=False, number=number)
+def a_deed(number: int) -> WriteSeen:
+    return WriteSeen(
+        number, InjectionPoint(CLERK, True, f"POST /things/{number}", 1), is_heartbeat=False, number=number
+    )
 
 
-@pytest.mark.parametrize(("pattern", "faults"), [(Pattern.UNOBSERVED, ["unseen"]), (Pattern.STALE, ["old-state"])])
-def test_hiding_what_no_decision_has_looked_at_cannot_matter(pattern: Pattern, faults: list[str]):
+@pytest.mark.parametrize(
+    ("pattern", "faults"), [(SievePattern.UNOBSERVED, ["unseen"]), (SievePattern.STALE, ["old-state"])]
+)
+def test_hiding_what_no_decision_has_looked_at_cannot_matter(pattern: SievePattern, faults: list[str]):
     tellings = [a_telling("x", 1, 1), a_telling("x", 2, 3), a_telling("y", 3, 5)]
-    reference = Reference([a_deed(2), a_deed(4)], tellings, {"x": 2, "y": 3}, reads=[("x", 1), ("y", 3)])
+    reference = ReferenceRun([a_deed(2), a_deed(4)], tellings, {"x": 2, "y": 3}, reads=[("x", 1), ("y", 3)])
 
-    plans, idle = plans_of(pattern, reference, CLERK)
+    plans, idle = make_plans(pattern, reference, CLERK)
 
     assert [plan.aim.fault for plan in plans] == faults
-    assert idle == (0 if pattern is Pattern.UNOBSERVED else 1)
+    assert idle == (0 if pattern is SievePattern.UNOBSERVED else 1)
 
 
 def test_nobody_knows_what_a_program_without_records_has_looked_at():
     tellings = [a_telling("x", 1, 1), a_telling("x", 2, 3), a_telling("x", 4, 5)]
-    reference = Reference([], tellings, {"x": 4}, reads=None)
+    reference = ReferenceRun([], tellings, {"x": 4}, reads=None)
 
-    plans, idle = plans_of(Pattern.UNOBSERVED, reference, CLERK)
+    plans, idle = make_plans(SievePattern.UNOBSERVED, reference, CLERK)
 
     assert [plan.aim.place.what for plan in plans] == ["x, change 1", "x, change 2"]
     assert idle == 0
@@ -151,9 +155,9 @@ def the_broken(report: SieveReport) -> list[str]:
 
 
 def test_a_crash_between_two_writes_is_found():
-    patch = planted("tests.sim.orders:marks_it_done_before_it_ships")
+    patch = find_patch("tests.sim.orders:marks_it_done_before_it_ships")
 
-    found = sieve(ORDERS, CLERK, [Pattern.INTERMEDIATE], lasts=LASTS, patch=patch)
+    found = sieve(ORDERS, CLERK, [SievePattern.INTERMEDIATE], lasts=LASTS, patch=patch)
 
     assert the_broken(found) == [
         "intermediate: crash-after at write 1 of clerk (PATCH /api/v1/namespaces/default/configmaps/order-5)"
@@ -162,17 +166,19 @@ def test_a_crash_between_two_writes_is_found():
 
 
 def test_a_state_that_was_never_seen_is_found():
-    patch = planted("tests.twins.caches:keeps_what_is_missing_from_a_state")
+    patch = find_patch("tests.twins.caches:keeps_what_is_missing_from_a_state")
 
-    found = sieve(SCENARIOS["ghost-node"], "placer", [Pattern.UNOBSERVED], lasts=timedelta(seconds=15), patch=patch)
+    found = sieve(
+        SCENARIOS["ghost-node"], "placer", [SievePattern.UNOBSERVED], lasts=timedelta(seconds=15), patch=patch
+    )
 
     assert "unobserved: unseen at delivery 1 to placer (core/nodes/node-2, change 3)" in the_broken(found)
 
 
 def test_a_start_on_the_past_is_found():
-    patch = planted("tests.sim.orders:names_shipments_after_the_time")
+    patch = find_patch("tests.sim.orders:names_shipments_after_the_time")
 
-    found = sieve(ORDERS, CLERK, [Pattern.STALE], lasts=LASTS, patch=patch)
+    found = sieve(ORDERS, CLERK, [SievePattern.STALE], lasts=LASTS, patch=patch)
 
     assert the_broken(found) == [
         "stale: old-state (1 changes back) at delivery 1 to clerk (core/configmaps/default/order-5, change 2)"
@@ -180,10 +186,10 @@ def test_a_start_on_the_past_is_found():
 
 
 def test_a_run_that_ends_otherwise_violates_and_does_so_again_when_it_is_replayed_and_when_it_is_shrunk():
-    found = sieve(UNCHECKED, CLERK, [Pattern.INTERMEDIATE], lasts=LASTS, jobs=2, patch=planted(TORN))
+    found = sieve(UNCHECKED, CLERK, [SievePattern.INTERMEDIATE], lasts=LASTS, jobs=2, patch=find_patch(TORN))
 
     (bad,) = found.bad
-    assert bad.result.verdict is Verdict.VIOLATED
+    assert bad.result.verdict is RunVerdict.VIOLATED
     assert bad.result.problem == (
         "final state: it ended otherwise than without the fault:\n"
         "  core/configmaps/default/shipment-of-order-5: there ≠ not there"

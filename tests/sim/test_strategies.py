@@ -12,14 +12,14 @@ import pytest
 
 from mainstay.env.processes import Send
 from mainstay.scenarios import SCENARIOS
-from mainstay.sim.cluster.history import Fault
+from mainstay.sim.cluster.history import FaultInjected
 from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.loop.trace import Choice
 from mainstay.sim.net.links import LATENCY_NS_BETWEEN_HOSTS
 from mainstay.sim.run.choices import Tape
-from mainstay.sim.run.forks import Lost, each_in_a_fork, encode, from_booted
+from mainstay.sim.run.forks import LostFork, encode, from_booted, run_in_forks
 from mainstay.sim.run.run import Booted
-from mainstay.sim.strategies.all import STRATEGIES
+from mainstay.sim.strategies.table import STRATEGIES
 
 pytestmark = pytest.mark.slow
 
@@ -48,16 +48,16 @@ def all_runs(tapes: dict[tuple[str, int], list[Choice]] | None = None) -> list[R
 
     def work(booted: Booted, send: Send) -> None:
         works = [partial(_run, booted, name, seed, tapes) for name, seed in RUNS]
-        for sent in each_in_a_fork(works, 2):
-            send(b"" if isinstance(sent, Lost) else sent)
+        for sent in run_in_forks(works, 2):
+            send(b"" if isinstance(sent, LostFork) else sent)
 
-    return [decode(sent) for sent in from_booted(SCENARIO, work) if not isinstance(sent, Lost)]
+    return [decode(sent) for sent in from_booted(SCENARIO, work) if not isinstance(sent, LostFork)]
 
 
 def _run(booted: Booted, name: str, seed: int, tapes: dict[tuple[str, int], list[Choice]] | None) -> bytes:
     tape = None if tapes is None else Tape(tapes[(name, seed)])
     result = booted.go(seed, tape, strategy=STRATEGIES[name if tape is None else "random"])
-    faults = [event.what for event in booted.world.history.events if isinstance(event, Fault)]
+    faults = [event.what for event in booted.world.history.events if isinstance(event, FaultInjected)]
     chosen = [choice for choice in booted.tape if choice.chosen]
     world = booted.world
     links = [world.sim.network.link(who, server) for who in world.programs for server in world.servers]
@@ -139,7 +139,14 @@ def test_a_fault_at_a_write_stays_when_all_else_is_taken_from_the_tape(ran: list
 
     def work(booted: Booted, send: Send) -> None:
         result = booted.go(each.seed, Tape([choice]))
-        send(encode([result.drawn, *(event.what for event in booted.world.history.events if isinstance(event, Fault))]))
+        send(
+            encode(
+                [
+                    result.drawn,
+                    *(event.what for event in booted.world.history.events if isinstance(event, FaultInjected)),
+                ]
+            )
+        )
 
     (sent,) = from_booted(SCENARIO, work)
     assert isinstance(sent, bytes)

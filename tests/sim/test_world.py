@@ -15,8 +15,17 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
-from mainstay.sim.cluster.history import Answered, Asked, Committed, Crashed, Delivered, Ended, Opened, Started
-from mainstay.sim.cluster.program import Step
+from mainstay.sim.cluster.history import (
+    ProgramCrashed,
+    ProgramStarted,
+    RequestReceived,
+    ResponseSent,
+    RevisionCommitted,
+    WatchDelivered,
+    WatchEnded,
+    WatchOpened,
+)
+from mainstay.sim.cluster.program_lifecycle import ProgramStep
 from mainstay.sim.cluster.world import NotQuiet, World
 from mainstay.sim.simulation import Simulation
 
@@ -53,22 +62,22 @@ async def test_what_is_asked_answered_and_committed_is_written_down_together(sim
         asked, committed, *aside, answered = world.history.events[before:]
 
     revision = int(made["metadata"]["resourceVersion"])
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, RequestReceived)
     assert (asked.who, asked.server, asked.method) == ("admin", "server-0", "POST")
     assert asked.path == "/api/v1/namespaces/default/configmaps"
     assert (asked.decision, asked.cause, asked.operation) == ("d-1", "c-1", "op-1")
-    assert isinstance(committed, Committed)
+    assert isinstance(committed, RevisionCommitted)
     assert (committed.revision, committed.key) == (revision, "core/configmaps/default/one")
     assert (committed.previous, committed.request) == (None, asked.request)
-    assert "~operations" in [event.key.split("/")[0] for event in aside if isinstance(event, Committed)]
-    assert isinstance(answered, Answered)
+    assert "~operations" in [event.key.split("/")[0] for event in aside if isinstance(event, RevisionCommitted)]
+    assert isinstance(answered, ResponseSent)
     assert (answered.request, answered.status, answered.revision) == (asked.request, 201, revision)
     assert answered.is_delivered
 
 
 async def test_what_a_server_does_by_itself_has_no_request(sim: Simulation):
     async with booted(sim) as (world, _):
-        made = [event for event in world.history.events if isinstance(event, Committed)]
+        made = [event for event in world.history.events if isinstance(event, RevisionCommitted)]
 
     assert "core/namespaces/default" in [event.key for event in made]
     assert {event.request for event in made} == {None}
@@ -80,7 +89,7 @@ async def test_a_refused_write_is_written_down_with_its_status(sim: Simulation):
         with pytest.raises(Exception, match="already exists"):
             await client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
-        answers = [event for event in world.history.events if isinstance(event, Answered)]
+        answers = [event for event in world.history.events if isinstance(event, ResponseSent)]
     assert [event.status for event in answers] == [201, 409]
 
 
@@ -93,9 +102,9 @@ async def test_what_a_watch_delivers_is_written_down(sim: Simulation):
             await watch.fetch()
         await tasks.sleep(seconds(1))
 
-        opened = next(event for event in world.history.events if isinstance(event, Opened))
-        told = [event for event in world.history.events if isinstance(event, Delivered)]
-        ended = [event for event in world.history.events if isinstance(event, Ended)]
+        opened = next(event for event in world.history.events if isinstance(event, WatchOpened))
+        told = [event for event in world.history.events if isinstance(event, WatchDelivered)]
+        ended = [event for event in world.history.events if isinstance(event, WatchEnded)]
     revision = int(first["metadata"]["resourceVersion"])
     assert (opened.prefix, opened.after, opened.wants_state) == ("core/configmaps/default/", 0, True)
     assert [(event.type, event.key, event.revision, event.is_end_of_state) for event in told] == [
@@ -119,7 +128,7 @@ async def test_subscribers_are_told_at_once_and_in_order(sim: Simulation):
 async def test_servers_share_a_store_and_survive_each_other(sim: Simulation):
     async with booted(sim, servers=2) as (world, client):
         await client.create(CONFIG_MAPS, a_configmap("one"), "default")
-        busy = next(event.server for event in world.history.events if isinstance(event, Asked))
+        busy = next(event.server for event in world.history.events if isinstance(event, RequestReceived))
         world.servers[busy].crash()
         await client.get(CONFIG_MAPS, "one", "default")
         await client.create(CONFIG_MAPS, a_configmap("two"), "default")
@@ -133,9 +142,9 @@ async def test_a_commit_that_was_asked_for_happens_though_the_server_dies_and_th
     async with booted(sim, servers=2, disk=True) as (world, client):
         sim.loop.executors.delays_ns = (1_000_000,)  # The disk takes its time.
         asking = asyncio.ensure_future(client.create(CONFIG_MAPS, a_configmap("one"), "default"))
-        while not any(isinstance(event, Asked) for event in world.history.events):
+        while not any(isinstance(event, RequestReceived) for event in world.history.events):
             await tasks.sleep(seconds(0.0001))
-        asked = next(event for event in world.history.events if isinstance(event, Asked))
+        asked = next(event for event in world.history.events if isinstance(event, RequestReceived))
         world.servers[asked.server].crash()
         with pytest.raises(Exception, match="POST"):
             await asking
@@ -161,14 +170,14 @@ async def test_a_program_asks_under_its_own_name_and_is_part_of_the_history(sim:
     program.start()
     await tasks.sleep(seconds(1))
 
-    asked = [event.who for event in world.history.events if isinstance(event, Asked)]
-    steps = [event for event in world.history.events if isinstance(event, Started | Crashed)]
+    asked = [event.who for event in world.history.events if isinstance(event, RequestReceived)]
+    steps = [event for event in world.history.events if isinstance(event, ProgramStarted | ProgramCrashed)]
     assert asked == ["worker", "worker"]
     assert [(type(event).__name__, event.program, event.incarnation) for event in steps] == [
-        ("Started", "server-0", 0),
-        ("Started", "worker", 0),
-        ("Crashed", "worker", 0),
-        ("Started", "worker", 1),
+        ("ProgramStarted", "server-0", 0),
+        ("ProgramStarted", "worker", 0),
+        ("ProgramCrashed", "worker", 0),
+        ("ProgramStarted", "worker", 1),
     ]
 
 
@@ -206,7 +215,7 @@ async def test_heartbeats_disturb_no_rest(sim: Simulation):
 
     await world.quiet(seconds(60), calm=seconds(30))
 
-    leases = [each for each in world.history.events if isinstance(each, Committed) and "/leases/" in each.key]
+    leases = [each for each in world.history.events if isinstance(each, RevisionCommitted) and "/leases/" in each.key]
     assert len(leases) >= 3
 
 
@@ -235,8 +244,8 @@ async def test_a_world_stops_in_order(sim: Simulation):
 
     await world.stop()
 
-    assert world.programs["node-0"].ended is Step.STOPPED
-    assert world.servers["server-0"].ended is Step.STOPPED
+    assert world.programs["node-0"].ended is ProgramStep.STOPPED
+    assert world.servers["server-0"].ended is ProgramStep.STOPPED
 
 
 def test_the_same_seed_gives_the_same_run_with_all_faults():

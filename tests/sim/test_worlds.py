@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from mainstay.scenarios import SCENARIOS
-from mainstay.scenarios._users import REPLICAS_MAX, TEMPOS, Deed, Options, drawn
+from mainstay.scenarios._users import REPLICAS_MAX, TEMPOS, SwarmOptions, UserAction, draw_options
 from mainstay.scenarios.core_world import CoreWorld
 from mainstay.scenarios.full_world import FullWorld
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
 from mainstay.sim.cluster.world import World
-from mainstay.sim.run.run import Booted, Verdict
+from mainstay.sim.run.run import Booted, RunVerdict
 
 pytestmark = pytest.mark.slow
 
@@ -22,20 +22,23 @@ async def nothing(*_: object) -> None:
     """Not even that."""
 
 
-KNOWN = {"user": [Deed("first", 2, nothing), Deed("second", 3, nothing)], "operator": [Deed("third", 1, nothing)]}
+KNOWN = {
+    "user": [UserAction("first", 2, nothing), UserAction("second", 3, nothing)],
+    "operator": [UserAction("third", 1, nothing)],
+}
 
 
 def test_what_is_benign_is_the_least_of_everything():
-    options = drawn(lambda what, count: 0, KNOWN)
+    options = draw_options(lambda what, count: 0, KNOWN)
 
-    assert options == Options({"user": ("first",), "operator": ("third",)})
+    assert options == SwarmOptions({"user": ("first",), "operator": ("third",)})
     assert str(options) == "user: first; operator: third; every 6 s, up to 2 replicas"
 
 
 def test_all_that_is_drawn_is_said():
-    options = drawn(lambda what, count: count - 1, KNOWN)
+    options = draw_options(lambda what, count: count - 1, KNOWN)
 
-    assert options == Options(
+    assert options == SwarmOptions(
         {"user": ("first", "second"), "operator": ("third",)}, TEMPOS[-1], REPLICAS_MAX[-1], True, True
     )
     assert str(options) == (
@@ -44,7 +47,7 @@ def test_all_that_is_drawn_is_said():
 
 
 def test_a_deed_is_done_as_often_as_it_weighs():
-    options = Options({"user": ("second",), "operator": ()})
+    options = SwarmOptions({"user": ("second",), "operator": ()})
 
     assert [each.name for each in options.deeds_of("user", KNOWN["user"])] == ["second"] * 3
 
@@ -74,8 +77,8 @@ def test_a_short_run_without_faults_does_what_was_drawn_and_comes_to_rest():
         result = booted.go(1, disturb=no_faults)
         events = booted.world.history.events[before:]
 
-    assert (result.verdict, result.problem) == (Verdict.PASSED, "")
+    assert (result.verdict, result.problem) == (RunVerdict.PASSED, "")
     assert result.told.startswith("user: scale, ")
-    by = [event.who for event in events if isinstance(event, Asked) and event.is_write]
+    by = [event.who for event in events if isinstance(event, RequestReceived) and event.is_write]
     assert "user" in by
     assert "operator" in by

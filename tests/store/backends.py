@@ -9,7 +9,6 @@ import pytest
 
 from mainstay.env import Chance, SystemDisk
 from mainstay.sim.disk import SimDisk
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.sim.run.choices import Choices
 from mainstay.store import open_memory
 from mainstay.store.disk_log import DiskLog
@@ -19,6 +18,7 @@ from mainstay.store.local import LocalStore
 from mainstay.store.sqlite_log import SqliteLog
 from tests.requirements import needs
 from tests.store.etcd_process import shared_etcd, unique_prefix
+from tests.store.fake_etcd import FakeEtcd
 
 BACKENDS = [
     "memory",

@@ -13,7 +13,6 @@ from typing import Protocol, TypeVar
 import pytest
 
 from mainstay.env import tasks
-from mainstay.sim.etcd import FakeEtcd
 from mainstay.store.etcd import grpc_kv
 from mainstay.store.etcd.backoff import FIRST
 from mainstay.store.etcd.grpc_kv import GrpcEtcdKv
@@ -38,6 +37,7 @@ from mainstay.store.etcd.kv import (
 )
 from tests.requirements import needs
 from tests.store.etcd_process import EtcdProcess, shared_etcd, unique_prefix
+from tests.store.fake_etcd import FakeEtcd
 
 T = TypeVar("T")
 

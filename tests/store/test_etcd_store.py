@@ -12,7 +12,6 @@ import pytest
 
 import mainstay.store.etcd.store as store_module
 from mainstay.env import Chance, tasks
-from mainstay.sim.etcd import FakeEtcd, Faults
 from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import (
@@ -42,6 +41,7 @@ from mainstay.store.interface import (
 from tests.requirements import needs
 from tests.store.etcd_history import Notes, Violation, follow, settle, write
 from tests.store.etcd_process import EtcdProcess, an_etcd_cluster, shared_etcd, unique_prefix
+from tests.store.fake_etcd import FakeEtcd, Faults
 
 pytestmark = pytest.mark.slow
 

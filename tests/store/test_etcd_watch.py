@@ -12,7 +12,6 @@ import pytest
 
 import mainstay.store.etcd.watch as watch_module
 from mainstay.env import Chance, tasks
-from mainstay.sim.etcd import FakeEtcd, FakeEtcdKv, FakeWatchStream
 from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import Compacted, FutureRevision, Unavailable
@@ -23,6 +22,7 @@ from mainstay.store.interface import Batch, Change, Committed, Delete, Entry, Pu
 from tests.requirements import needs
 from tests.store.etcd_history import LAST_KEY, Notes, Violation, follow
 from tests.store.etcd_process import shared_etcd, unique_prefix
+from tests.store.fake_etcd import FakeEtcd, FakeEtcdKv, FakeWatchStream
 
 CLUSTERS = ["fake", pytest.param("etcd", marks=[pytest.mark.real_loop, needs("etcd")])]
 

@@ -199,7 +199,7 @@ STORIES: list[tuple[Callable[[Machine], Awaitable[None]], list[twins.Twin]]] = [
     (one_that_ran_well_is_forgiven, [twins.never_forgives]),
     (the_next_supervisor_takes_over_what_lives, []),
     (whoever_got_a_number_since_is_nobody_we_know, [twins.knows_processes_by_number_alone]),
-    (what_was_started_and_not_written_down_is_found, [twins.starts_what_nobody_wrote_down_again]),
+    (what_was_started_and_not_written_down_is_found, [twins.starts_again_what_has_no_record]),
     (what_is_wanted_otherwise_is_replaced, [twins.adopts_whatever_it_runs]),
     (two_supervisors_are_one_too_many, [twins.takes_no_lock]),
     (agents_end_before_the_server, [twins.minds_no_turns]),

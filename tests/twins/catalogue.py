@@ -16,42 +16,42 @@ from mainstay.loop import act as acting
 from mainstay.loop import controller_loop
 from mainstay.loop.act import Wrote
 from mainstay.loop.decision import Action, Patch
-from mainstay.scenarios import _daemons, _preempting, _ticking, ordered_rollback
+from mainstay.scenarios import _cronjobs, _daemons, _preemption, ordered_rollback
 
 # CronJobs
 
 
 def gives_up_after_a_hundred_missed_ticks(patch: pytest.MonkeyPatch) -> None:
     """It goes through them one by one, and takes so many for a clock that is wrong. (kubernetes #42649)"""
-    honest = _ticking.due
+    honest = _cronjobs.due
 
     def due(last: datetime, now: datetime, every: timedelta) -> datetime | None:
         return None if (now - last) // every > 100 else honest(last, now, every)
 
-    patch.setattr(_ticking, "due", due)
+    patch.setattr(_cronjobs, "due", due)
 
 
 def makes_up_for_each_missed_tick(patch: pytest.MonkeyPatch) -> None:
     def due(last: datetime, now: datetime, every: timedelta) -> datetime | None:
-        following = _ticking.latest(last, every) + every
+        following = _cronjobs.latest(last, every) + every
         return following if following <= now else None
 
-    patch.setattr(_ticking, "due", due)
+    patch.setattr(_cronjobs, "due", due)
 
 
 def runs_whatever_is_not_the_last_tick(patch: pytest.MonkeyPatch) -> None:
     """Also one before it, when the clock was set back."""
 
     def due(last: datetime, now: datetime, every: timedelta) -> datetime | None:
-        tick = _ticking.latest(now, every)
+        tick = _cronjobs.latest(now, every)
         return tick if tick != last else None
 
-    patch.setattr(_ticking, "due", due)
+    patch.setattr(_cronjobs, "due", due)
 
 
 def names_jobs_after_the_attempt(patch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
-    patch.setattr(_ticking, "job_name", lambda cron, tick: f"{cron['metadata']['name']}-{next(numbers)}")
+    patch.setattr(_cronjobs, "job_name", lambda cron, tick: f"{cron['metadata']['name']}-{next(numbers)}")
 
 
 # Ordered sets
@@ -108,20 +108,20 @@ def replaces_a_rejected_pod_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def waits_for_the_room_it_was_promised(patch: pytest.MonkeyPatch) -> None:
     """Whoever has it now. (kubernetes #72124)"""
-    patch.setattr(_preempting, "broken", lambda node: ())
+    patch.setattr(_preemption, "broken", lambda node: ())
 
 
 def keeps_the_room_of_who_needs_it_no_more(patch: pytest.MonkeyPatch) -> None:
     """(kubernetes #93505)"""
-    patch.setattr(_preempting, "is_unneeded", lambda promised_to, waits: bool(waits) and promised_to != waits)
+    patch.setattr(_preemption, "is_unneeded", lambda promised_to, waits: bool(waits) and promised_to != waits)
 
 
 def promises_room_that_others_may_take(patch: pytest.MonkeyPatch) -> None:
     """It is said on the node, and no other scheduler reads it there. (kubernetes #130429)"""
-    honest = _preempting.closed
+    honest = _preemption.closed
 
     def closed(node: Object, pod: Object) -> Patch:
         patch = honest(node, pod)
         return replace(patch, body={"metadata": patch.body["metadata"]})
 
-    patch.setattr(_preempting, "closed", closed)
+    patch.setattr(_preemption, "closed", closed)

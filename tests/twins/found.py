@@ -138,7 +138,7 @@ def drains_pods_whatever_has_become_of_them(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replicaset, "_drain", lambda pod: replace(honest(pod), resource_version=""))
 
 
-def judges_by_a_time_when_nobody_was_heard(patch: pytest.MonkeyPatch) -> None:
+def counts_silence_from_before_the_first_heartbeat(patch: pytest.MonkeyPatch) -> None:
     def after_deafness(before: Listening, deafness: Deafness | None) -> Listening:
         return before
 

@@ -73,7 +73,7 @@ def begins_before_it_knows_who_is_held(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Holding, "enter", enter)
 
 
-def waits_for_somebody_to_end_it(patch: pytest.MonkeyPatch) -> None:
+def waits_for_another_process_to_end_it(patch: pytest.MonkeyPatch) -> None:
     """It goes on when the Hold is removed, and does not look at the clock."""
     patch.setattr(Holding, "_set_timer", lambda self, delay: None)
 

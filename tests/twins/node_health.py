@@ -53,7 +53,7 @@ def _since_the_heartbeat(heard: Heard, since_ns: int, now_ns: int) -> timedelta:
     return timedelta(microseconds=max(0, now_ns - (heard.heartbeat_ns or heard.first_ns)) // 1000)
 
 
-def does_not_listen_anew(patch: pytest.MonkeyPatch) -> None:
+def does_not_restart_its_observation(patch: pytest.MonkeyPatch) -> None:
     """After it could not hear it goes on counting, as if it had heard that there was nothing."""
 
     def listening(before: Listening | None, is_sound: bool, now_ns: int) -> Listening:

@@ -27,8 +27,8 @@ from mainstay.loop.controller_loop import Loop
 from mainstay.loop.lease import Leader
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.term import Term
-from mainstay.scenarios import _placing, duplicate_reservation
-from mainstay.scenarios._placing import Placing, node_of
+from mainstay.scenarios import _task_scheduler, duplicate_reservation
+from mainstay.scenarios._task_scheduler import TaskScheduler, find_node
 from mainstay.server.placement import binding, charges
 from mainstay.server.storage.operations import Operation
 from mainstay.server.watch.feed import Window
@@ -43,18 +43,18 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 
 
 def does_not_look_again_when_a_node_goes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Placing, "reads", (Reads(NODES),))
+    patch.setattr(TaskScheduler, "reads", (Reads(NODES),))
 
 
 def expects_every_node_to_be_known(patch: pytest.MonkeyPatch) -> None:
     def loads(nodes: Iterable[str], tasks: Iterable[Object]) -> Mapping[str, int]:
         counts = dict.fromkeys(nodes, 0)
         for task in tasks:
-            if node := node_of(task):
+            if node := find_node(task):
                 counts[node] += 1
         return counts
 
-    patch.setattr(_placing, "loads", loads)
+    patch.setattr(_task_scheduler, "loads", loads)
 
 
 # Leaders
@@ -77,7 +77,7 @@ def goes_on_one_change_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reflector, "_resume", resume)
 
 
-def counts_decisions_anew_in_each_term(patch: pytest.MonkeyPatch) -> None:
+def restarts_operation_ids_in_each_term(patch: pytest.MonkeyPatch) -> None:
     honest = Loop.__init__
 
     def init(self: Loop, controller: Any, client: Any, informers: Any, env: Any, **options: Any) -> None:

@@ -24,7 +24,7 @@ def knows_processes_by_number_alone(patch: pytest.MonkeyPatch, machine: FakeMach
     patch.setattr(Record, "identity", property(identity))
 
 
-def starts_what_nobody_wrote_down_again(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+def starts_again_what_has_no_record(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
     patch.setattr(FakeMachine, "lost", lambda self, wanted: {})
 
 

@@ -53,7 +53,7 @@ def tries_again_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RetryShape, "delay", lambda self, attempt, jitter: timedelta(milliseconds=50))
 
 
-def serves_whoever_fails_before_all_others(patch: pytest.MonkeyPatch) -> None:
+def serves_failing_keys_before_all_others(patch: pytest.MonkeyPatch) -> None:
     """Never waits for longer than a second, and has no other tenant's turn before all of one's are done."""
     patch.setattr(RetryShape, "delay", lambda self, attempt, jitter: timedelta(seconds=1.1))
     queue.serves_one_tenant_until_it_has_nothing_left(patch)
@@ -82,7 +82,7 @@ def replaces_what_is_unknown_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slots, "pod_state", hasty)
 
 
-def gives_up_whoever_was_unknown_once(patch: pytest.MonkeyPatch) -> None:
+def gives_up_every_pod_that_was_unknown_once(patch: pytest.MonkeyPatch) -> None:
     """That it is heard of again does not count."""
     honest = decide._verdict
 

@@ -131,7 +131,7 @@ def says_that_a_plan_is_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Writes, "delete", delete)
 
 
-def leaves_what_nobody_owns(patch: pytest.MonkeyPatch) -> None:
+def leaves_what_has_no_owner(patch: pytest.MonkeyPatch) -> None:
     """Knows that it should go, and does nothing about it."""
 
     async def remove(self: OwnerCleanup, node: Any, obj: Object, plan: Any, known: Any) -> None:

@@ -4,7 +4,7 @@
 
 Containers start after a delay, run for ever (or fail at once, as often as one likes), and end when they are asked to. A
 process that pretends remembers nothing: after it was started again, what a pod's status says was so is so (`recover`).
-In the simulator the machine remembers (sim/cluster/machine.py).
+In the simulator the machine remembers (sim/cluster/node_machine.py).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 What a real machine would do by itself is done here: a container goes on whoever asked for it, and at-most-one
 containers end when the node's lease does. The simulator keeps one of these for each of its machines, where no crash of
-an agent reaches it (sim/cluster/machine.py); thousands of pretend nodes have one each in their own process
+an agent reaches it (sim/cluster/node_machine.py); thousands of pretend nodes have one each in their own process
 (pretend.py).
 """
 

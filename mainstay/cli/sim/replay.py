@@ -13,7 +13,7 @@ from mainstay.env.processes import cores
 
 if TYPE_CHECKING:
     from mainstay.sim.failure.rerun import Replayed
-    from mainstay.sim.failure.shrink import Shrunk, Step
+    from mainstay.sim.failure.shrinker import ShrinkStep, Shrunk
     from mainstay.sim.run.bundle import RunBundle
 
 bundle_argument = click.argument("bundle", metavar="BUNDLE", type=click.Path(dir_okay=False, path_type=Path))
@@ -108,12 +108,12 @@ def shrink(bundle: Path, output: Path | None, within: timedelta, jobs: int | Non
     """
     path = output or bundle.with_name(f"{bundle.name.removesuffix(BUNDLE_ENDING)}.small{BUNDLE_ENDING}")
     with said_errors():
-        from mainstay.sim.failure.shrink import shrink as shrunk
+        from mainstay.sim.failure.shrinker import shrink as shrunk
 
         kept = opened_bundle(bundle)
         progress = Progress(kept.scenario)
 
-        def say(step: "Step") -> None:
+        def say(step: "ShrinkStep") -> None:
             progress.say(f"{step.runs} runs, {step.choices} choices left, {step.faults} faults among them")
 
         small = shrunk(kept, jobs=jobs or cores(), within=within, say=say)
@@ -125,14 +125,14 @@ def shrink(bundle: Path, output: Path | None, within: timedelta, jobs: int | Non
 
 
 def _shrunk_lines(small: "Shrunk", took_s: float) -> list[str]:
-    from mainstay.sim.failure.report import told, words_of
+    from mainstay.sim.failure.report import describe_unit, make_report
 
     result = small.bundle.result
     rest = "" if small.is_done else "; there was no time for more (--for)"
     lines = [f"{small.before} choices became {small.after}, with {small.runs} runs in {took_s:.0f} s{rest}"]
     lines += ["what is left:"] if small.units else ["it fails without any choice: nothing has to go wrong for that"]
-    lines += [f"  {line}" for unit in small.units for line in words_of(unit)]
-    if faults := told(small.bundle).faults:
+    lines += [f"  {line}" for unit in small.units for line in describe_unit(unit)]
+    if faults := make_report(small.bundle).faults:
         lines += ["what goes wrong then:", *(f"  {line}" for line in faults)]
     return [*lines, f"{result.verdict}:", *_indented(result.problem)]
 
@@ -154,17 +154,17 @@ def diff(bundle: Path, other: Path | None, jobs: int | None) -> int:
     Exits with 0 if there is no difference, 13 if there is one.
     """
     with said_errors():
-        from mainstay.sim.failure.divergence import difference, seen
-        from mainstay.sim.failure.nearest import nearest
+        from mainstay.sim.failure.divergence import compare_runs, difference
+        from mainstay.sim.failure.nearest_pass import find_nearest_pass
         from mainstay.sim.failure.report import divergence
 
         kept = opened_bundle(bundle)
         if other is None:
-            lines = divergence(kept, nearest(kept, jobs=jobs or cores()), jobs=jobs or cores())
+            lines = divergence(kept, find_nearest_pass(kept, jobs=jobs or cores()), jobs=jobs or cores())
         else:
             second = opened_bundle(other)
             names = (bundle.name, other.name) if bundle.name != other.name else (str(bundle), str(other))
-            (left,), (right,) = seen(kept), seen(second)
+            (left,), (right,) = compare_runs(kept), compare_runs(second)
             lines = difference(left, right, names)
     if not lines:
         click.echo("no difference: the two are the same run")

@@ -15,7 +15,7 @@ from mainstay.env.disk import make_directory
 
 if TYPE_CHECKING:
     from mainstay.sim.run.bundle import RunBundle
-    from mainstay.sim.run.guard import Due, Guard
+    from mainstay.sim.run.determinism_guard import DeterminismGuard, SampledRuns
     from mainstay.sim.run.run import Patch, RunResult
     from mainstay.sim.run.scenario import Scenario
 
@@ -65,11 +65,11 @@ def seeds_options(command: F) -> F:
 
 def named(name: str) -> "Scenario":
     """The scenario of this name, or a usage error that says what to do."""
-    from mainstay.sim.run.lookup import NotFound, scenario_of
+    from mainstay.sim.run.lookup import UnknownScenario, find_scenario
 
     try:
-        return scenario_of(name)
-    except NotFound as error:
+        return find_scenario(name)
+    except UnknownScenario as error:
         raise click.UsageError(str(error)) from None
 
 
@@ -109,11 +109,11 @@ def keep(
 
 def patch_of(plant: str) -> "Patch | None":
     """What plants the bug of this name, or a usage error that says what to do."""
-    from mainstay.sim.run.lookup import NotFound, planted
+    from mainstay.sim.run.lookup import UnknownScenario, find_patch
 
     try:
-        return planted(plant) if plant else None
-    except NotFound as error:
+        return find_patch(plant) if plant else None
+    except UnknownScenario as error:
         raise click.UsageError(str(error)) from None
 
 
@@ -128,11 +128,11 @@ def opened_bundle(path: Path) -> "RunBundle":
 def said_errors() -> Iterator[None]:
     """What the simulator cannot do is said in its own words."""
     from mainstay.sim.errors import SimulationError
-    from mainstay.sim.run.lookup import NotFound
+    from mainstay.sim.run.lookup import UnknownScenario
 
     try:
         yield
-    except (SimulationError, NotFound) as error:
+    except (SimulationError, UnknownScenario) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -158,7 +158,7 @@ def exit_of(results: "Iterable[RunResult]") -> Exit:
 class Guarding:
     """Makes some runs twice (guard.py). What keeps it from that is said, and does not end what else is done."""
 
-    def __init__(self, guard: "Guard") -> None:
+    def __init__(self, guard: "DeterminismGuard") -> None:
         self._guard = guard
         self._has_failed = False
 
@@ -171,16 +171,16 @@ class Guarding:
         """How many runs were made twice so far."""
         return self._guard.checked
 
-    def due(self) -> "Due":
+    def due(self) -> "SampledRuns":
         return self._guard.due()
 
-    def check(self, scenario: str, due: "Due", *, plant: str, strategy: str, jobs: int) -> "list[RunResult]":
+    def check(self, scenario: str, due: "SampledRuns", *, plant: str, strategy: str, jobs: int) -> "list[RunResult]":
         """Those that were different."""
-        from mainstay.sim.run.other_process import NoAnswer
+        from mainstay.sim.run.repeat_process import RepeatFailed
 
         try:
             return self._guard.check(scenario, due, planted=plant, strategy=strategy, jobs=jobs)
-        except NoAnswer as error:
+        except RepeatFailed as error:
             self._has_failed = True
             click.echo(f"Error: no run of {scenario} could be made twice: {error}", err=True)
             return []
@@ -193,9 +193,9 @@ class Guarding:
 @contextmanager
 def guarding(check: bool | None) -> Iterator[Guarding]:
     """Makes as many runs twice as --check says."""
-    from mainstay.sim.run.guard import ONE_IN, Guard
+    from mainstay.sim.run.determinism_guard import ONE_IN, DeterminismGuard
 
-    with Guard(ONE_IN if check is None else int(check)) as guard:
+    with DeterminismGuard(ONE_IN if check is None else int(check)) as guard:
         yield Guarding(guard)
 
 

@@ -154,7 +154,7 @@ def continue_(
 
     Exits as `mainstay sim run` does.
     """
-    from mainstay.sim.cluster.resume import continuing
+    from mainstay.sim.cluster.recorded_cluster import make_continuation
 
     try:
         opened = open_bundle(read_bytes(Path(bundle)))
@@ -162,7 +162,7 @@ def continue_(
         raise click.ClickException(f"cannot read the bundle {bundle}: {error.strerror}") from None
     except JournalError as error:
         raise click.ClickException(str(error)) from error
-    scenario = continuing(opened, lasts=lasts, faults=() if no_faults else None)
+    scenario = make_continuation(opened, lasts=lasts, faults=() if no_faults else None)
     wanted = range(first_seed, first_seed + seeds)
     again = f"mainstay sim continue {bundle} --for {lasts.total_seconds():g}s" + (" --no-faults" if no_faults else "")
     return exit_of(run_all(scenario.name, scenario, wanted, jobs or cores(), as_json, again=again))
@@ -183,7 +183,7 @@ def run_all(
 ) -> "list[RunResult]":
     """Make these runs, say what comes of them, and give those that have not passed."""
     from mainstay.sim.run.forks import run_many
-    from mainstay.sim.strategies.all import STRATEGIES
+    from mainstay.sim.strategies.table import STRATEGIES
 
     if strategy not in STRATEGIES:
         raise click.UsageError(f"There is no strategy {strategy!r}; there are: {', '.join(STRATEGIES)}.")

@@ -74,7 +74,7 @@ def search(
 
     Exits as `mainstay sim run` does.
     """
-    from mainstay.sim.strategies.all import STRATEGIES
+    from mainstay.sim.strategies.table import STRATEGIES
 
     chosen = chosen_scenarios(scenario, is_all)
     if strategy not in STRATEGIES:

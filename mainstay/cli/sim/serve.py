@@ -13,7 +13,7 @@ from mainstay.env.disk import replace_bytes
 from mainstay.env.signals import StopSignals
 
 if TYPE_CHECKING:
-    from mainstay.sim.failure.serve import Frozen
+    from mainstay.sim.failure.frozen_server import FrozenState
     from mainstay.sim.run.bundle import RunBundle
 
 
@@ -45,10 +45,10 @@ def serve(bundle: Path, at: str, port: int, kubeconfig: Path | None) -> int:
     beside = bundle.with_name(f"{bundle.name.removesuffix(BUNDLE_ENDING)}.kubeconfig")
     path = (kubeconfig or beside).absolute()
     with said_errors():
-        from mainstay.sim.failure.serve import frozen_at
+        from mainstay.sim.failure.frozen_server import freeze_at
 
         kept = opened_bundle(bundle)
-        frozen = frozen_at(kept, at)
+        frozen = freeze_at(kept, at)
         for line in _what_it_is(kept, frozen):
             click.echo(line)
         try:
@@ -58,7 +58,7 @@ def serve(bundle: Path, at: str, port: int, kubeconfig: Path | None) -> int:
     return Exit.SATISFIED
 
 
-def _what_it_is(bundle: "RunBundle", frozen: "Frozen") -> list[str]:
+def _what_it_is(bundle: "RunBundle", frozen: "FrozenState") -> list[str]:
     since = (frozen.at_ns - frozen.began_ns) / 1e9
     lines = [
         f"{bundle.scenario} seed {bundle.seed}, {since:.3f} s after its beginning"
@@ -70,12 +70,12 @@ def _what_it_is(bundle: "RunBundle", frozen: "Frozen") -> list[str]:
     return lines
 
 
-async def _serve(frozen: "Frozen", port: int, path: Path) -> None:
-    from mainstay.sim.failure.serve import still
+async def _serve(frozen: "FrozenState", port: int, path: Path) -> None:
+    from mainstay.sim.failure.frozen_server import serve_frozen
 
     signals = StopSignals()
     try:
-        async with still(frozen, port) as server:
+        async with serve_frozen(frozen, port) as server:
             replace_bytes(path, server.kubeconfig.encode())
             click.echo(f"serving at {server.url}, while time stands still. Ctrl-C ends it.")
             click.echo(f"  export KUBECONFIG={path}")

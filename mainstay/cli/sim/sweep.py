@@ -84,7 +84,7 @@ def sweep(
 
     Exits as `mainstay sim run` does.
     """
-    from mainstay.sim.run.sweep import EVERYWHERE, tries
+    from mainstay.sim.run.sweep import EVERYWHERE, sweep_runs
 
     if unknown := [fault for fault in faults if fault not in EVERYWHERE]:
         raise click.UsageError(f"{unknown[0]!r} cannot be swept; these can: {', '.join(EVERYWHERE)}.")
@@ -92,7 +92,7 @@ def sweep(
     progress = Progress(scenario)
     tried, of = 0, 0
     bad: list[RunResult] = []
-    for each in tries(
+    for each in sweep_runs(
         work,
         seed=seed,
         lasts=lasts,
@@ -228,15 +228,15 @@ def sieve(
     Each run is compared with one without a fault, field by field, besides all that is checked in any run; one that ends
     otherwise is a violation, too. Exits as `mainstay sim run` does.
     """
-    from mainstay.sim.sieve import Pattern, sift
+    from mainstay.sim.sieve import SievePattern, sift_runs
 
     progress = Progress(scenario)
     bad: list[RunResult] = []
     tried = idle = 0
-    steps = sift(
+    steps = sift_runs(
         named(scenario),
         program,
-        [Pattern(each) for each in patterns] or tuple(Pattern),
+        [SievePattern(each) for each in patterns] or tuple(SievePattern),
         seed=seed,
         lasts=lasts,
         jobs=jobs or cores(),

@@ -41,7 +41,7 @@ class Checker(Protocol):
     def saw(self, event: "Event") -> None:
         """Something has happened. Raises `Violated`.
 
-        What watches deliver (`Delivered`) is half of all that happens, and is told only to a checker that has an
+        What watches deliver (`WatchDelivered`) is half of all that happens, and is told only to a checker that has an
         attribute `hears_deliveries` which is true. For `hears_restores` see run_checkers.py.
         """
 

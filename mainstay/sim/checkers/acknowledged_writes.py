@@ -6,7 +6,7 @@ gone, or marked to go, at some moment since it was asked for. A refusal (any 4xx
 does later. The writes of one operation id make one commit, however often they are sent. Revisions only grow, over
 restarts of the store too, and in the end the store holds exactly what its commits say.
 
-When the store is put back to a backup (`Restored`), all promises about what came after it end there, and the rest
+When the store is put back to a backup (`StoreRestored`), all promises about what came after it end there, and the rest
 begins anew from what the backup has.
 
 A 5xx says nothing, by its meaning, and nothing is concluded from it. A collection that is deleted is removed piece by
@@ -17,8 +17,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.addresses import Address, address_of
-from mainstay.sim.cluster.history import Answered, Asked, Committed, Event, Reopened, Restored
+from mainstay.sim.checkers.addresses import StoreAddress, parse_address
+from mainstay.sim.cluster.history import (
+    Event,
+    RequestReceived,
+    ResponseSent,
+    RevisionCommitted,
+    StoreReopened,
+    StoreRestored,
+)
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -28,8 +35,8 @@ WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    asked: Asked
-    address: Address
+    asked: RequestReceived
+    address: StoreAddress
     since: int
     """The latest revision when it was asked for, or when its operation was for the first time."""
 
@@ -39,7 +46,7 @@ class _Claim:
     """What a server has said, and no commit up to now shows."""
 
     write: _Write
-    answered: Answered
+    answered: ResponseSent
 
 
 class AcknowledgedWrites:
@@ -48,31 +55,31 @@ class AcknowledgedWrites:
 
     def __init__(self) -> None:
         self._latest = 0
-        self._current: dict[str, Committed] = {}
-        self._history: dict[str, list[Committed]] = {}
+        self._current: dict[str, RevisionCommitted] = {}
+        self._history: dict[str, list[RevisionCommitted]] = {}
         self._keys_at: dict[int, list[str]] = {}
         self._writes: dict[int, _Write] = {}
-        self._refused: dict[int, Answered] = {}
+        self._refused: dict[int, ResponseSent] = {}
         self._claims: dict[int, _Claim] = {}
         self._begun: dict[tuple[str, str], int] = {}  # By operation: the revision when it was first asked for.
-        self._done: dict[tuple[str, str], Committed] = {}
+        self._done: dict[tuple[str, str], RevisionCommitted] = {}
 
     def saw(self, event: Event) -> None:
         match event:
-            case Asked():
+            case RequestReceived():
                 self._asked(event)
-            case Answered():
+            case ResponseSent():
                 write = self._writes.get(event.request)
                 if write is not None:
                     self._answered(write, event)
-            case Committed():
+            case RevisionCommitted():
                 self._committed(event)
-            case Reopened():
+            case StoreReopened():
                 if event.revision < self._latest:
                     text = f"the store came back at revision {event.revision}, and had told of {self._latest}"
                     lost = [commit for commit in self._current.values() if commit.revision > event.revision]
                     raise Violated(self.name, text, [*lost, event])
-            case Restored():
+            case StoreRestored():
                 self._go_back(event.revision)
             case _:
                 pass
@@ -107,8 +114,8 @@ class AcknowledgedWrites:
             if kept:
                 self._current[key] = kept[-1]
 
-    def _asked(self, asked: Asked) -> None:
-        address = address_of(asked.path)
+    def _asked(self, asked: RequestReceived) -> None:
+        address = parse_address(asked.path)
         if asked.method not in WRITES or address is None or "dryRun=" in asked.path:
             return
         since = self._latest
@@ -116,7 +123,7 @@ class AcknowledgedWrites:
             since = self._begun.setdefault((asked.who, asked.operation), since)
         self._writes[asked.request] = _Write(asked, address, since)
 
-    def _answered(self, write: _Write, answered: Answered) -> None:
+    def _answered(self, write: _Write, answered: ResponseSent) -> None:
         if 400 <= answered.status < 500:
             if _is_collection_delete(write):
                 return
@@ -124,7 +131,7 @@ class AcknowledgedWrites:
         elif answered.status < 300:
             self._settle(_Claim(write, answered))
 
-    def _committed(self, commit: Committed) -> None:
+    def _committed(self, commit: RevisionCommitted) -> None:
         if commit.revision < self._latest:
             raise Violated(
                 self.name, f"the store went back from revision {self._latest} to {commit.revision}", [commit]
@@ -140,12 +147,12 @@ class AcknowledgedWrites:
         for claim in list(self._claims.values()):
             self._settle(claim)
 
-    def _check_refused(self, write: _Write, commit: Committed) -> None:
+    def _check_refused(self, write: _Write, commit: RevisionCommitted) -> None:
         refused = self._refused.get(write.asked.request)
         if refused is not None:
             raise Violated(self.name, "a write that was refused has happened", [write.asked, refused, commit])
 
-    def _check_operation(self, write: _Write, commit: Committed) -> None:
+    def _check_operation(self, write: _Write, commit: RevisionCommitted) -> None:
         operation = (write.asked.who, write.asked.operation)
         if not write.asked.operation:
             return
@@ -180,7 +187,7 @@ class AcknowledgedWrites:
 
     def _was_gone(self, key: str, since: int) -> bool:
         """Whether the key was absent, or marked to go, at the revision `since` or at any later one."""
-        state: Committed | None = None
+        state: RevisionCommitted | None = None
         for commit in self._history.get(key, ()):
             if commit.revision > since and _is_going(state):
                 return True
@@ -202,5 +209,5 @@ def _is_collection_delete(write: _Write) -> bool:
     return write.asked.method == "DELETE" and not write.address.name
 
 
-def _is_going(commit: Committed | None) -> bool:
+def _is_going(commit: RevisionCommitted | None) -> bool:
     return commit is None or commit.value is None or b'"deletionTimestamp"' in commit.value

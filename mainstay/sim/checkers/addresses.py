@@ -13,7 +13,7 @@ from mainstay.server.storage.keyspace import CORE
 _PARTS_OF_A_NAMESPACE = 2  # `namespaces/NAME`: what follows is a kind in it, or `status` or `finalize` of itself.
 
 
-class Address(NamedTuple):
+class StoreAddress(NamedTuple):
     """What a path leads to."""
 
     prefix: str
@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def address_of(path: str) -> Address | None:
+def parse_address(path: str) -> StoreAddress | None:
     """None for what is no object, nor a collection of them."""
     parts = [unquote(part) for part in path.partition("?")[0].split("/") if part]
     if parts[:1] == ["api"] and len(parts) >= 3:
@@ -42,4 +42,4 @@ def address_of(path: str) -> Address | None:
     if rest[0] == "namespaces" and len(rest) > _PARTS_OF_A_NAMESPACE and not is_own_part:
         namespace, rest = f"{rest[1]}/", rest[2:]
     plural, name, subresource = (*rest, "", "")[:3]
-    return Address(f"{group}/{plural}/{namespace}", name, subresource)
+    return StoreAddress(f"{group}/{plural}/{namespace}", name, subresource)

@@ -7,8 +7,8 @@ where somebody sees to it, such as that orphans go in the end where repair runs,
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.at_most_one import AtMostOne
-from mainstay.sim.checkers.bounded import Bounded
-from mainstay.sim.checkers.capacity import Capacity
+from mainstay.sim.checkers.bounded import BoundedAmplification
+from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.observed_generations import ObservedGenerations
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.recovery import Recovery
@@ -22,10 +22,10 @@ def always() -> list[Checker]:
         WatchContract(),
         AcknowledgedWrites(),
         OneActingLeader(),
-        Capacity(),
+        CapacityChecker(),
         Reserved(),
         AtMostOne(may_fail=True),
-        Bounded(),
+        BoundedAmplification(),
         Recovery(),
         ObservedGenerations(()),
     ]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in
 from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Asked, Committed, ContainerBegan, ContainerEnded, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import ContainerEnded, ContainerStarted, Event, RequestReceived, RevisionCommitted
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
@@ -33,24 +33,24 @@ class AtMostOne:
     def __init__(self, *, may_fail: bool = False) -> None:
         """`may_fail`: containers may end by themselves, so any of them may come again."""
         self._may_fail = may_fail
-        self._running: dict[tuple[str, str, int], ContainerBegan] = {}
+        self._running: dict[tuple[str, str, int], ContainerStarted] = {}
         self._ended: dict[tuple[str, str], ContainerEnded] = {}
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, RequestReceived] = {}
 
-    def running(self) -> list[ContainerBegan]:
+    def running(self) -> list[ContainerStarted]:
         return list(self._running.values())
 
     def saw(self, event: Event) -> None:
         match event:
-            case ContainerBegan():
+            case ContainerStarted():
                 self._began(event)
             case ContainerEnded():
                 self._running.pop((event.uid, event.container, event.attempt), None)
                 self._ended[(event.uid, event.container)] = event
-            case Asked():
+            case RequestReceived():
                 if event.method == "DELETE":
                     self._asked[event.request] = event
-            case Committed():
+            case RevisionCommitted():
                 self._committed(event)
             case _:
                 pass
@@ -58,7 +58,7 @@ class AtMostOne:
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
 
-    def _began(self, began: ContainerBegan) -> None:
+    def _began(self, began: ContainerStarted) -> None:
         for other in self._running.values():
             if (other.pod, other.container) != (began.pod, began.container):
                 continue
@@ -73,10 +73,10 @@ class AtMostOne:
             raise Violated(self.name, f"{began.pod} was ended for nothing", [last, began])
         self._running[(began.uid, began.container, began.attempt)] = began
 
-    def _committed(self, commit: Committed) -> None:
+    def _committed(self, commit: RevisionCommitted) -> None:
         if commit.key.startswith(_PODS) and commit.value is None and commit.previous is not None:
             asked = self._asked.get(commit.request or 0)
-            pod = object_in(commit.previous)
+            pod = decode_commit(commit.previous)
             # Others remove by force, and that is no lie.
             if asked is not None and asked.who == pod["spec"].get("nodeName"):
                 self._require_ended(pod["metadata"]["uid"], asked.who, "is removed by its agent", commit)
@@ -87,13 +87,13 @@ class AtMostOne:
                 if uid not in after:
                     self._require_ended(uid, node, "is said to be gone", commit)
 
-    def _require_ended(self, uid: str, machine: str, what: str, commit: Committed) -> None:
+    def _require_ended(self, uid: str, machine: str, what: str, commit: RevisionCommitted) -> None:
         for began in self._running.values():
             if began.uid == uid and began.machine == machine:
                 raise Violated(self.name, f"{began.pod} {what} and still runs on {machine}", [began, commit])
 
 
-def _ghosts(commit: Committed, value: bytes | None) -> dict[str, object]:
+def _ghosts(commit: RevisionCommitted, value: bytes | None) -> dict[str, object]:
     if value is None:
         return {}
     return dict(ledger_in(Entry(commit.key, value, commit.revision, commit.revision, 1)).ghosts)

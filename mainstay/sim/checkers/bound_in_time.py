@@ -17,8 +17,8 @@ from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, taints_of, toler
 from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, ledger_in
 from mainstay.server.placement.ledger.room import shortages
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event, Healed
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, FaultsHealed, RevisionCommitted
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ class BoundInTime:
     def __init__(self, within: timedelta = WITHIN) -> None:
         self._within_ns = within // timedelta(microseconds=1) * 1000
         self._healed_ns: int | None = None
-        self._waiting: dict[str, tuple[Object, Committed]] = {}  # By key: pods without a node.
+        self._waiting: dict[str, tuple[Object, RevisionCommitted]] = {}  # By key: pods without a node.
         self._since_ns: dict[str, int] = {}  # By key: since when one would take it.
         self._ledgers: dict[str, Ledger] = {}
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self._limited: dict[str, None] = {}  # Keys of what may keep pods waiting with good reason.
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Healed):
+        if isinstance(event, FaultsHealed):
             self._healed_ns = event.at_ns
             self._since_ns = dict.fromkeys(self._since_ns, event.at_ns)
-        elif isinstance(event, Committed) and self._changed(event):
+        elif isinstance(event, RevisionCommitted) and self._changed(event):
             self._judge(event.at_ns)
         if self._since_ns and self._healed_ns is not None:
             self._require_in_time(event.at_ns)
@@ -56,10 +56,10 @@ class BoundInTime:
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
 
-    def _changed(self, event: Committed) -> bool:
+    def _changed(self, event: RevisionCommitted) -> bool:
         key, value = event.key, event.value
         if key.startswith(_PODS):
-            pod = None if value is None else object_in(value)
+            pod = None if value is None else decode_commit(value)
             if pod is not None and is_active(pod) and not node_of(pod):
                 self._waiting[key] = pod, event
                 return True
@@ -69,7 +69,7 @@ class BoundInTime:
             entry = None if value is None else Entry(key, value, event.revision, event.revision, 1)
             self._ledgers[key.removeprefix(LEDGERS)] = ledger_in(entry)
         elif key.startswith(_NODES):
-            self._taints[key.removeprefix(_NODES)] = () if value is None else taints_of(object_in(value))
+            self._taints[key.removeprefix(_NODES)] = () if value is None else taints_of(decode_commit(value))
         elif key.startswith((_ZONE_QUOTAS, _HOLDS)):
             self._limited.pop(key, None)
             if value is not None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.pod_state import is_active, is_leaving
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import now_in, object_in
-from mainstay.sim.cluster.history import Committed, Event, Restored
+from mainstay.sim.checkers.decoded import decode_commit, decode_current
+from mainstay.sim.cluster.history import Event, RevisionCommitted, StoreRestored
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -42,7 +42,7 @@ class _Wanted:
     owner: str = ""
     sizes: deque[tuple[int, int]] = field(default_factory=deque)
     """Since when, and how many. The first may be from before the last while."""
-    active: dict[str, Committed] = field(default_factory=dict)
+    active: dict[str, RevisionCommitted] = field(default_factory=dict)
     """By key of the pod."""
     failed: deque[int] = field(default_factory=deque)
     """When pods have failed, in the last minute."""
@@ -63,7 +63,7 @@ class _Wanted:
         return max((size for _, size in self.sizes), default=0)
 
 
-class Bounded:
+class BoundedAmplification:
     name = "bounded"
 
     def __init__(self) -> None:
@@ -72,16 +72,16 @@ class Bounded:
         self._judges_from_ns = 0
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Restored):
+        if isinstance(event, StoreRestored):
             self._judges_from_ns = event.at_ns + _ns(WHILE)
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith(_PODS):
             self._pod(event)
         elif event.key.startswith(_SETS):
             self._set(event)
         elif event.key.startswith(_APPS) and event.value is not None:
-            obj = object_in(event.value)
+            obj = decode_commit(event.value)
             size = obj["spec"].get("replicas", 1)
             known = self._apps.setdefault(obj["metadata"]["uid"], _Wanted(event.key))
             known.want(event.at_ns, size + _surge_of(obj, size))
@@ -89,8 +89,8 @@ class Bounded:
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
 
-    def _set(self, event: Committed) -> None:
-        obj = now_in(event.value) or now_in(event.previous) or {}
+    def _set(self, event: RevisionCommitted) -> None:
+        obj = decode_current(event.value) or decode_current(event.previous) or {}
         known = self._sets.setdefault(obj["metadata"]["uid"], _Wanted(event.key))
         before = known.latest
         known.owner = _owner_of(obj)
@@ -104,8 +104,8 @@ class Bounded:
             text = f"the sets of {app.key} want {total} pods together, and lately no more than {most} were wanted"
             self._violated(text, [event])
 
-    def _pod(self, event: Committed) -> None:
-        now, before = now_in(event.value), now_in(event.previous)
+    def _pod(self, event: RevisionCommitted) -> None:
+        now, before = decode_current(event.value), decode_current(event.previous)
         owner, owned_by = _owner_of(now or before or {}), _owner_of(before or {})
         if owner != owned_by and owned_by in self._sets:
             self._sets[owned_by].active.pop(event.key, None)  # It was let go, by a set that no longer selects it.
@@ -127,7 +127,7 @@ class Bounded:
             text = f"there are {len(known.active)} pods of {known.key}, and lately no more than {most} were wanted"
             self._violated(text, list(known.active.values()))
 
-    def _failed(self, known: _Wanted, event: Committed) -> None:
+    def _failed(self, known: _Wanted, event: RevisionCommitted) -> None:
         known.failed.append(event.at_ns)
         while known.failed[0] < event.at_ns - _ns(MINUTE):
             known.failed.popleft()
@@ -136,7 +136,7 @@ class Bounded:
             text = f"{len(known.failed)} pods of {known.key} have failed within a minute, and each was replaced"
             self._violated(text, [event])
 
-    def _violated(self, text: str, events: list[Committed]) -> None:
+    def _violated(self, text: str, events: list[RevisionCommitted]) -> None:
         if events[-1].at_ns >= self._judges_from_ns:
             raise Violated(self.name, text, events)
 

@@ -15,8 +15,8 @@ from mainstay.api.kind import Object
 from mainstay.api.labels import from_object
 from mainstay.api.pod_state import is_active, is_leaving, is_ready
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import now_in, object_in
-from mainstay.sim.cluster.history import Asked, Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit, decode_current
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -31,36 +31,36 @@ _STAYS: Final = 1 << 62
 @dataclass(slots=True)
 class _Pod:
     obj: Object
-    commit: Committed
+    commit: RevisionCommitted
     counts_until_ns: int = _STAYS
 
 
-class Budgets:
+class BudgetChecker:
     name = "budgets"
 
     def __init__(self) -> None:
-        self._evictions: dict[int, Asked] = {}
+        self._evictions: dict[int, RequestReceived] = {}
         self._budgets: dict[str, Object] = {}
         self._pods: dict[str, _Pod] = {}  # By uid: those that have been ready.
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, RequestReceived):
             if event.method == "POST" and event.path.partition("?")[0].endswith("/eviction"):
                 self._evictions[event.request] = event
-        elif isinstance(event, Committed):
+        elif isinstance(event, RevisionCommitted):
             if event.key.startswith(_PODS):
                 self._pod(event)
             elif event.key.startswith(_BUDGETS):
                 if event.value is None:
                     self._budgets.pop(event.key, None)
                 else:
-                    self._budgets[event.key] = object_in(event.value)
+                    self._budgets[event.key] = decode_commit(event.value)
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
 
-    def _pod(self, event: Committed) -> None:
-        now, before = now_in(event.value), now_in(event.previous)
+    def _pod(self, event: RevisionCommitted) -> None:
+        now, before = decode_current(event.value), decode_current(event.previous)
         shown = now or before or {}
         uid = shown["metadata"]["uid"]
         if now is not None and is_active(now):
@@ -81,7 +81,7 @@ class Budgets:
         elif known.counts_until_ns == _STAYS:
             known.counts_until_ns = event.at_ns + WHILE // timedelta(microseconds=1) * 1000
 
-    def _require_enough(self, pod: Object, asked: Asked, event: Committed) -> None:
+    def _require_enough(self, pod: Object, asked: RequestReceived, event: RevisionCommitted) -> None:
         for key, budget in self._budgets.items():
             spec, namespace = budget["spec"], budget["metadata"]["namespace"]
             least = spec.get("minAvailable")

@@ -22,8 +22,8 @@ from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, ledger_in, 
 from mainstay.server.placement.ledger.room import bears_cordon
 from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
@@ -40,25 +40,25 @@ class OnNode(msgspec.Struct, frozen=True):
     uid: str
     node: str
     wants: dict[str, int]
-    commit: Committed
+    commit: RevisionCommitted
 
 
-class Capacity:
+class CapacityChecker:
     name = "capacity"
 
     def __init__(self) -> None:
         self.allocatable: dict[str, dict[str, int]] = {}
         """Of the nodes that are there, by name."""
-        self._closed: dict[str, Committed] = {}  # By name: nodes that take no more pods.
+        self._closed: dict[str, RevisionCommitted] = {}  # By name: nodes that take no more pods.
         self._pods: dict[str, OnNode] = {}  # By namespace/name: those that have a node and have not ended.
-        self._node_of: dict[str, tuple[str, Committed]] = {}  # By uid of a pod, of all there ever were.
+        self._node_of: dict[str, tuple[str, RevisionCommitted]] = {}  # By uid of a pod, of all there ever were.
         self._charges: dict[str, Charge] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._revision = 0
-        self._touched: dict[str, Committed] = {}  # Nodes whose books were changed by that revision.
+        self._touched: dict[str, RevisionCommitted] = {}  # Nodes whose books were changed by that revision.
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.revision != self._revision:
             self._require_agreement()
@@ -90,11 +90,11 @@ class Capacity:
                 total = plus(total, pod.wants)
         return total
 
-    def _pod(self, place: str, commit: Committed) -> None:
+    def _pod(self, place: str, commit: RevisionCommitted) -> None:
         if commit.value is None:
             self._pods.pop(place, None)
             return
-        pod = object_in(commit.value)
+        pod = decode_commit(commit.value)
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
         if not node:
             return
@@ -105,7 +105,7 @@ class Capacity:
             self._pods.pop(place, None)
             return
         self._pods[place] = OnNode(uid, node, {name: of for name, of in requests_of(pod).items() if of}, commit)
-        was_bound = commit.previous is not None and not object_in(commit.previous)["spec"].get("nodeName")
+        was_bound = commit.previous is not None and not decode_commit(commit.previous)["spec"].get("nodeName")
         if was_bound:
             self._require_room(place, self._pods[place])
             if node in self._closed and not bears_cordon(pod):
@@ -124,17 +124,17 @@ class Capacity:
                 others = [each.commit for each in self._pods.values() if each.node == pod.node]
                 raise Violated(self.name, f"{text}are taken then", others)
 
-    def _node(self, name: str, commit: Committed) -> None:
+    def _node(self, name: str, commit: RevisionCommitted) -> None:
         self._closed.pop(name, None)
         if commit.value is None:
             self.allocatable.pop(name, None)
             return
-        node = object_in(commit.value)
+        node = decode_commit(commit.value)
         self.allocatable[name] = allocatable_of(node)
         if (node.get("spec") or {}).get("unschedulable"):
             self._closed[name] = commit
 
-    def _charge(self, place: str, commit: Committed) -> None:
+    def _charge(self, place: str, commit: RevisionCommitted) -> None:
         before = self._charges.pop(place, None)
         if before is not None:
             self._touched[before.node] = commit
@@ -142,7 +142,7 @@ class Capacity:
             charge = self._charges[place] = decode_charge(commit.value)
             self._touched[charge.node] = commit
 
-    def _ledger(self, node: str, commit: Committed) -> None:
+    def _ledger(self, node: str, commit: RevisionCommitted) -> None:
         entry = None if commit.value is None else Entry(commit.key, commit.value, commit.revision, commit.revision, 1)
         self._ledgers[node] = ledger_in(entry)
         self._touched[node] = commit

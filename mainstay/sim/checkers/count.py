@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -34,10 +34,10 @@ class Count:
         self._belongs_to = belongs_to
         self._wanted: dict[str, dict[str, int]] = {}  # By key of the parent; 0 for what it does not want any more.
         self._most: dict[str, int] = {}
-        self._there: dict[str, dict[str, Committed]] = {}
+        self._there: dict[str, dict[str, RevisionCommitted]] = {}
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Committed):
+        if isinstance(event, RevisionCommitted):
             if event.key.startswith(self._parents):
                 self._parent(event)
             elif event.key.startswith(self._children):
@@ -51,23 +51,23 @@ class Count:
                     text = f"{parent} wants {count} of {group}, and in the end there are {len(there)}"
                     raise Violated(self.name, text, list(there.values()))
 
-    def _parent(self, commit: Committed) -> None:
+    def _parent(self, commit: RevisionCommitted) -> None:
         if commit.value is None:
             self._wanted.pop(commit.key, None)
             return
         before = self._wanted.get(commit.key, {}) if commit.previous is not None else {}
-        wanted = self._wants(object_in(commit.value))
+        wanted = self._wants(decode_commit(commit.value))
         self._wanted[commit.key] = {**dict.fromkeys(before, 0), **wanted}
         for group, count in wanted.items():
             self._most[group] = max(count, self._most.get(group, 0))
 
-    def _child(self, commit: Committed) -> None:
+    def _child(self, commit: RevisionCommitted) -> None:
         if commit.previous is not None:
-            for group in self._belongs_to(object_in(commit.previous)):
+            for group in self._belongs_to(decode_commit(commit.previous)):
                 self._there.get(group, {}).pop(commit.key, None)
         if commit.value is None:
             return
-        for group in self._belongs_to(object_in(commit.value)):
+        for group in self._belongs_to(decode_commit(commit.value)):
             there = self._there.setdefault(group, {})
             there[commit.key] = commit
             most = self._most.get(group, 0)

@@ -16,9 +16,9 @@ _decode = msgspec.json.Decoder(Object).decode
 
 
 @lru_cache(maxsize=_KEPT_MAX)
-def object_in(value: bytes) -> Object:
+def decode_commit(value: bytes) -> Object:
     return _decode(value)
 
 
-def now_in(value: bytes | None) -> Object | None:
-    return None if value is None else object_in(value)
+def decode_current(value: bytes | None) -> Object | None:
+    return None if value is None else decode_commit(value)

@@ -12,8 +12,8 @@ from mainstay.api.holds import Held, freezing, held_of, holding_controller, hold
 from mainstay.api.kind import Object
 from mainstay.api.well_known_labels import UNREACHABLE_TAINT
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Asked, Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted
 from mainstay.sim.loop.clock import EPOCH
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class HoldsThere:
     def __init__(self) -> None:
         self._there: dict[str, tuple[Held, int]] = {}
 
-    def saw(self, event: Committed) -> None:
+    def saw(self, event: RevisionCommitted) -> None:
         if not event.key.startswith(_HOLDS):
             return
-        held = None if event.value is None else held_of(object_in(event.value))
+        held = None if event.value is None else held_of(decode_commit(event.value))
         since_ns = event.at_ns
         before = self._there.pop(event.key, None)
         if before is not None and before[0].is_in_force(_wall(event.at_ns)):
@@ -63,13 +63,13 @@ class ControllersHeld:
 
     def __init__(self) -> None:
         self._holds = HoldsThere()
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, RequestReceived] = {}
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, RequestReceived):
             if event.is_write and event.decision:
                 self._asked[event.request] = event
-        elif isinstance(event, Committed):
+        elif isinstance(event, RevisionCommitted):
             self._holds.saw(event)
             asked = self._asked.get(event.request or 0)
             if asked is None:
@@ -97,7 +97,7 @@ class RolloutsHeld:
         """Of each Deployment, when one of its sets was last sized for another number of replicas."""
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         self._holds.saw(event)
         if event.key.startswith(_DEPLOYMENTS) and event.value is not None:
@@ -105,13 +105,15 @@ class RolloutsHeld:
             times = self._wanted.setdefault(name, {})
             for number in (event.previous, event.value):
                 if number is not None:
-                    replicas = int(object_in(number)["spec"]["replicas"])
+                    replicas = int(decode_commit(number)["spec"]["replicas"])
                     times.pop(replicas, None)
                     times[replicas] = event.at_ns
         elif event.key.startswith(_SETS) and event.value is not None:
-            self._saw_set(event, object_in(event.value), None if event.previous is None else object_in(event.previous))
+            self._saw_set(
+                event, decode_commit(event.value), None if event.previous is None else decode_commit(event.previous)
+            )
 
-    def _saw_set(self, event: Committed, new: Object, old: Object | None) -> None:
+    def _saw_set(self, event: RevisionCommitted, new: Object, old: Object | None) -> None:
         owner = next((each["name"] for each in new["metadata"].get("ownerReferences") or ()), "")
         namespace, name = new["metadata"]["namespace"], new["metadata"]["name"]
         if old is not None and _made_for(old) != _made_for(new):
@@ -152,26 +154,26 @@ class EvictionsHeld:
         self._who: dict[int, str] = {}
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, RequestReceived):
             if event.is_write:
                 self._who[event.request] = event.who
-        elif isinstance(event, Committed):
+        elif isinstance(event, RevisionCommitted):
             self._holds.saw(event)
             if self._who.get(event.request or 0) not in self._programs or event.previous is None:
                 return
             if event.key.startswith(_PODS):
-                self._saw_pod(event, object_in(event.previous))
+                self._saw_pod(event, decode_commit(event.previous))
             elif event.key.startswith(_NODES) and event.value is not None:
-                self._saw_node(event, object_in(event.previous), object_in(event.value))
+                self._saw_node(event, decode_commit(event.previous), decode_commit(event.value))
 
-    def _saw_pod(self, event: Committed, old: Object) -> None:
-        is_told = event.value is None or "deletionTimestamp" in object_in(event.value)["metadata"]
+    def _saw_pod(self, event: RevisionCommitted, old: Object) -> None:
+        is_told = event.value is None or "deletionTimestamp" in decode_commit(event.value)["metadata"]
         was_told = "deletionTimestamp" in old["metadata"]
         held = freezing(self._holds.binding(event.at_ns), old["metadata"]["namespace"])
         if held is not None and (event.value is None or (is_told and not was_told)):
             raise Violated(self.name, f"{event.key} goes, and {held.words}", [event])
 
-    def _saw_node(self, event: Committed, old: Object, new: Object) -> None:
+    def _saw_node(self, event: RevisionCommitted, old: Object, new: Object) -> None:
         held = freezing(self._holds.binding(event.at_ns), "")
         if held is not None and _is_released(new) and not _is_released(old):
             raise Violated(self.name, f"{event.key} is released, and {held.words}", [event])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mainstay.api.annotations import JOB_COMPLETION_INDEX, JOB_TRACKING, WITHDRAWN
 from mainstay.api.kind import Object
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -29,29 +29,29 @@ class JobCounts:
         self._jobs: dict[str, Object] = {}  # By uid.
         self._keys: dict[str, str] = {}
         self._most: dict[str, int] = {}
-        self._ended: dict[str, dict[str, tuple[str, str, Committed]]] = {}  # Job, pod: outcome and index.
-        self._active: dict[str, dict[str, Committed]] = {}
+        self._ended: dict[str, dict[str, tuple[str, str, RevisionCommitted]]] = {}  # Job, pod: outcome and index.
+        self._active: dict[str, dict[str, RevisionCommitted]] = {}
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith("batch/jobs/"):
             self._job(event)
         elif event.key.startswith("core/pods/"):
             self._pod(event)
 
-    def _job(self, commit: Committed) -> None:
+    def _job(self, commit: RevisionCommitted) -> None:
         if commit.value is None:
             self._jobs.pop(self._keys.pop(commit.key, ""), None)
             return
-        job = object_in(commit.value)
+        job = decode_commit(commit.value)
         uid = job["metadata"]["uid"]
         self._jobs[uid], self._keys[commit.key] = job, uid
         self._most[uid] = max(self._most.get(uid, 0), job["spec"].get("parallelism", 1))
 
-    def _pod(self, commit: Committed) -> None:
-        before = object_in(commit.previous) if commit.previous is not None else None
-        pod = object_in(commit.value) if commit.value is not None else None
+    def _pod(self, commit: RevisionCommitted) -> None:
+        before = decode_commit(commit.previous) if commit.previous is not None else None
+        pod = decode_commit(commit.value) if commit.value is not None else None
         if before is not None and _is_tracked(before) and (pod is None or not _is_tracked(pod)):
             self._let_go(before, pod, commit)
         for each in (before, pod):
@@ -67,7 +67,7 @@ class JobCounts:
                     )
                     raise Violated(self.name, text, list(there.values()))
 
-    def _let_go(self, before: Object, after: Object | None, commit: Committed) -> None:
+    def _let_go(self, before: Object, after: Object | None, commit: RevisionCommitted) -> None:
         uid = _owner(before)
         job = self._jobs.get(uid)
         if job is None or "deletionTimestamp" in job["metadata"] or _ends(job):
@@ -83,7 +83,7 @@ class JobCounts:
 
     async def at_end(self, world: "World") -> None:
         entries = await world.store.range("core/pods/")
-        pods = [object_in(entry.value) for entry in entries.entries]
+        pods = [decode_commit(entry.value) for entry in entries.entries]
         lost = {_owner(pod) for pod in pods if pod["spec"].get("nodeName") in world.lost}
         for uid, job in self._jobs.items():
             if uid in lost:
@@ -109,7 +109,7 @@ class JobCounts:
                 raise Violated(self.name, f"{_name(pod)} is held, and nobody is going to count it")
 
     def _check_end(
-        self, job: Object, status: Mapping[str, Any], ended: Mapping[str, tuple[str, str, Committed]]
+        self, job: Object, status: Mapping[str, Any], ended: Mapping[str, tuple[str, str, RevisionCommitted]]
     ) -> None:
         wanted, limit = job["spec"].get("completions"), job["spec"].get("backoffLimit", 6)
         is_enough = (status.get("succeeded") or 0) >= (1 if wanted is None else wanted)
@@ -120,7 +120,7 @@ class JobCounts:
             raise Violated(self.name, f"{_name(job)} is said to be {_ends(job)}, and is not: {status}", _shown(ended))
 
 
-def _shown(ended: Mapping[str, tuple[str, str, Committed]]) -> list[Committed]:
+def _shown(ended: Mapping[str, tuple[str, str, RevisionCommitted]]) -> list[RevisionCommitted]:
     return [commit for _, _, commit in ended.values()]
 
 

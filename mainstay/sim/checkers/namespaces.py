@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Asked, Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -25,18 +25,18 @@ class Namespaces:
         self._deciding = deciding
         self._prefixes = tuple(prefixes)
         self._deleters = frozenset(deleters)
-        self._deletes: dict[int, Asked] = {}
+        self._deletes: dict[int, RequestReceived] = {}
         self._going: dict[str, bool] = {}
         """Whether each namespace that is there is being deleted."""
-        self._in: dict[str, dict[str, Committed]] = {}
+        self._in: dict[str, dict[str, RevisionCommitted]] = {}
 
     def saw(self, event: Event) -> None:
         match event:
-            case Asked():
+            case RequestReceived():
                 is_deleting = event.who in self._deleters and event.decision.startswith(self._deciding)
                 if event.method == "DELETE" and is_deleting:
                     self._deletes[event.request] = event
-            case Committed():
+            case RevisionCommitted():
                 if event.key.startswith(_NAMESPACES):
                     self._namespace(event)
                 elif event.key.startswith(self._prefixes):
@@ -49,10 +49,10 @@ class Namespaces:
             if is_going:
                 raise Violated(self.name, f"{name} is still being deleted in the end", list(self._in[name].values()))
 
-    def _namespace(self, event: Committed) -> None:
+    def _namespace(self, event: RevisionCommitted) -> None:
         name = event.key.removeprefix(_NAMESPACES)
         if event.value is not None:
-            self._going[name] = "deletionTimestamp" in object_in(event.value)["metadata"]
+            self._going[name] = "deletionTimestamp" in decode_commit(event.value)["metadata"]
             self._in.setdefault(name, {})
             return
         self._going.pop(name, None)
@@ -61,7 +61,7 @@ class Namespaces:
             text = f"{name} is gone, and {', '.join(sorted(left))} is left in it"
             raise Violated(self.name, text, [*left.values(), event])
 
-    def _content(self, event: Committed) -> None:
+    def _content(self, event: RevisionCommitted) -> None:
         namespace = event.key.split("/")[2]
         if event.request in self._deletes and self._going.get(namespace) is not True:
             asked = self._deletes[event.request or 0]

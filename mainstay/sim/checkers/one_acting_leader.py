@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.history import Answered, Asked, Committed, Event
+from mainstay.sim.cluster.history import Event, RequestReceived, ResponseSent, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -40,20 +40,22 @@ class OneActingLeader:
 
     def __init__(self) -> None:
         self._leases: dict[str, _Lease] = {}
-        self._asked: dict[int, Asked] = {}
-        self._fenced: dict[int, Answered] = {}
-        self._acted: dict[tuple[str, int], tuple[Asked, Committed]] = {}  # By lease and term: the first write under it.
-        self._last_acted: dict[str, tuple[int, Asked, Committed]] = {}
+        self._asked: dict[int, RequestReceived] = {}
+        self._fenced: dict[int, ResponseSent] = {}
+        self._acted: dict[
+            tuple[str, int], tuple[RequestReceived, RevisionCommitted]
+        ] = {}  # By lease and term: the first write under it.
+        self._last_acted: dict[str, tuple[int, RequestReceived, RevisionCommitted]] = {}
 
     def saw(self, event: Event) -> None:
         match event:
-            case Asked():
+            case RequestReceived():
                 if event.term:
                     self._asked[event.request] = event
-            case Answered():
+            case ResponseSent():
                 if event.status == 409 and event.request in self._asked:
                     self._fenced[event.request] = event
-            case Committed():
+            case RevisionCommitted():
                 self._committed(event)
             case _:
                 pass
@@ -61,7 +63,7 @@ class OneActingLeader:
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
 
-    def _committed(self, commit: Committed) -> None:
+    def _committed(self, commit: RevisionCommitted) -> None:
         if commit.key.startswith(_TERMS):
             lease = self._leases.setdefault(commit.key.removeprefix(_TERMS), _Lease())
             lease.before = lease.term
@@ -71,7 +73,7 @@ class OneActingLeader:
         if asked is not None and not commit.key.startswith(INTERNAL_PREFIX):
             self._check(asked, commit)
 
-    def _check(self, asked: Asked, commit: Committed) -> None:
+    def _check(self, asked: RequestReceived, commit: RevisionCommitted) -> None:
         name, _, text = asked.term.rpartition("=")
         term = int(text)
         refused = self._fenced.get(asked.request)

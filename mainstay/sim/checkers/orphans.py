@@ -1,14 +1,14 @@
 """In the end nothing is left over: no room is held for nobody, and no pod is on a node that is not there.
 
 (SPEC T1: repair eventually removes orphaned state.) That this takes a while is no violation, so it is only asked for in
-the end, by `left_over`. What owners leave behind is in owned.py.
+the end, by `find_orphans`. What owners leave behind is in owned.py.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.reservations import is_active
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
+from mainstay.sim.checkers.decoded import decode_commit
 from mainstay.sim.cluster.history import Event
 
 if TYPE_CHECKING:
@@ -30,24 +30,24 @@ class Orphans:
         """It is only asked for in the end."""
 
     async def at_end(self, world: "World") -> None:
-        if problem := await left_over(world):
+        if problem := await find_orphans(world):
             raise Violated(self.name, problem)
 
 
-async def left_over(world: "World") -> str:
+async def find_orphans(world: "World") -> str:
     """The first thing that is there for nobody; empty if there is none."""
     store = world.store
     for entry in (await store.range("mainstay.dev/reservations/")).entries:
-        reservation = object_in(entry.value)
+        reservation = decode_commit(entry.value)
         workload = reservation["spec"]["workload"]
         prefix = _WORKLOADS.get(workload["kind"])
         if prefix is None or not is_active(reservation):
             continue
         owner = await store.get(f"{prefix}{reservation['metadata']['namespace']}/{workload['name']}")
-        if owner is None or object_in(owner.value)["metadata"]["uid"] != workload["uid"]:
+        if owner is None or decode_commit(owner.value)["metadata"]["uid"] != workload["uid"]:
             return f"{entry.key} is held for {workload['kind']} {workload['name']}, which is not there in the end"
     for entry in (await store.range("core/pods/")).entries:
-        node = object_in(entry.value)["spec"].get("nodeName")
+        node = decode_commit(entry.value)["spec"].get("nodeName")
         if node and await store.get(f"core/nodes/{node}") is None:
             return f"{entry.key} is on {node}, which is not there in the end"
     return ""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstay.api.kind_name import KindName
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Asked, Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -50,7 +50,7 @@ class _Known:
         return self.metadata.get("ownerReferences") or []
 
 
-class Owned:
+class OwnershipChecker:
     name = "owned"
 
     def __init__(self, kinds: Mapping[str, KindName], cleaners: Iterable[str], deciding: str = "") -> None:
@@ -59,17 +59,17 @@ class Owned:
         self._deciding = deciding
         self._kinds = dict(kinds)
         self._cleaners = frozenset(cleaners)
-        self._deletes: dict[int, Asked] = {}
+        self._deletes: dict[int, RequestReceived] = {}
         self._there: dict[str, _Known] = {}
         self._by_uid: dict[str, _Known] = {}
 
     def saw(self, event: Event) -> None:
         match event:
-            case Asked():
+            case RequestReceived():
                 is_cleaning = event.who in self._cleaners and event.decision.startswith(self._deciding)
                 if event.method == "DELETE" and is_cleaning:
                     self._deletes[event.request] = event
-            case Committed():
+            case RevisionCommitted():
                 kind = next((kind for prefix, kind in self._kinds.items() if event.key.startswith(prefix)), None)
                 if kind is not None:
                     self._committed(event, kind)
@@ -95,7 +95,7 @@ class Owned:
             if each.leaves_since and owner.uid in each.named_at
         )
 
-    def _committed(self, event: Committed, kind: KindName) -> None:
+    def _committed(self, event: RevisionCommitted, kind: KindName) -> None:
         known = self._there.get(event.key)
         if known is not None and event.request in self._deletes and not known.leaves_since:
             self._require_unowned(known, event)
@@ -105,7 +105,7 @@ class Owned:
                 self._by_uid.pop(known.uid, None)
                 self._require_free(known, event)
             return
-        metadata = object_in(event.value)["metadata"]
+        metadata = decode_commit(event.value)["metadata"]
         if known is None or known.uid != metadata["uid"]:
             known = self._there[event.key] = _Known(event.key, kind, metadata)
         known.metadata = metadata
@@ -117,7 +117,7 @@ class Owned:
             known.leaves_since = known.leaves_since or event.revision
             known.waits, known.lets_go = "foregroundDeletion" in finalizers, "orphan" in finalizers
 
-    def _require_unowned(self, known: _Known, event: Committed) -> None:
+    def _require_unowned(self, known: _Known, event: RevisionCommitted) -> None:
         asked = self._deletes[event.request or 0]
         if not known.references:
             raise Violated(self.name, f"{known.key} is deleted, and never had an owner", [asked, event])
@@ -126,7 +126,7 @@ class Owned:
                 text = f"{known.key} is deleted, and its owner {each['kind']} {each['name']} is there"
                 raise Violated(self.name, text, [asked, event])
 
-    def _require_free(self, owner: _Known, event: Committed) -> None:
+    def _require_free(self, owner: _Known, event: RevisionCommitted) -> None:
         if not owner.waits and not owner.lets_go:
             # The last finalizer goes with the object, so what it waited for is in its last state.
             return

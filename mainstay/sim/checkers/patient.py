@@ -13,8 +13,8 @@ from mainstay.api.kind import Object
 from mainstay.api.node_health import RELEASED, UNHEARD
 from mainstay.api.pod_state import condition_of, zone_of
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -28,7 +28,7 @@ MOMENTS: Final = timedelta(seconds=6)
 RELEASE_EVERY: Final = timedelta(seconds=10)
 
 
-class Patient:
+class PatientEviction:
     name = "patient"
 
     def __init__(self, duration: timedelta) -> None:
@@ -39,21 +39,21 @@ class Patient:
         """By zone: when a node of it was last released."""
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed) or event.value is None:
+        if not isinstance(event, RevisionCommitted) or event.value is None:
             return
         if event.key.startswith(_LEASES):
             name = event.key.removeprefix(_LEASES)
-            if (object_in(event.value).get("spec") or {}).get("holderIdentity") == name:
+            if (decode_commit(event.value).get("spec") or {}).get("holderIdentity") == name:
                 self._renewed.setdefault(name, []).append(event.at_ns)
         elif event.previous is not None and event.key.startswith(_NODES):
-            self._saw_node(event, object_in(event.value), object_in(event.previous))
+            self._saw_node(event, decode_commit(event.value), decode_commit(event.previous))
         elif event.previous is not None and event.key.startswith(_PODS):
-            self._saw_pod(event, object_in(event.value), object_in(event.previous))
+            self._saw_pod(event, decode_commit(event.value), decode_commit(event.previous))
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
 
-    def _saw_node(self, event: Committed, new: Object, old: Object) -> None:
+    def _saw_node(self, event: RevisionCommitted, new: Object, old: Object) -> None:
         name = new["metadata"]["name"]
         if _is_unheard(new) and not _is_unheard(old):
             self._require_silent(name, "is said to be unknown", event)
@@ -69,14 +69,14 @@ class Patient:
         if not any(times[-1] >= since_ns for times in self._renewed.values() if times):
             raise Violated(self.name, f"{name} is released while no node renews its lease", [event])
 
-    def _saw_pod(self, event: Committed, new: Object, old: Object) -> None:
+    def _saw_pod(self, event: RevisionCommitted, new: Object, old: Object) -> None:
         name, node = new["metadata"]["name"], (new.get("spec") or {}).get("nodeName") or ""
         if new["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
             self._require_silent(node, f"loses {name}", event)
         elif _status_of(new) == "Unknown" and _status_of(old) == "True":
             self._require_silent(node, f"is taken for lost by {name}", event)
 
-    def _require_silent(self, node: str, what: str, event: Committed) -> None:
+    def _require_silent(self, node: str, what: str, event: RevisionCommitted) -> None:
         begin_ns, end_ns = event.at_ns - self._duration_ns * 3 // 4, event.at_ns - _ns(MOMENTS)
         if any(begin_ns < at_ns < end_ns for at_ns in self._renewed.get(node, ())):
             raise Violated(self.name, f"{node} {what}, and has renewed its lease", [event])

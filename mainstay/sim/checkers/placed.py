@@ -6,14 +6,14 @@ Meanwhile a task may be on a node that is gone: whoever places it can know of th
 from typing import TYPE_CHECKING
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
 
 
-class Placed:
+class PlacedChecker:
     name = "placed"
 
     def __init__(self, nodes: str, tasks: str) -> None:
@@ -21,17 +21,17 @@ class Placed:
         self._nodes_prefix = nodes
         self._tasks_prefix = tasks
         self._nodes: dict[str, str] = {}
-        self._tasks: dict[str, Committed] = {}
+        self._tasks: dict[str, RevisionCommitted] = {}
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith(self._nodes_prefix):
             name = event.key.removeprefix(self._nodes_prefix)
             if event.value is None:
                 self._nodes.pop(name, None)
             else:
-                self._nodes[name] = object_in(event.value)["metadata"]["uid"]
+                self._nodes[name] = decode_commit(event.value)["metadata"]["uid"]
         elif event.key.startswith(self._tasks_prefix):
             if event.value is None:
                 self._tasks.pop(event.key, None)
@@ -40,7 +40,7 @@ class Placed:
 
     async def at_end(self, world: "World") -> None:
         for key, commit in self._tasks.items():
-            data = object_in(commit.value or b"").get("data") or {}
+            data = decode_commit(commit.value or b"").get("data") or {}
             node = data.get("node")
             if node is None:
                 raise Violated(self.name, f"{key} is nowhere in the end", [commit])

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.server.storage.keyspace import CORE, INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.addresses import address_of
-from mainstay.sim.cluster.history import Asked, Committed, Event, Healed
+from mainstay.sim.checkers.addresses import parse_address
+from mainstay.sim.cluster.history import Event, FaultsHealed, RequestReceived, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -35,7 +35,7 @@ class Quiescence:
     def __init__(self, within: timedelta = WITHIN) -> None:
         """`within`: how long after healing things may take."""
         self._within = within
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, RequestReceived] = {}
         self._healed_at_ns: int | None = None
         self._last: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED_MAX)  # When, and who wrote what.
         self.last_write_ns = 0
@@ -43,12 +43,12 @@ class Quiescence:
 
     def saw(self, event: Event) -> None:
         match event:
-            case Asked():
+            case RequestReceived():
                 if event.method != "GET":
                     self._asked[event.request] = event
-            case Committed():
+            case RevisionCommitted():
                 self._committed(event)
-            case Healed():
+            case FaultsHealed():
                 self._healed_at_ns = event.at_ns
                 self._last.clear()
             case _:
@@ -61,7 +61,7 @@ class Quiescence:
         """Whether nothing but heartbeats was written for so long."""
         return now_ns - self.last_write_ns >= silence / timedelta(microseconds=1) * 1000
 
-    def _committed(self, commit: Committed) -> None:
+    def _committed(self, commit: RevisionCommitted) -> None:
         asked = None if commit.request is None else self._asked.get(commit.request)
         if _is_heartbeat(commit.key, asked):
             return
@@ -83,14 +83,14 @@ class Quiescence:
         return f"in the last {span_s:.0f} s {named}"
 
 
-def _is_heartbeat(key: str, asked: Asked | None) -> bool:
+def _is_heartbeat(key: str, asked: RequestReceived | None) -> bool:
     if key.startswith((INTERNAL_PREFIX, *HEARTBEATS)):
         return True
     if key.startswith(_NODES) and asked is not None:
-        address = address_of(asked.path)
+        address = parse_address(asked.path)
         return address is not None and address.subresource == "status"
     return False
 
 
-def _writer(asked: Asked | None) -> str:
+def _writer(asked: RequestReceived | None) -> str:
     return f"{asked.who}: {asked.method}" if asked is not None else "a server itself:"

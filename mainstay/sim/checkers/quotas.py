@@ -10,8 +10,8 @@ from mainstay.api.pod_resources import is_over, requests_of
 from mainstay.api.quantity import parse
 from mainstay.server.quota.recount import find_quota_drift
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -22,7 +22,7 @@ _QUOTAS: Final = "core/resourcequotas/"
 _NANO: Final = 1_000_000_000
 
 
-class Quotas:
+class QuotaChecker:
     name = NAME
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Quotas:
         self._quotas: dict[str, dict[str, dict[str, int]]] = {}  # By namespace and key: what each allows.
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith(_PODS):
             self._pod(event)
@@ -38,19 +38,19 @@ class Quotas:
             there = self._quotas.setdefault(_namespace_of(event.key), {})
             there.pop(event.key, None)
             if event.value is not None:
-                spec = object_in(event.value)["spec"]
+                spec = decode_commit(event.value)["spec"]
                 hard = {} if spec.get("scopes") or spec.get("scopeSelector") else spec.get("hard") or {}
                 there[event.key] = {name: _amount(name, text) for name, text in hard.items() if name in _LOOKED_AT}
 
     async def at_end(self, world: "World") -> None:
-        if problem := await miscounted(world):
+        if problem := await find_miscounts(world):
             raise Violated(self.name, problem)
 
-    def _pod(self, event: Committed) -> None:
+    def _pod(self, event: RevisionCommitted) -> None:
         namespace = _namespace_of(event.key)
         there = self._pods.setdefault(namespace, {})
         there.pop(event.key, None)
-        pod = None if event.value is None else object_in(event.value)
+        pod = None if event.value is None else decode_commit(event.value)
         if pod is None or is_over(pod):
             return
         there[event.key] = requests_of(pod).get("cpu", 0)
@@ -76,7 +76,7 @@ def _namespace_of(key: str) -> str:
     return key.split("/")[2]
 
 
-async def miscounted(world: "World") -> str:
+async def find_miscounts(world: "World") -> str:
     """The first namespace of which a quota is not the sum of what is there; empty if there is none."""
     for entry in (await world.store.range("core/namespaces/")).entries:
         namespace = entry.key.rpartition("/")[2]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.pod_state import is_active, is_leaving, is_ready
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import now_in, object_in
-from mainstay.sim.cluster.history import Asked, Committed, Event, Restored
+from mainstay.sim.checkers.decoded import decode_commit, decode_current
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted, StoreRestored
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -34,7 +34,7 @@ _ALWAYS: Final = 1 << 62
 @dataclass(slots=True)
 class _Pod:
     owner: str
-    commit: Committed
+    commit: RevisionCommitted
     ready_until_ns: int = -_ALWAYS
     """When it was last ready; `_ALWAYS` while it is, and before all times if it never was."""
 
@@ -50,23 +50,23 @@ class Recovery:
     name = "recovery"
 
     def __init__(self) -> None:
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, RequestReceived] = {}
         self._apps: dict[str, _App] = {}  # By uid.
         self._app_of: dict[str, str] = {}  # By uid of the set.
         self._pods: dict[str, _Pod] = {}  # By uid: those of sets, active or until lately so.
         self._judges_from_ns = 0
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Restored):
+        if isinstance(event, StoreRestored):
             self._judges_from_ns = event.at_ns + _ns(WHILE)
-        elif isinstance(event, Asked):
+        elif isinstance(event, RequestReceived):
             if event.method == "DELETE" and event.decision.startswith(_DECISION):
                 self._asked[event.request] = event
-        elif isinstance(event, Committed):
+        elif isinstance(event, RevisionCommitted):
             if event.key.startswith(_PODS):
                 self._pod(event)
             elif event.key.startswith(_SETS) and event.value is not None:
-                obj = object_in(event.value)
+                obj = decode_commit(event.value)
                 self._app_of[obj["metadata"]["uid"]] = _owner_of(obj)
             elif event.key.startswith(_APPS):
                 self._app(event)
@@ -74,16 +74,16 @@ class Recovery:
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
 
-    def _app(self, event: Committed) -> None:
-        obj = now_in(event.value) or now_in(event.previous) or {}
+    def _app(self, event: RevisionCommitted) -> None:
+        obj = decode_current(event.value) or decode_current(event.previous) or {}
         is_wanted = event.value is not None and not is_leaving(obj)
         known = self._apps.setdefault(obj["metadata"]["uid"], _App(event.key, []))
         needed = _needed_by(obj) if is_wanted else 0
         if not known.needed or known.needed[-1][1] != needed:
             known.needed.append((event.at_ns, needed))
 
-    def _pod(self, event: Committed) -> None:
-        now, before = now_in(event.value), now_in(event.previous)
+    def _pod(self, event: RevisionCommitted) -> None:
+        now, before = decode_current(event.value), decode_current(event.previous)
         shown = now or before or {}
         uid, owner = shown["metadata"]["uid"], _owner_of(shown)
         if owner not in self._app_of:
@@ -103,7 +103,7 @@ class Recovery:
             if was_ready and event.at_ns >= self._judges_from_ns:
                 self._require_others(owner, asked, event)
 
-    def _require_others(self, owner: str, asked: Asked, event: Committed) -> None:
+    def _require_others(self, owner: str, asked: RequestReceived, event: RevisionCommitted) -> None:
         app = self._apps.get(self._app_of[owner])
         if app is None:
             return

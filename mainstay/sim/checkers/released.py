@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import is_over
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Asked, Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -34,12 +34,12 @@ class Released:
         """Since when the others are not."""
         self._workloads: dict[str, str] = {}
         """Key by uid."""
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, RequestReceived] = {}
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Asked) and event.method == "DELETE":
+        if isinstance(event, RequestReceived) and event.method == "DELETE":
             self._asked[event.request] = event
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if event.key.startswith(_NODES):
             name = event.key.removeprefix(_NODES)
@@ -50,18 +50,18 @@ class Released:
                 self._nodes.setdefault(name, event.at_ns)
         elif event.key.startswith(_WORKLOADS):
             if event.previous is not None and event.value is None:
-                self._workloads.pop(object_in(event.previous)["metadata"]["uid"], None)
+                self._workloads.pop(decode_commit(event.previous)["metadata"]["uid"], None)
             elif event.value is not None:
-                self._workloads[object_in(event.value)["metadata"]["uid"]] = event.key
+                self._workloads[decode_commit(event.value)["metadata"]["uid"]] = event.key
         elif event.key.startswith(_RESERVATIONS) and event.value is not None:
-            reservation = object_in(event.value)
+            reservation = decode_commit(event.value)
             owner = self._workloads.get(reservation["spec"]["workload"]["uid"])
             if owner and (reservation.get("status") or {}).get("phase") == "Released":
                 raise Violated(self.name, f"{event.key} is let go, and {owner} is there", [event])
         elif event.key.startswith(_PODS) and event.value is None and event.previous is not None:
-            self._pod_went(event, object_in(event.previous))
+            self._pod_went(event, decode_commit(event.previous))
 
-    def _pod_went(self, event: Committed, pod: Object) -> None:
+    def _pod_went(self, event: RevisionCommitted, pod: Object) -> None:
         node = pod["spec"].get("nodeName") or ""
         if is_over(pod) or not node:
             return  # Nothing of it runs: there is nobody to ask.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from mainstay.api.reservations import is_active, resources_of
 from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in, plus
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.store.interface import Entry
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ class Reserved:
     name = "reserved"
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, int, str], Committed] = {}
+        self._first: dict[tuple[str, int, str], RevisionCommitted] = {}
         self._active: dict[str, tuple[str, dict[str, int]]] = {}  # By key: where, and how much.
         self._held: dict[str, dict[str, int]] = {}  # By node, as its ledger says.
         self._revision = 0
-        self._touched: dict[str, Committed] = {}  # Nodes of which that revision has changed something.
+        self._touched: dict[str, RevisionCommitted] = {}  # Nodes of which that revision has changed something.
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Committed):
+        if not isinstance(event, RevisionCommitted):
             return
         if self._touched and event.revision != self._revision:
             self._require_agreement()
@@ -46,11 +46,11 @@ class Reserved:
     async def at_end(self, world: "World") -> None:
         self._require_agreement()
 
-    def _reservation(self, event: Committed) -> None:
+    def _reservation(self, event: RevisionCommitted) -> None:
         before = self._active.pop(event.key, None)
         if before is not None:
             self._touched[before[0]] = event
-        reservation = None if event.value is None else object_in(event.value)
+        reservation = None if event.value is None else decode_commit(event.value)
         if reservation is None or not is_active(reservation):
             return
         spec = reservation["spec"]

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mainstay.sim.checkers import Checker
-from mainstay.sim.cluster.history import Committed, Delivered, Event, History, Restored
+from mainstay.sim.cluster.history import Event, History, RevisionCommitted, StoreRestored, WatchDelivered
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
 
 
-class Checking:
+class RunCheckers:
     def __init__(
         self, checkers: Sequence[Checker], history: History, failed: Callable[[Checker, Exception], None]
     ) -> None:
@@ -35,16 +35,16 @@ class Checking:
             await checker.at_end(world)
 
     def _saw(self, event: Event) -> None:
-        if type(event) is Restored:
+        if type(event) is StoreRestored:
             self._go_back()
-        for checker in self._hearing if type(event) is Delivered else self._all:
+        for checker in self._hearing if type(event) is WatchDelivered else self._all:
             try:
                 checker.saw(event)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the verdict
                 self._failed(checker, error)
 
     def _go_back(self) -> None:
-        left = left_of(self._history.events)[:-1]  # The last is the one that is going to be told.
+        left = subtract(self._history.events)[:-1]  # The last is the one that is going to be told.
         self._all = [
             each if getattr(each, "hears_restores", False) else _told(copy.deepcopy(fresh), left)
             for each, fresh in zip(self._all, self._fresh, strict=True)
@@ -52,20 +52,20 @@ class Checking:
         self._hearing = [each for each in self._all if _hears_deliveries(each)]
 
 
-def left_of(events: Iterable[Event]) -> list[Event]:
+def subtract(events: Iterable[Event]) -> list[Event]:
     """All of them but the commits that a backup has undone."""
     left: list[Event] = []
     for event in events:
-        if isinstance(event, Restored):
+        if isinstance(event, StoreRestored):
             back = event.revision
-            left = [each for each in left if not isinstance(each, Committed) or each.revision <= back]
+            left = [each for each in left if not isinstance(each, RevisionCommitted) or each.revision <= back]
         left.append(event)
     return left
 
 
 def _told(checker: Checker, events: Iterable[Event]) -> Checker:
     for event in events:
-        if type(event) is not Delivered or _hears_deliveries(checker):
+        if type(event) is not WatchDelivered or _hears_deliveries(checker):
             checker.saw(event)
     return checker
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from mainstay.api.kind import Object
 from mainstay.server.storage.keyspace import CORE
 from mainstay.sim.checkers import Violated
-from mainstay.sim.checkers.decoded import object_in
-from mainstay.sim.cluster.history import Committed, Event, Healed
+from mainstay.sim.checkers.decoded import decode_commit
+from mainstay.sim.cluster.history import Event, FaultsHealed, RevisionCommitted
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -19,23 +19,23 @@ TIMES_MAX: Final = 4
 _PODS: Final = f"{CORE}/pods/"
 
 
-class Told:
+class RefusalStability:
     name = "told"
 
     def __init__(self) -> None:
         self._is_healed = False
-        self._said: dict[str, list[tuple[str, Committed]]] = {}  # By uid: reasons, and where they were written.
+        self._said: dict[str, list[tuple[str, RevisionCommitted]]] = {}  # By uid: reasons, and where they were written.
 
     def saw(self, event: Event) -> None:
-        if isinstance(event, Healed):
+        if isinstance(event, FaultsHealed):
             self._is_healed = True
-        if not self._is_healed or not isinstance(event, Committed) or not event.key.startswith(_PODS):
+        if not self._is_healed or not isinstance(event, RevisionCommitted) or not event.key.startswith(_PODS):
             return
         after, before = _refusal_in(event.value), _refusal_in(event.previous)
         if after is None or after == before:
             return
         reason = str(after["reason"])
-        said = self._said.setdefault(object_in(event.value or b"{}")["metadata"]["uid"], [])
+        said = self._said.setdefault(decode_commit(event.value or b"{}")["metadata"]["uid"], [])
         reasons = [each for each, _ in said]
         said.append((reason, event))
         commits = [commit for _, commit in said]
@@ -51,7 +51,7 @@ class Told:
 def _refusal_in(value: bytes | None) -> Object | None:
     if value is None:
         return None
-    for each in (object_in(value).get("status") or {}).get("conditions") or ():
+    for each in (decode_commit(value).get("status") or {}).get("conditions") or ():
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             found: Object = each
             return found

@@ -20,7 +20,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.history import Committed, Crashed, Delivered, Ended, Event, Opened, Restored
+from mainstay.sim.cluster.history import (
+    Event,
+    ProgramCrashed,
+    RevisionCommitted,
+    StoreRestored,
+    WatchDelivered,
+    WatchEnded,
+    WatchOpened,
+)
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -31,17 +39,17 @@ ERROR: Final = "ERROR"
 
 @dataclass(slots=True)
 class _Watch:
-    opened: Opened
+    opened: WatchOpened
     position: int
     """Everything up to this revision has been told."""
     next: int = 0
     """Where in the commits of the kind the next one to be told is looked for."""
-    state: dict[str, Delivered] | None = None
+    state: dict[str, WatchDelivered] | None = None
     """What was sent as state so far; None when that is over."""
-    early: deque[Delivered] = field(default_factory=deque)
+    early: deque[WatchDelivered] = field(default_factory=deque)
     """What was delivered, and no commit has been seen of yet."""
-    last: Delivered | None = None
-    error: Delivered | None = None
+    last: WatchDelivered | None = None
+    error: WatchDelivered | None = None
     """By which the server has ended it: it cannot go on, and owes nothing more."""
 
 
@@ -51,7 +59,7 @@ class WatchContract:
     hears_restores = True
 
     def __init__(self) -> None:
-        self._commits: dict[str, list[Committed]] = {}  # By kind: the first two parts of a key.
+        self._commits: dict[str, list[RevisionCommitted]] = {}  # By kind: the first two parts of a key.
         self._latest = 0
         """All commits up to here are known."""
         self._coming = 0
@@ -60,10 +68,10 @@ class WatchContract:
         self._waiting: dict[int, _Watch] = {}  # Those with something in `early`.
 
     def saw(self, event: Event) -> None:
-        if self._coming and not (isinstance(event, Committed) and event.revision == self._coming):
+        if self._coming and not (isinstance(event, RevisionCommitted) and event.revision == self._coming):
             self._come()
         match event:
-            case Delivered():
+            case WatchDelivered():
                 watch = self._watches.get(event.watch)
                 if watch is not None and watch.error is not None:
                     self._fail(watch, "a watch goes on after the error that ends it", watch.error, event)
@@ -72,22 +80,22 @@ class WatchContract:
                 elif watch is not None:  # What comes for a watch that has ended reaches nobody.
                     watch.early.append(event)
                     self._check(watch)
-            case Committed():
+            case RevisionCommitted():
                 self._coming = event.revision
                 self._commits.setdefault(_kind_of(event.key), []).append(event)
-            case Opened() if event.wants_state and not event.has_end_of_state:
+            case WatchOpened() if event.wants_state and not event.has_end_of_state:
                 pass  # Nobody can tell what of it was there before and what is new.
-            case Opened():
+            case WatchOpened():
                 watch = _Watch(event, event.after, state={} if event.wants_state else None)
                 watch.next = self._index_after(_kind_of(event.prefix), event.after)
                 self._watches[event.watch] = watch
-            case Ended():
+            case WatchEnded():
                 self._forget(event.watch)
-            case Crashed():
+            case ProgramCrashed():
                 for number, watch in list(self._watches.items()):
                     if watch.opened.server == event.program:
                         self._forget(number)
-            case Restored():
+            case StoreRestored():
                 self._go_back(event.revision)
             case _:
                 pass
@@ -126,7 +134,7 @@ class WatchContract:
     def _index_after(self, kind: str, revision: int) -> int:
         return bisect_right(self._commits.get(kind, []), revision, key=lambda commit: commit.revision)
 
-    def _next_commit(self, watch: _Watch) -> Committed | None:
+    def _next_commit(self, watch: _Watch) -> RevisionCommitted | None:
         commits = self._commits.get(_kind_of(watch.opened.prefix), [])
         while watch.next < len(commits):
             commit = commits[watch.next]
@@ -153,12 +161,12 @@ class WatchContract:
         else:
             self._waiting.pop(watch.opened.watch, None)
 
-    def _check_order(self, watch: _Watch, event: Delivered) -> None:
+    def _check_order(self, watch: _Watch, event: WatchDelivered) -> None:
         if event.revision <= watch.position:
             self._fail(watch, "a watch goes back, or tells something twice", event)
         watch.position = event.revision
 
-    def _check_change(self, watch: _Watch, event: Delivered) -> None:
+    def _check_change(self, watch: _Watch, event: WatchDelivered) -> None:
         expected = self._next_commit(watch)
         if event.revision <= watch.position:
             is_start = watch.last is None
@@ -175,7 +183,7 @@ class WatchContract:
         watch.position = event.revision
         watch.next += 1
 
-    def _check_bookmark(self, watch: _Watch, event: Delivered) -> None:
+    def _check_bookmark(self, watch: _Watch, event: WatchDelivered) -> None:
         if event.revision < watch.position:
             self._fail(watch, "a bookmark goes back", event)
         expected = self._next_commit(watch)
@@ -183,7 +191,7 @@ class WatchContract:
             self._fail(watch, "a bookmark is past a commit that was not told", expected, event)
         watch.position = event.revision
 
-    def _check_state(self, watch: _Watch, state: dict[str, Delivered], event: Delivered) -> None:
+    def _check_state(self, watch: _Watch, state: dict[str, WatchDelivered], event: WatchDelivered) -> None:
         if not event.is_end_of_state:
             if event.key in state:
                 self._fail(watch, "a watch tells the same twice in its first state", state[event.key], event)
@@ -195,7 +203,7 @@ class WatchContract:
         watch.next = self._index_after(kind, event.revision)
         if watch.opened.is_selecting:
             return
-        current: dict[str, Committed] = {}
+        current: dict[str, RevisionCommitted] = {}
         for commit in self._commits.get(kind, [])[: watch.next]:
             if commit.key.startswith(watch.opened.prefix):
                 current[commit.key] = commit
@@ -219,7 +227,7 @@ def _kind_of(key: str) -> str:
     return f"{group}/{rest.partition('/')[0]}/"
 
 
-def _type_of(commit: Committed) -> str:
+def _type_of(commit: RevisionCommitted) -> str:
     if commit.value is None:
         return "DELETED"
     return "ADDED" if commit.previous is None else "MODIFIED"

@@ -1,14 +1,14 @@
 """A whole cluster in a simulation: servers, a scheduler, all controllers, nodes with agents, and a journal of it all.
 
-    async with whole_cluster(sim, nodes={"node-a1": NodeWishes(zone="a"), "node-b1": NodeWishes(zone="b")}) as cluster:
-        await cluster.client.create(DEPLOYMENTS, ...)
+    async with whole_cluster(sim, nodes={"node-a1": NodeOptions(zone="a"), "node-b1": NodeOptions(zone="b")}) as world:
+        await world.client.create(DEPLOYMENTS, ...)
         await tasks.sleep(timedelta(seconds=30))        virtual seconds
-        cluster.journal                                 all that happened and was decided
+        world.journal                                   all that happened and was decided
 
 And to try a program of one's own against bad days (docs/guides/worst-day.md):
 
     async with whole_cluster(sim, crds=Path("website.yaml")) as world:
-        world.run(Websites())                           a controller, or any coroutine function (own/programs.py)
+        world.run(Websites())                           a controller, or any coroutine function (testing/programs.py)
         world.crash_after_write("websites", 2)          what goes wrong (trouble.py)
         await world.client.create(WEBSITES, a_website())
         await world.quiet()
@@ -45,13 +45,13 @@ from mainstay.loop.periodic import OwnLoop
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.always import always
-from mainstay.sim.checkers.run_checkers import Checking
-from mainstay.sim.cluster.program import Program
+from mainstay.sim.checkers.run_checkers import RunCheckers
+from mainstay.sim.cluster.program_lifecycle import Program
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
-from mainstay.sim.testing.manifests import Kinds, Manifest, in_a_namespace, objects_in
-from mainstay.sim.testing.programs import NotRunnable, Own, kubeconfig_of, main_of, name_of, url_of
-from mainstay.sim.testing.trouble import Trouble
+from mainstay.sim.testing.manifests import KindIndex, Manifest, parse_objects, set_namespace
+from mainstay.sim.testing.programs import NotRunnable, Own, find_url, make_kubeconfig, make_main, name_program
+from mainstay.sim.testing.trouble import FaultControl
 
 ADMIN: Final = "admin"
 NODE_LEASE: Final = LeaseTimes(duration=timedelta(seconds=10), renew_every=timedelta(seconds=2.5))
@@ -64,7 +64,7 @@ _SERVED_WITHIN_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeWishes:
+class NodeOptions:
     """What a node of the cluster is like."""
 
     zone: str = ""
@@ -73,10 +73,10 @@ class NodeWishes:
     taints: tuple[Taint, ...] = ()
 
 
-Nodes = int | Mapping[str, NodeWishes | PretendSettings | AgentSettings]
+Nodes = int | Mapping[str, NodeOptions | PretendSettings | AgentSettings]
 
 
-class Cluster(Trouble):
+class Cluster(FaultControl):
     """Make one with `whole_cluster`."""
 
     def __init__(self, world: World, journal: MemoryJournal, client: Client) -> None:
@@ -86,7 +86,7 @@ class Cluster(Trouble):
         """An administrator's."""
         self.schedulers: dict[str, Scheduler] = {}
         self.controllers: dict[str, Controllers] = {}
-        self._kinds = Kinds()
+        self._kinds = KindIndex()
 
     def run(self, own: Own, *, name: str = "", versions: Mapping[str, Own] | None = None) -> Program:
         """Start a program of one's own: a controller, several, or a coroutine function. See own/programs.py.
@@ -94,18 +94,18 @@ class Cluster(Trouble):
         It is called what the controller, or the function, is called, unless a name is given. In `versions` are other
         builds of it, by name: the fault `version-skew` runs one of them in its place for a while. Raises `NotRunnable`.
         """
-        name = name or name_of(own)
+        name = name or name_program(own)
         if name in (*self.world.programs, *self.world.servers):
             raise NotRunnable(f"there is a program called {name!r} already: give this one a name of its own")
-        others = {each: main_of(self.world, name, other, LEASE) for each, other in (versions or {}).items()}
-        program = self.world.add_program(name, main_of(self.world, name, own, LEASE), versions=others)
+        others = {each: make_main(self.world, name, other, LEASE) for each, other in (versions or {}).items()}
+        program = self.world.add_program(name, make_main(self.world, name, own, LEASE), versions=others)
         self.own.append(name)
         program.start()
         return program
 
     async def add(self, manifest: Manifest) -> list[Object]:
         """Create what is in this: an object, several, YAML, or the path of a file. Definitions are waited for."""
-        return [await self._create(each) for each in objects_in(manifest)]
+        return [await self._create(each) for each in parse_objects(manifest)]
 
     def kind(self, name: str) -> KindName:
         """By what it is called: `Website`, `websites`, `websites.example.com`. Raises `NoSuchKind`."""
@@ -114,17 +114,17 @@ class Cluster(Trouble):
     @property
     def url(self) -> str:
         """Of the API, for programs that run in this cluster."""
-        return url_of(self.world)
+        return find_url(self.world)
 
     def kubeconfig(self, name: str = ADMIN) -> Object:
         """To ask as a program of this cluster, or as the administrator."""
         if name != ADMIN:
             self.program(name)
-        return kubeconfig_of(self.world, name)
+        return make_kubeconfig(self.world, name)
 
     async def _create(self, obj: Object) -> Object:
         kind = self._kinds.of(obj)
-        made = await self.client.create(kind, in_a_namespace(kind, obj))
+        made = await self.client.create(kind, set_namespace(kind, obj))
         if kind == DEFINITIONS:
             self._kinds.define(made)
             await self._served(made["metadata"]["name"])
@@ -167,7 +167,7 @@ async def whole_cluster(
     world = World(sim, journal=True)
     assert world.journal is not None
     watched = usual_checkers() if checkers is None else checkers
-    checking = Checking(watched, world.history, partial(_remember, sim))
+    checking = RunCheckers(watched, world.history, partial(_remember, sim))
     for number in range(servers):
         world.add_server(f"server-{number + 1}")
     for name, wishes in _named(nodes).items():
@@ -209,12 +209,12 @@ def _remember(sim: Simulation, checker: Checker, error: Exception) -> None:
     sim.loop.failures.remember({"message": f"the checker of {checker.name}", "exception": error})
 
 
-def _named(nodes: Nodes) -> Mapping[str, NodeWishes | PretendSettings | AgentSettings]:
-    return {f"node-{number + 1}": NodeWishes() for number in range(nodes)} if isinstance(nodes, int) else nodes
+def _named(nodes: Nodes) -> Mapping[str, NodeOptions | PretendSettings | AgentSettings]:
+    return {f"node-{number + 1}": NodeOptions() for number in range(nodes)} if isinstance(nodes, int) else nodes
 
 
-def _settings(wishes: NodeWishes | PretendSettings | AgentSettings) -> PretendSettings | AgentSettings:
-    if not isinstance(wishes, NodeWishes):
+def _settings(wishes: NodeOptions | PretendSettings | AgentSettings) -> PretendSettings | AgentSettings:
+    if not isinstance(wishes, NodeOptions):
         return wishes
     labels = {**({ZONE_LABEL: wishes.zone} if wishes.zone else {}), **wishes.labels}
     return PretendSettings(capacity=wishes.capacity, labels=labels, taints=wishes.taints, lease=NODE_LEASE)

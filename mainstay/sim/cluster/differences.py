@@ -33,7 +33,7 @@ class Difference(msgspec.Struct, frozen=True, order=True):
         return self.name, self.path
 
 
-def differences(wanted: Mapping[str, Sequence[Object]], found: Mapping[str, Sequence[Object]]) -> list[Difference]:
+def find_differences(wanted: Mapping[str, Sequence[Object]], found: Mapping[str, Sequence[Object]]) -> list[Difference]:
     """All of them, by name and path."""
     made: list[Difference] = []
     for name in sorted({**wanted, **found}):

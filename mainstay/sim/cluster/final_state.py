@@ -27,7 +27,7 @@ from mainstay.api.kind import Object
 from mainstay.server.crd.definitions import NAMES
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.differences import Difference, differences, without
+from mainstay.sim.cluster.differences import Difference, find_differences, without
 from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.store.interface import Entry
 
@@ -55,7 +55,7 @@ _COUNTED: Final = tuple(f"deployment.kubernetes.io/{name}" for name in ("revisio
 _decode = msgspec.json.Decoder(Object).decode
 
 
-class Expected(msgspec.Struct, frozen=True):
+class ExpectedState(msgspec.Struct, frozen=True):
     """What a run should end with."""
 
     objects: dict[str, list[Object]]
@@ -63,23 +63,23 @@ class Expected(msgspec.Struct, frozen=True):
     """What differs between runs without a fault, too: these fields are not compared."""
 
 
-class Ending(Stage):
+class ComparedStage(Stage):
     """Has to end as without a fault, whatever single fault is tried (sim/run/sweep.py, lineage/)."""
 
 
-def ending_with(scenario: Scenario, expected: Expected) -> Scenario:
+def expect_end(scenario: Scenario, expected: ExpectedState) -> Scenario:
     """The same, and each run has to end with this."""
     return replace(scenario, expected=expected)
 
 
-async def end_of(world: "World") -> dict[str, list[Object]]:
+async def read_end(world: "World") -> dict[str, list[Object]]:
     """What is there now."""
     return final_objects((await world.store.range("")).entries)
 
 
-async def check_end(world: "World", expected: Expected) -> None:
+async def check_end(world: "World", expected: ExpectedState) -> None:
     """Raises `Violated` if what is there now is not what is expected."""
-    found = without(differences(expected.objects, await end_of(world)), expected.noise)
+    found = without(find_differences(expected.objects, await read_end(world)), expected.noise)
     if found:
         lines = [f"  {each}" for each in found[:DIFFERENCES_SHOWN]]
         if len(found) > len(lines):

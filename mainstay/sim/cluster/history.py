@@ -1,8 +1,8 @@
 """All that happens in a simulated cluster, as one list in order: what checkers judge by and stories are told from.
 
 Who asked which server for what, and what was answered; what was committed; what watches delivered; faults, and what
-became of programs. Everything is seen from outside of the programs: at the servers' door (gate.py) and at the store. So
-an answer that a server gave is here, also if its program never got it, and says so.
+became of programs. Everything is seen from outside of the programs: at the servers' door (server_proxy.py) and at the
+store. So an answer that a server gave is here, also if its program never got it, and says so.
 
 Bodies and values are kept as bytes and not looked into. A commit is noted when the store tells of it, which may be a
 step after an answer or a watch has shown it.
@@ -16,7 +16,7 @@ import msgspec
 EVENTS_MAX: Final = 5_000_000  # A run that has more is one that should have been stopped.
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class RequestReceived(msgspec.Struct, frozen=True, gc=False):
     """A request has reached a server. `request` is its number, which its answer and its commits have too."""
 
     at_ns: int
@@ -46,7 +46,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
         return self.method != "GET"
 
 
-class Answered(msgspec.Struct, frozen=True, gc=False):
+class ResponseSent(msgspec.Struct, frozen=True, gc=False):
     """A server has answered. A watch is answered when it begins."""
 
     at_ns: int
@@ -67,7 +67,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} #{self.request} {self.server} answers {self.who}: {self.status}{at}{lost}"
 
 
-class Committed(msgspec.Struct, frozen=True, gc=False):
+class RevisionCommitted(msgspec.Struct, frozen=True, gc=False):
     """What one revision did to one key of the store."""
 
     at_ns: int
@@ -85,7 +85,7 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} revision {self.revision} {did} {self.key}{cause}"
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False):
+class WatchOpened(msgspec.Struct, frozen=True, gc=False):
     """A watch begins. `watch` is the number of its request."""
 
     at_ns: int
@@ -107,7 +107,7 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} #{self.watch} {self.who} watches {self.prefix} on {self.server} {start}"
 
 
-class Delivered(msgspec.Struct, frozen=True, gc=False):
+class WatchDelivered(msgspec.Struct, frozen=True, gc=False):
     """A server has sent an event of a watch, and no fault has kept it back."""
 
     at_ns: int
@@ -123,7 +123,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} #{self.watch} tells {self.who}: {self.type} {self.key} at {self.revision}"
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False):
+class WatchEnded(msgspec.Struct, frozen=True, gc=False):
     """A watch is over."""
 
     at_ns: int
@@ -134,7 +134,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} #{self.watch} of {self.who} ends"
 
 
-class Fault(msgspec.Struct, frozen=True, gc=False):
+class FaultInjected(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
     what: str
 
@@ -142,7 +142,7 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} fault: {self.what}"
 
 
-class Healed(msgspec.Struct, frozen=True, gc=False):
+class FaultsHealed(msgspec.Struct, frozen=True, gc=False):
     """All faults are undone, and there will be no more."""
 
     at_ns: int
@@ -151,7 +151,7 @@ class Healed(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} all is healed"
 
 
-class Reopened(msgspec.Struct, frozen=True, gc=False):
+class StoreReopened(msgspec.Struct, frozen=True, gc=False):
     """The store has come back, with what its disk has kept: everything up to this revision."""
 
     at_ns: int
@@ -161,7 +161,7 @@ class Reopened(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} the store is back, at revision {self.revision}"
 
 
-class Restored(msgspec.Struct, frozen=True, gc=False):
+class StoreRestored(msgspec.Struct, frozen=True, gc=False):
     """The store was put back to this revision: what was committed after it was never committed."""
 
     at_ns: int
@@ -171,7 +171,7 @@ class Restored(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} the store is put back to revision {self.revision}"
 
 
-class Started(msgspec.Struct, frozen=True, gc=False):
+class ProgramStarted(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
     program: str
     incarnation: int
@@ -180,7 +180,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} {self.program} starts ({self.incarnation})"
 
 
-class Crashed(msgspec.Struct, frozen=True, gc=False):
+class ProgramCrashed(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
     program: str
     incarnation: int
@@ -189,7 +189,7 @@ class Crashed(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} {self.program} crashes ({self.incarnation})"
 
 
-class Became(msgspec.Struct, frozen=True, gc=False):
+class ProgramChanged(msgspec.Struct, frozen=True, gc=False):
     """Something else has become of a program: it is paused, has resumed, or has ended in order."""
 
     at_ns: int
@@ -201,7 +201,7 @@ class Became(msgspec.Struct, frozen=True, gc=False):
         return f"{_time(self.at_ns)} {self.program} {self.step} ({self.incarnation})"
 
 
-class ContainerBegan(msgspec.Struct, frozen=True, gc=False):
+class ContainerStarted(msgspec.Struct, frozen=True, gc=False):
     """A container was begun on a simulated machine."""
 
     at_ns: int
@@ -235,20 +235,20 @@ class ContainerEnded(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = (
-    Asked
-    | Answered
-    | Committed
-    | Opened
-    | Delivered
-    | Ended
-    | Fault
-    | Healed
-    | Reopened
-    | Restored
-    | Started
-    | Crashed
-    | Became
-    | ContainerBegan
+    RequestReceived
+    | ResponseSent
+    | RevisionCommitted
+    | WatchOpened
+    | WatchDelivered
+    | WatchEnded
+    | FaultInjected
+    | FaultsHealed
+    | StoreReopened
+    | StoreRestored
+    | ProgramStarted
+    | ProgramCrashed
+    | ProgramChanged
+    | ContainerStarted
     | ContainerEnded
 )
 Subscriber = Callable[[Event], None]

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
 
 _NEVER_ENDING: Final = ("/leases", "/componentstates", "/events")
 _VERSIONED: Final = {"api": 2, "apis": 3}
@@ -22,13 +22,13 @@ class _Named(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Named).decode
 
 
-def is_heartbeat(asked: Asked) -> bool:
+def is_heartbeat(asked: RequestReceived) -> bool:
     """Whether it is of those that never end, and on which no rest depends: leases, what components say of themselves,
     and Events."""
     return any(part in asked.path for part in _NEVER_ENDING)
 
 
-def keys_prefix(path: str) -> str:
+def find_prefix(path: str) -> str:
     """How the keys of the kind begin that a path is about: `apps/deployments/`. Empty if it is about none."""
     parts = path.partition("?")[0].strip("/").split("/")
     begins = _VERSIONED.get(parts[0])
@@ -40,7 +40,7 @@ def keys_prefix(path: str) -> str:
     return f"{parts[1] if parts[0] == 'apis' else 'core'}/{rest[0]}/"
 
 
-def told(asked: Asked) -> str:
+def describe_request(asked: RequestReceived) -> str:
     """The request in words that two runs share: method and path, and of what is made, the name."""
     path = asked.path.partition("?")[0]
     if asked.method != "POST":

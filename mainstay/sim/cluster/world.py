@@ -40,12 +40,21 @@ from mainstay.server.decisions.pages import JournalPages
 from mainstay.server.request.app import Api
 from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.observer import Observer
-from mainstay.sim.cluster.gate import TOKEN, Gate
-from mainstay.sim.cluster.history import Became, Committed, Crashed, Event, Fault, Healed, History, Started
-from mainstay.sim.cluster.machine import SimMachine
-from mainstay.sim.cluster.program import Main, Program, Step
-from mainstay.sim.cluster.store_host import HEARTBEATS, STORE, KeptLog, StoreHost
-from mainstay.sim.cluster.store_port import StorePort
+from mainstay.sim.cluster.history import (
+    Event,
+    FaultInjected,
+    FaultsHealed,
+    History,
+    ProgramChanged,
+    ProgramCrashed,
+    ProgramStarted,
+    RevisionCommitted,
+)
+from mainstay.sim.cluster.node_machine import SimMachine
+from mainstay.sim.cluster.program_lifecycle import Main, Program, ProgramStep
+from mainstay.sim.cluster.server_proxy import TOKEN, ServerProxy
+from mainstay.sim.cluster.store_lifecycle import HEARTBEATS, STORE, KeptLog, StoreLifecycle
+from mainstay.sim.cluster.store_proxy import StoreProxy
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.faults.schedule import Faults
@@ -79,9 +88,9 @@ class World:
         self.programs: dict[str, Program] = {}
         """All but the servers, in the order in which they were added."""
         self.servers: dict[str, Program] = {}
-        self.gates: dict[str, Gate] = {}
+        self.gates: dict[str, ServerProxy] = {}
         """The doors of those servers that run."""
-        self.ports: dict[str, StorePort] = {}
+        self.ports: dict[str, StoreProxy] = {}
         self.machines: dict[str, SimMachine] = {}
         """Of the nodes."""
         self.spared: dict[str, None] = {}
@@ -92,7 +101,7 @@ class World:
         """Programs and servers that stay dead for good."""
         self.faults = Faults(self)
         sim.tellers.append(self._gone_wrong)
-        self._host = StoreHost(sim, self.history, MemoryJournal() if journal else None, has_disk=disk)
+        self._host = StoreLifecycle(sim, self.history, MemoryJournal() if journal else None, has_disk=disk)
         self._users: dict[str, User] = {}
         self._serving: dict[str, asyncio.Event] = {}
 
@@ -220,9 +229,9 @@ class World:
             if name in lost:
                 if program.is_running:
                     program.crash()
-            elif program.ended is Step.CRASHED:
+            elif program.ended is ProgramStep.CRASHED:
                 program.start()
-        self.history.add(Healed(self.sim.loop.time_ns()))
+        self.history.add(FaultsHealed(self.sim.loop.time_ns()))
 
     async def quiet(self, within: timedelta, calm: timedelta = CALM) -> None:
         """Wait until nothing but heartbeats has been written for a while. Raises `NotQuiet`."""
@@ -286,7 +295,7 @@ class World:
 
     def _start_servers(self) -> None:
         for server in self.servers.values():
-            if server.ended is Step.CRASHED and server.name not in self.lost:
+            if server.ended is ProgramStep.CRASHED and server.name not in self.lost:
                 server.start()
 
     # Inside.
@@ -294,7 +303,7 @@ class World:
     async def _serve(self, name: str, env: Env) -> None:
         """What the process of an API server does (compare server/process.py)."""
         await self._host.is_open.wait()
-        port = self.ports[name] = StorePort(self._host.process, self.faults.committing)
+        port = self.ports[name] = StoreProxy(self._host.process, self.faults.committing)
         authenticator = _Badges(self._users)
         journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
         api = await _started(port, env, authenticator, journal)
@@ -305,7 +314,7 @@ class World:
         pages = JournalPages(api.handle, authenticator, journal)
         refusals = None if journal is None else journal.refusals
         observer = Observer(pages.handle, env, authenticator, metrics, None, refusals)
-        gate = Gate(name, observer.answer, api.registry, self.history, self.faults, self.sim.loop)
+        gate = ServerProxy(name, observer.answer, api.registry, self.history, self.faults, self.sim.loop)
         self.gates[name] = gate
         http = await HttpServer.start(gate.answer, "0.0.0.0", PORT)
         self._serving[name].set()
@@ -318,8 +327,8 @@ class World:
             if journal is not None:
                 await journal.refusals.close()
 
-    def _tell(self, program: Program, step: Step) -> None:
-        if step not in (Step.STARTED, Step.PAUSED, Step.RESUMED) and program.name in self.servers:
+    def _tell(self, program: Program, step: ProgramStep) -> None:
+        if step not in (ProgramStep.STARTED, ProgramStep.PAUSED, ProgramStep.RESUMED) and program.name in self.servers:
             self._serving[program.name].clear()
             self.gates.pop(program.name, None)
             if (port := self.ports.pop(program.name, None)) is not None:
@@ -328,18 +337,18 @@ class World:
         self.history.add(_event_of(now_ns, program, step))
 
     def _gone_wrong(self) -> list[str]:
-        return [str(event) for event in self.history.events if isinstance(event, Fault | Crashed)]
+        return [str(event) for event in self.history.events if isinstance(event, FaultInjected | ProgramCrashed)]
 
     def _last_writes(self, count: int = 20) -> str:
         writes = (
             event
             for event in reversed(self.history.events)
-            if isinstance(event, Committed) and not event.key.startswith(HEARTBEATS)
+            if isinstance(event, RevisionCommitted) and not event.key.startswith(HEARTBEATS)
         )
         return "\n".join(f"  {event}" for event, _ in zip(writes, range(count), strict=False))
 
 
-async def _started(port: StorePort, env: Env, authenticator: Authenticator, journal: ServerJournal | None) -> Api:
+async def _started(port: StoreProxy, env: Env, authenticator: Authenticator, journal: ServerJournal | None) -> Api:
     """If the store does not let it start, it is started again, as a supervisor would."""
     while True:
         try:
@@ -360,14 +369,14 @@ class _Badges(Authenticator):
         return super().review(token, audiences) if user is None else Accepted(user, (AUDIENCE,))
 
 
-def _event_of(now_ns: int, program: Program, step: Step) -> Event:
+def _event_of(now_ns: int, program: Program, step: ProgramStep) -> Event:
     match step:
-        case Step.STARTED:
-            return Started(now_ns, program.name, program.incarnation)
-        case Step.CRASHED:
-            return Crashed(now_ns, program.name, program.incarnation)
+        case ProgramStep.STARTED:
+            return ProgramStarted(now_ns, program.name, program.incarnation)
+        case ProgramStep.CRASHED:
+            return ProgramCrashed(now_ns, program.name, program.incarnation)
         case _:
-            return Became(now_ns, program.name, program.incarnation, step)
+            return ProgramChanged(now_ns, program.name, program.incarnation, step)
 
 
 def _nanoseconds(duration: timedelta) -> int:

@@ -16,10 +16,17 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.journal.keys import is_object
-from mainstay.sim.cluster.differences import differences
+from mainstay.sim.cluster.differences import find_differences
 from mainstay.sim.cluster.final_state import LEFT_OUT, final_objects
-from mainstay.sim.cluster.history import Answered, Asked, Committed, Delivered, Event, Fault
-from mainstay.sim.failure.rerun import remade
+from mainstay.sim.cluster.history import (
+    Event,
+    FaultInjected,
+    RequestReceived,
+    ResponseSent,
+    RevisionCommitted,
+    WatchDelivered,
+)
+from mainstay.sim.failure.rerun import repeat_run
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.choices import Tape
 from mainstay.sim.run.run import Booted, RunResult
@@ -34,7 +41,7 @@ _OF_THE_WAY: Final = frozenset(
 _decode_object = msgspec.json.Decoder(Object).decode
 
 
-class Line(msgspec.Struct, frozen=True, array_like=True):
+class EventLine(msgspec.Struct, frozen=True, array_like=True):
     """An event in words."""
 
     at_ns: int
@@ -46,7 +53,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.at_ns / 1e9:.6f} {self.words}"
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class CommitSeen(msgspec.Struct, frozen=True, array_like=True):
     """A commit: what became of a key, and when."""
 
     at_ns: int
@@ -54,14 +61,14 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     value: bytes | None
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ComparedRun(msgspec.Struct, frozen=True):
     """What is compared of a run."""
 
     result: RunResult
     began_ns: int
     ended_ns: int
-    lines: list[Line]
-    commits: list[Kept]
+    lines: list[EventLine]
+    commits: list[CommitSeen]
 
     def state(self, at_ns: int) -> dict[str, list[Object]]:
         """What there was at a moment, without what depends on the way."""
@@ -74,26 +81,26 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Seen).decode
+_decode = msgspec.msgpack.Decoder(ComparedRun).decode
 
 
-def seen(bundle: RunBundle, tapes: Sequence[Tape] = (), *, jobs: int = 1) -> list[Seen]:
-    """Make runs to be compared: as `remade` (rerun.py), which says what is raised."""
-    return [_decode(sent) for sent in remade(bundle, look, tapes=tapes, jobs=jobs)]
+def compare_runs(bundle: RunBundle, tapes: Sequence[Tape] = (), *, jobs: int = 1) -> list[ComparedRun]:
+    """Make runs to be compared: as `repeat_run` (rerun.py), which says what is raised."""
+    return [_decode(sent) for sent in repeat_run(bundle, look, tapes=tapes, jobs=jobs)]
 
 
 def look(booted: Booted, result: RunResult) -> bytes:
     events = booted.world.history.events
-    lines = [Line(event.at_ns, type(event).__name__, _words(event)) for event in events]
+    lines = [EventLine(event.at_ns, type(event).__name__, _words(event)) for event in events]
     commits = [
-        Kept(event.at_ns, event.key, event.value)
+        CommitSeen(event.at_ns, event.key, event.value)
         for event in events
-        if isinstance(event, Committed) and is_object(event.key) and not event.key.startswith(LEFT_OUT)
+        if isinstance(event, RevisionCommitted) and is_object(event.key) and not event.key.startswith(LEFT_OUT)
     ]
-    return _encode(Seen(result, booted.began_ns, booted.sim.loop.time_ns(), lines, commits))
+    return _encode(ComparedRun(result, booted.began_ns, booted.sim.loop.time_ns(), lines, commits))
 
 
-def difference(left: Seen, right: Seen, names: tuple[str, str]) -> list[str]:
+def difference(left: ComparedRun, right: ComparedRun, names: tuple[str, str]) -> list[str]:
     """What differs, in lines. Empty: nothing does."""
     place = _first(left.lines, right.lines)
     if place is None:
@@ -121,12 +128,14 @@ def _first(left: Sequence[object], right: Sequence[object]) -> int | None:
     return None if len(left) == len(right) else shared
 
 
-def _pair(left: Sequence[Line], right: Sequence[Line], place: int, names: tuple[str, str], width: int) -> Iterator[str]:
+def _pair(
+    left: Sequence[EventLine], right: Sequence[EventLine], place: int, names: tuple[str, str], width: int
+) -> Iterator[str]:
     for name, lines in zip(names, (left, right), strict=True):
         yield f"  {name.ljust(width)}  {lines[place] if place < len(lines) else 'it is over'}"
 
 
-def _first_commit(left: Seen, right: Seen, names: tuple[str, str], width: int) -> Iterator[str]:
+def _first_commit(left: ComparedRun, right: ComparedRun, names: tuple[str, str], width: int) -> Iterator[str]:
     """The first commit in the order of each run that the other has not in its place, whenever it was."""
     one, other = _committed(left), _committed(right)
     place = _first([key for _, key in one], [key for _, key in other])
@@ -136,19 +145,24 @@ def _first_commit(left: Seen, right: Seen, names: tuple[str, str], width: int) -
     yield from _pair([line for line, _ in one], [line for line, _ in other], place, names, width)
 
 
-def _committed(run: Seen) -> list[tuple[Line, tuple[str, Object | None]]]:
+def _committed(run: ComparedRun) -> list[tuple[EventLine, tuple[str, Object | None]]]:
     found = []
     for commit in run.commits:
         value = None if commit.value is None else _plain(_decode_object(commit.value))
         did = "deletes" if value is None else "writes"
-        found.append((Line(commit.at_ns, "Committed", f"{did} {commit.key}"), (commit.key, value)))
+        found.append((EventLine(commit.at_ns, "Committed", f"{did} {commit.key}"), (commit.key, value)))
     return found
 
 
-def _counts(left: Seen, right: Seen, names: tuple[str, str]) -> Iterator[str]:
-    kinds = ((Asked, "requests"), (Answered, "answers"), (Committed, "commits"), (Delivered, "told by watches"))
+def _counts(left: ComparedRun, right: ComparedRun, names: tuple[str, str]) -> Iterator[str]:
+    kinds = (
+        (RequestReceived, "requests"),
+        (ResponseSent, "answers"),
+        (RevisionCommitted, "commits"),
+        (WatchDelivered, "told by watches"),
+    )
     rows: list[tuple[str, ...]] = [("", *names)]
-    for kind, words in (*kinds, (Fault, "faults")):
+    for kind, words in (*kinds, (FaultInjected, "faults")):
         rows.append(
             (words, *(str(sum(1 for line in run.lines if line.what == kind.__name__)) for run in (left, right)))
         )
@@ -159,9 +173,9 @@ def _counts(left: Seen, right: Seen, names: tuple[str, str]) -> Iterator[str]:
         yield f"  {row[0].ljust(widths[0])}  {row[1].rjust(widths[1])}  {row[2].rjust(widths[2])}".rstrip()
 
 
-def _objects(left: Seen, right: Seen, names: tuple[str, str]) -> list[str]:
+def _objects(left: ComparedRun, right: ComparedRun, names: tuple[str, str]) -> list[str]:
     at_ns = min(left.ended_ns, right.ended_ns)
-    found = differences(left.state(at_ns), right.state(at_ns))
+    found = find_differences(left.state(at_ns), right.state(at_ns))
     if not found:
         return [f"at {at_ns / 1e9:.1f} s the objects are the same"]
     lines = [f"the objects at {at_ns / 1e9:.1f} s ({names[0]} | {names[1]}):"]

@@ -19,13 +19,13 @@ from mainstay.explain.why.dispatch import why
 from mainstay.explain.why.text import text_of
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.sim.cluster.history import Fault
-from mainstay.sim.failure.divergence import difference, seen
-from mainstay.sim.failure.nearest import Nearest, nearest
-from mainstay.sim.failure.rerun import remade
-from mainstay.sim.failure.story import story
-from mainstay.sim.failure.subjects import concerned
-from mainstay.sim.failure.units import FAULT, Unit
+from mainstay.sim.cluster.history import FaultInjected
+from mainstay.sim.failure.choice_units import FAULT, Unit
+from mainstay.sim.failure.divergence import compare_runs, difference
+from mainstay.sim.failure.nearest_pass import NearestPass, find_nearest_pass
+from mainstay.sim.failure.rerun import repeat_run
+from mainstay.sim.failure.story import tell_story
+from mainstay.sim.failure.subjects import find_subjects
 from mainstay.sim.faults import DURATIONS
 from mainstay.sim.faults.schedule import ALL
 from mainstay.sim.loop.trace import Choice
@@ -56,7 +56,7 @@ def report_short(result: RunResult, again: str, bundle: str = "") -> list[str]:
     return lines
 
 
-class Told(msgspec.Struct, frozen=True):
+class RunReport(msgspec.Struct, frozen=True):
     """What a run tells of itself, from inside."""
 
     result: RunResult
@@ -70,26 +70,26 @@ class Told(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Told).decode
+_decode = msgspec.msgpack.Decoder(RunReport).decode
 
 
-def told(bundle: RunBundle, *, journal: bool | None = None) -> Told:
-    """Make the run again and let it tell. Raises as `remade` does."""
-    (sent,) = remade(bundle, _look, journal=journal)
+def make_report(bundle: RunBundle, *, journal: bool | None = None) -> RunReport:
+    """Make the run again and let it tell. Raises as `repeat_run` does."""
+    (sent,) = repeat_run(bundle, _look, journal=journal)
     return _decode(sent)
 
 
 def _look(booted: Booted, result: RunResult) -> bytes:
     events = booted.world.history.events
-    keys = concerned(events, booted.error, result.problem)
+    keys = find_subjects(events, booted.error, result.problem)
     faults = [
         f"{event.at_ns / 1e9:11.6f}  {event.what}"
         for event in events
-        if isinstance(event, Fault) and not event.what.startswith("over: ")
+        if isinstance(event, FaultInjected) and not event.what.startswith("over: ")
     ]
     journal = booted.world.journal
     explained = [] if journal is None else tasks.run(_why(journal, keys))
-    return _encode(Told(result, keys, story(events, keys), faults, explained))
+    return _encode(RunReport(result, keys, tell_story(events, keys), faults, explained))
 
 
 async def _why(journal: MemoryJournal, keys: Sequence[str]) -> list[str]:
@@ -113,10 +113,10 @@ async def _why(journal: MemoryJournal, keys: Sequence[str]) -> list[str]:
 def report_long(
     bundle: RunBundle, again: str, *, jobs: int = 1, within: timedelta = timedelta(seconds=20)
 ) -> list[str]:
-    """All that there is to say. Raises as `remade` does."""
-    plain = told(bundle)
+    """All that there is to say. Raises as `repeat_run` does."""
+    plain = make_report(bundle)
     result = plain.result
-    with_journal = plain if bundle.has_journal else told(bundle, journal=True)
+    with_journal = plain if bundle.has_journal else make_report(bundle, journal=True)
     lines = report_short(result, again)
     if result.is_passed:
         return lines
@@ -127,16 +127,16 @@ def report_long(
         lines += [*_titled("what the journal says", with_journal.why), ""] if with_journal.why else []
     else:
         lines += ["with a journal kept the run is another one: nothing is told from it", ""]
-    lines += [*divergence(bundle, nearest(bundle, jobs=jobs, within=within), jobs=jobs), ""]
+    lines += [*divergence(bundle, find_nearest_pass(bundle, jobs=jobs, within=within), jobs=jobs), ""]
     return [*lines, *_titled("the tasks, and where they were waiting", _merged(result.waiting.splitlines()))]
 
 
-def divergence(bundle: RunBundle, passing: Nearest | None, *, jobs: int = 1) -> list[str]:
+def divergence(bundle: RunBundle, passing: NearestPass | None, *, jobs: int = 1) -> list[str]:
     """Where a run parts from the nearest one that passes."""
     if passing is None:
         return ["no run that passes was found near this one: it may fail whatever is chosen"]
-    taken = [f"  {line}" for unit in passing.taken for line in words_of(unit)]
-    this, other = seen(bundle, [bundle.the_tape(), passing.tape], jobs=jobs)
+    taken = [f"  {line}" for unit in passing.taken for line in describe_unit(unit)]
+    this, other = compare_runs(bundle, [bundle.the_tape(), passing.tape], jobs=jobs)
     return [
         f"the nearest passing run is the same without {'this' if len(passing.taken) == 1 else 'these'}:",
         *taken,
@@ -144,7 +144,7 @@ def divergence(bundle: RunBundle, passing: Nearest | None, *, jobs: int = 1) -> 
     ]
 
 
-def words_of(unit: Unit) -> Iterator[str]:
+def describe_unit(unit: Unit) -> Iterator[str]:
     """What was chosen, in words: one line, and one for each choice that says how."""
     first = unit.first
     kind, _, rest = first.label.partition("/")

@@ -15,17 +15,17 @@ from mainstay.sim.errors import SimulationError
 from mainstay.sim.loop.trace import Difference, Recording, Trace, first_difference
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.choices import Tape
-from mainstay.sim.run.forks import Lost, each_in_a_fork, from_booted
+from mainstay.sim.run.forks import LostFork, from_booted, run_in_forks
 from mainstay.sim.run.run import Booted, RunResult
 
 Look = Callable[[Booted, RunResult], bytes]
 
 
-class CannotBeMade(SimulationError):
+class NotRepeatable(SimulationError):
     """The process of a run is lost. Says how."""
 
 
-def remade(
+def repeat_run(
     bundle: RunBundle,
     look: Look,
     *,
@@ -36,24 +36,24 @@ def remade(
 ) -> list[bytes]:
     """Make the run again, and look at it; with `tapes`, once with each of these instead of its own.
 
-    Raises `CannotBeMade`, and `NotFound` (finding.py) if its scenario is not here.
+    Raises `NotRepeatable`, and `NotFound` (finding.py) if its scenario is not here.
     """
     has_journal = bundle.has_journal if journal is None else journal
     work = partial(_make, bundle.seed, tapes or [bundle.the_tape()], jobs, look)
     trace = partial(Trace, keep=True) if keep_trace else None
     found = []
     for sent in from_booted(bundle.the_scenario(), work, bundle.patch(), journal=has_journal, trace=trace):
-        if isinstance(sent, Lost):
-            raise CannotBeMade(f"the process of the run is lost: {sent.how}")
+        if isinstance(sent, LostFork):
+            raise NotRepeatable(f"the process of the run is lost: {sent.how}")
         found.append(sent)
     return found
 
 
 def _make(seed: int, tapes: Sequence[Tape], jobs: int, look: Look, booted: Booted, send: Send) -> None:
     works = [partial(_look, booted, seed, tape, look) for tape in tapes]
-    for sent in each_in_a_fork(works, jobs):
-        if isinstance(sent, Lost):
-            raise CannotBeMade(f"the process of the run is lost: {sent.how}")
+    for sent in run_in_forks(works, jobs):
+        if isinstance(sent, LostFork):
+            raise NotRepeatable(f"the process of the run is lost: {sent.how}")
         send(sent)
 
 
@@ -85,13 +85,13 @@ _decode_recorded = msgspec.msgpack.Decoder(_Recorded).decode
 
 
 def replay(bundle: RunBundle) -> Replayed:
-    """Make the run of a bundle again and compare. Raises as `remade` does."""
-    (sent,) = remade(bundle, _result)
+    """Make the run of a bundle again and compare. Raises as `repeat_run` does."""
+    (sent,) = repeat_run(bundle, _result)
     result = _decode_result(sent)
     if result.trace == bundle.result.trace:
         return Replayed(result, is_same=True)
     tape = bundle.the_tape()
-    first, second = map(_decode_recorded, remade(bundle, _recorded, tapes=[tape, tape], keep_trace=True))
+    first, second = map(_decode_recorded, repeat_run(bundle, _recorded, tapes=[tape, tape], keep_trace=True))
     return Replayed(result, is_same=False, leak=first_difference(first.recording, second.recording))
 
 

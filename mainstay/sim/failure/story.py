@@ -18,21 +18,21 @@ import msgspec
 
 from mainstay.explain.fields import differences, path_text, shown
 from mainstay.sim.cluster.history import (
-    Answered,
-    Asked,
-    Became,
-    Committed,
-    ContainerBegan,
     ContainerEnded,
-    Crashed,
-    Delivered,
-    Ended,
+    ContainerStarted,
     Event,
-    Fault,
-    Opened,
-    Started,
+    FaultInjected,
+    ProgramChanged,
+    ProgramCrashed,
+    ProgramStarted,
+    RequestReceived,
+    ResponseSent,
+    RevisionCommitted,
+    WatchDelivered,
+    WatchEnded,
+    WatchOpened,
 )
-from mainstay.sim.failure.subjects import key_in
+from mainstay.sim.failure.subjects import find_key
 
 LINES_MAX: Final = 120
 """Of a story. The last ones are kept, and a few of the first."""
@@ -46,7 +46,7 @@ TOGETHER_NS: Final = 500_000_000
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def story(events: Sequence[Event], keys: Sequence[str]) -> list[str]:
+def tell_story(events: Sequence[Event], keys: Sequence[str]) -> list[str]:
     """What happened to these objects, line by line."""
     told = list(_Telling(events, dict.fromkeys(keys)).lines())
     if len(told) <= LINES_MAX:
@@ -59,14 +59,14 @@ class _Telling:
     def __init__(self, events: Sequence[Event], keys: Mapping[str, None]) -> None:
         self._events = events
         self._keys = keys
-        self._answers = {event.request: event for event in events if isinstance(event, Answered)}
-        self._asked: dict[int, Asked] = {}
+        self._answers = {event.request: event for event in events if isinstance(event, ResponseSent)}
+        self._asked: dict[int, RequestReceived] = {}
         self._requests: dict[int, None] = {}
         """Those that the story is about."""
         self._revisions: dict[int, list[int]] = {}
-        self._told: dict[tuple[str, int, str], list[Delivered]] = {}
+        self._told: dict[tuple[str, int, str], list[WatchDelivered]] = {}
         self._programs: dict[str, None] = {}
-        self._watches: dict[int, Opened] = {}
+        self._watches: dict[int, WatchOpened] = {}
         self._began_ns = 0
         self._look()
 
@@ -75,14 +75,14 @@ class _Telling:
         first: int | None = None
         for event in self._events:
             match event:
-                case Asked() if event.is_write:
+                case RequestReceived() if event.is_write:
                     self._asked[event.request] = event
-                    if key_in(event) in self._keys:
+                    if find_key(event) in self._keys:
                         self._requests[event.request] = None
-                case Committed() if event.key in self._keys and event.request is not None:
+                case RevisionCommitted() if event.key in self._keys and event.request is not None:
                     self._requests[event.request] = None
                     self._revisions.setdefault(event.request, []).append(event.revision)
-                case Delivered() if event.key in self._keys:
+                case WatchDelivered() if event.key in self._keys:
                     self._told.setdefault((event.key, event.revision, event.type), []).append(event)
                     self._programs[event.who] = None
                 case _:
@@ -97,9 +97,9 @@ class _Telling:
 
     def _is_told(self, event: Event) -> bool:
         match event:
-            case Asked():
+            case RequestReceived():
                 return event.request in self._requests
-            case Committed() | Delivered():
+            case RevisionCommitted() | WatchDelivered():
                 return event.key in self._keys
             case _:
                 return False
@@ -112,28 +112,38 @@ class _Telling:
 
     def _words(self, event: Event) -> str:
         match event:
-            case Asked() if event.request in self._requests:
+            case RequestReceived() if event.request in self._requests:
                 return self._asking(event)
-            case Committed() if event.key in self._keys:
+            case RevisionCommitted() if event.key in self._keys:
                 return f"  {self._committed(event)}"
-            case Delivered() if event.key in self._keys:
+            case WatchDelivered() if event.key in self._keys:
                 return self._delivered(event)
-            case ContainerBegan() | ContainerEnded() if f"core/pods/{event.pod}" in self._keys:
+            case ContainerStarted() | ContainerEnded() if f"core/pods/{event.pod}" in self._keys:
                 return str(event).strip().partition(" ")[2]
-            case Opened() | Ended() if event.at_ns >= self._began_ns:
+            case WatchOpened() | WatchEnded() if event.at_ns >= self._began_ns:
                 return self._watch(event)
-            case Started() | Crashed() | Became() if event.at_ns >= self._began_ns and event.program in self._programs:
+            case ProgramStarted() | ProgramCrashed() | ProgramChanged() if (
+                event.at_ns >= self._began_ns and event.program in self._programs
+            ):
                 return f"! {str(event).strip().partition(' ')[2]}"
-            case Fault() if event.at_ns >= self._began_ns:
+            case FaultInjected() if event.at_ns >= self._began_ns:
                 return f"! fault: {event.what}"
-            case Asked() | Answered() | Committed() | Delivered() | Opened() | Ended() | Fault():
+            case (
+                RequestReceived()
+                | ResponseSent()
+                | RevisionCommitted()
+                | WatchDelivered()
+                | WatchOpened()
+                | WatchEnded()
+                | FaultInjected()
+            ):
                 return ""
-            case ContainerBegan() | ContainerEnded() | Started() | Crashed() | Became():
+            case ContainerStarted() | ContainerEnded() | ProgramStarted() | ProgramCrashed() | ProgramChanged():
                 return ""
             case _:  # That all is healed, and what becomes of the store.
                 return f"! {str(event).strip().partition(' ')[2]}" if event.at_ns >= self._began_ns else ""
 
-    def _asking(self, asked: Asked) -> str:
+    def _asking(self, asked: RequestReceived) -> str:
         because = f", because of {asked.cause}" if asked.cause else ""
         decision = f", decision {asked.decision}" if asked.decision else ""
         answer = self._answers.get(asked.request)
@@ -148,19 +158,19 @@ class _Telling:
         path = asked.path.partition("?")[0]
         return f"{who} asks {asked.server}: {asked.method} {path} (#{asked.request}{because}{decision}): {came}"
 
-    def _committed(self, commit: Committed) -> str:
+    def _committed(self, commit: RevisionCommitted) -> str:
         did = "deletes" if commit.value is None else "creates" if commit.previous is None else "changes"
         asked = self._asked.get(commit.request or 0)
-        whose = "" if asked is not None and key_in(asked) == commit.key else self._whose(commit, asked)
+        whose = "" if asked is not None and find_key(asked) == commit.key else self._whose(commit, asked)
         changed = "" if did != "changes" else _changed(commit)
         return f"revision {commit.revision} {did} {commit.key}{whose}{changed}"
 
-    def _whose(self, commit: Committed, asked: Asked | None) -> str:
+    def _whose(self, commit: RevisionCommitted, asked: RequestReceived | None) -> str:
         if commit.request is None:
             return ", by the server itself"
         return "" if asked is None else f", for #{asked.request} of {asked.who}"
 
-    def _delivered(self, event: Delivered) -> str:
+    def _delivered(self, event: WatchDelivered) -> str:
         same = self._told[(event.key, event.revision, event.type)]
         first_ns = same[0].at_ns
         what = f"{event.key} at {event.revision} ({event.type})"
@@ -170,8 +180,8 @@ class _Telling:
         late_s = (event.at_ns - first_ns) / 1e9
         return "" if late_s * 1e9 <= TOGETHER_NS else f"  {event.who} is sent {what}, {late_s:.1f} s after the first"
 
-    def _watch(self, event: Opened | Ended) -> str:
-        if isinstance(event, Opened):
+    def _watch(self, event: WatchOpened | WatchEnded) -> str:
+        if isinstance(event, WatchOpened):
             if not any(key.startswith(event.prefix) for key in self._keys):
                 return ""
             self._programs.setdefault(event.who)
@@ -182,7 +192,7 @@ class _Telling:
         return "" if opened is None else f"  the watch of {event.who} on {opened.prefix} ends (#{event.watch})"
 
 
-def _changed(commit: Committed) -> str:
+def _changed(commit: RevisionCommitted) -> str:
     if commit.previous is None or commit.value is None:
         return ""
     changes = differences(_decode(commit.previous), _decode(commit.value))

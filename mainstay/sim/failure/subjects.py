@@ -13,8 +13,16 @@ import msgspec
 
 from mainstay.journal.keys import is_object, key_of
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.history import Answered, Asked, Committed, ContainerBegan, ContainerEnded, Delivered, Event
-from mainstay.sim.cluster.requests import keys_prefix, told
+from mainstay.sim.cluster.history import (
+    ContainerEnded,
+    ContainerStarted,
+    Event,
+    RequestReceived,
+    ResponseSent,
+    RevisionCommitted,
+    WatchDelivered,
+)
+from mainstay.sim.cluster.requests import describe_request, find_prefix
 
 OBJECTS_MAX: Final = 6
 """So many at first hand. A story of more is none."""
@@ -42,7 +50,7 @@ class _Named(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Named).decode
 
 
-def concerned(events: Sequence[Event], error: BaseException | None, problem: str) -> list[str]:
+def find_subjects(events: Sequence[Event], error: BaseException | None, problem: str) -> list[str]:
     """The keys of these objects, those at first hand first."""
     known = _Known(events)
     found = dict.fromkeys(_shown(known, _violated(error)))
@@ -64,11 +72,11 @@ def _violated(error: BaseException | None) -> Sequence[Event]:
 def _shown(known: "_Known", events: Iterable[Event]) -> Iterable[str]:
     for event in events:
         match event:
-            case Committed() | Delivered():
+            case RevisionCommitted() | WatchDelivered():
                 keys = [event.key]
-            case ContainerBegan() | ContainerEnded():
+            case ContainerStarted() | ContainerEnded():
                 keys = [f"core/pods/{event.pod}"]
-            case Asked() | Answered():
+            case RequestReceived() | ResponseSent():
                 keys = known.of_request.get(event.request, [])
             case _:
                 keys = []
@@ -86,20 +94,20 @@ class _Known:
         self._owners: dict[str, dict[str, None]] = {}
         self._by_uid: dict[str, str] = {}
         self._by_name: dict[str, dict[str, None]] = {}
-        asked: dict[int, Asked] = {}
+        asked: dict[int, RequestReceived] = {}
         for event in events:
-            if isinstance(event, Asked):
+            if isinstance(event, RequestReceived):
                 asked[event.request] = event
-                if event.is_write and (key := key_in(event)):
+                if event.is_write and (key := find_key(event)):
                     self.of_request[event.request] = [key]
-            elif isinstance(event, Committed) and is_object(event.key):
+            elif isinstance(event, RevisionCommitted) and is_object(event.key):
                 self._add(event, asked.get(event.request or 0))
 
-    def _add(self, commit: Committed, asked: Asked | None) -> None:
+    def _add(self, commit: RevisionCommitted, asked: RequestReceived | None) -> None:
         key = commit.key
         if asked is not None:
             self.of_request.setdefault(asked.request, []).append(key)
-            if asked.cause and (of := key_of_cause(asked.cause)) != key:
+            if asked.cause and (of := parse_cause(asked.cause)) != key:
                 self._causes.setdefault(key, {})[of] = None
         if commit.value is None:
             return
@@ -134,9 +142,9 @@ class _Known:
             yield from (cause for cause in self._causes.get(key, ()) if cause in self.uids)
 
 
-def key_in(asked: Asked) -> str:
+def find_key(asked: RequestReceived) -> str:
     """The key of the object that a request is about. Empty if it is not about one."""
-    prefix = keys_prefix(asked.path)
+    prefix = find_prefix(asked.path)
     if not prefix:
         return ""
     parts = asked.path.partition("?")[0].strip("/").split("/")[2 if asked.path.startswith("/api/") else 3 :]
@@ -145,15 +153,15 @@ def key_in(asked: Asked) -> str:
         namespace, parts = f"{parts[1]}/", parts[2:]
     if len(parts) > 1:
         return f"{prefix}{namespace}{parts[1]}"
-    words = told(asked)
+    words = describe_request(asked)
     return f"{prefix}{namespace}{words.rpartition('/')[2]}" if words.partition("?")[0] != _path_of(asked) else ""
 
 
-def _path_of(asked: Asked) -> str:
+def _path_of(asked: RequestReceived) -> str:
     return f"{asked.method} {asked.path.partition('?')[0]}"
 
 
-def key_of_cause(cause: str) -> str:
+def parse_cause(cause: str) -> str:
     """The key of what a cause names: `deployments.apps/default/web@17`. Empty if it names none."""
     kind, _, rest = cause.partition("@")[0].partition("/")
     namespace, _, name = rest.rpartition("/")

@@ -6,7 +6,7 @@ There are three sorts, by when they are decided upon. Each asks the run's choice
     AtWrite   at each write that a program sends: the request or its answer is lost, the program crashes there
     AtEvent   at each change that a watch delivers: it is late, or the watch ends
 
-A fault has a name, under which scenarios allow it (all.py has the list), and names its choices `fault/NAME/…`. It is
+A fault has a name, under which scenarios allow it (table.py has the list), and names its choices `fault/NAME/…`. It is
 done to the outside of programs, never inside them, and undone by `World.heal` if not before. One that does not fit
 every world says with `lacks` what it wants for: where there are no nodes, none dies.
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from mainstay.sim.cluster.gate import Fate, Tap
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
+from mainstay.sim.cluster.server_proxy import Fate, WatchProxy
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -47,7 +47,7 @@ class AtWrite(Protocol):
     @property
     def about(self) -> str: ...
 
-    def fate(self, world: "World", asked: Asked) -> Fate:
+    def fate(self, world: "World", asked: RequestReceived) -> Fate:
         """What becomes of this write, now that it was chosen."""
 
 
@@ -59,7 +59,7 @@ class AtEvent(Protocol):
     @property
     def about(self) -> str: ...
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         """Do it to this watch."""
 
 

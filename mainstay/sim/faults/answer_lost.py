@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.gate import Fate, Lost
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
+from mainstay.sim.cluster.server_proxy import Fate, LostPart
 from mainstay.sim.faults import one_of
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ class AnswerLost:
     name = "answer-lost"
     about = "a write is done, and its answer is lost; the connection breaks off, or nothing is heard"
 
-    def fate(self, world: "World", asked: Asked) -> Fate:
+    def fate(self, world: "World", asked: RequestReceived) -> Fate:
         is_silent = one_of(world, f"fault/{self.name}/silently", (False, True))
         world.faults.note(f"the answer to request #{asked.request} of {asked.who} is lost")
-        return Fate(Lost.ANSWER, is_silent)
+        return Fate(LostPart.ANSWER, is_silent)

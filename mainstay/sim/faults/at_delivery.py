@@ -5,7 +5,7 @@ Only for plans: by chance, a program that crashes or is paused now and then is s
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import some_duration
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ class CrashAtDelivery:
     name = "crash-at-delivery"
     about = "a program crashes before a watch tells it of a change"
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         duration = some_duration(world, self.name)
         world.faults.note(f"{tap.who} crashes for {duration} before watch #{tap.watch} tells it of a change")
         world.faults.crash(world.programs[tap.who], duration)
@@ -26,7 +26,7 @@ class PauseAtDelivery:
     name = "pause-at-delivery"
     about = "a program stands still before a watch tells it of a change"
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         duration = some_duration(world, self.name)
         world.faults.note(f"{tap.who} is paused for {duration} before watch #{tap.watch} tells it of a change")
         world.programs[tap.who].pause(duration)

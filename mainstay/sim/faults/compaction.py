@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mainstay.sim.faults import one_of
 
 if TYPE_CHECKING:
-    from mainstay.sim.cluster.store_port import StorePort
+    from mainstay.sim.cluster.store_proxy import StoreProxy
     from mainstay.sim.cluster.world import World
 
 
@@ -38,7 +38,7 @@ async def _compact(world: "World") -> None:
     await world.compact()
 
 
-async def _miss(world: "World", port: "StorePort") -> None:
+async def _miss(world: "World", port: "StoreProxy") -> None:
     # Its watches end first and it is told at once, so what it has not read is what is being forgotten.
     revision = await world.compact()
     port.fall_behind(revision)

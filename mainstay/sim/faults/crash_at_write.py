@@ -5,8 +5,8 @@ The program is started again after a while. What it knew is gone; what it wrote 
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.gate import Fate, Lost
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
+from mainstay.sim.cluster.server_proxy import Fate, LostPart
 from mainstay.sim.faults import some_duration
 
 if TYPE_CHECKING:
@@ -17,24 +17,24 @@ class CrashBefore:
     name = "crash-before"
     about = "a program crashes before a write of it reaches the server"
 
-    def fate(self, world: "World", asked: Asked) -> Fate:
-        return _fate(world, asked, Lost.REQUEST, self.name)
+    def fate(self, world: "World", asked: RequestReceived) -> Fate:
+        return _fate(world, asked, LostPart.REQUEST, self.name)
 
 
 class CrashAfter:
     name = "crash-after"
     about = "a program crashes after a write of it was committed, and before it hears of that"
 
-    def fate(self, world: "World", asked: Asked) -> Fate:
-        return _fate(world, asked, Lost.ANSWER, self.name)
+    def fate(self, world: "World", asked: RequestReceived) -> Fate:
+        return _fate(world, asked, LostPart.ANSWER, self.name)
 
 
-def _fate(world: "World", asked: Asked, lost: Lost, name: str) -> Fate:
+def _fate(world: "World", asked: RequestReceived, lost: LostPart, name: str) -> Fate:
     program = world.programs[asked.who]
     duration = some_duration(world, name)
 
     def crash() -> None:
-        moment = "before" if lost is Lost.REQUEST else "after"
+        moment = "before" if lost is LostPart.REQUEST else "after"
         world.faults.note(f"{asked.who} crashes {moment} its request #{asked.request}")
         world.faults.crash(program, duration)
 

@@ -6,7 +6,7 @@ and nobody tells it; its watches fall silent in both cases.
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.active_faults import together
+from mainstay.sim.active_faults import release_all
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Cut:
             return
         who = victim(world, self.name, [each.name for each in targets])
         servers = one_of(world, "fault/cut/from", _groups(world))
-        heal = together([world.sim.network.cut(who, server) for server in servers])
+        heal = release_all([world.sim.network.cut(who, server) for server in servers])
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} is cut off from {', '.join(servers)} for {duration}")
         world.faults.undo_after(duration, f"cut of {who}", heal)
@@ -39,7 +39,7 @@ class OneWayCut:
         servers = one_of(world, "fault/one-way-cut/from", _groups(world))
         is_inward = one_of(world, "fault/one-way-cut/direction", (False, True))
         ways = [(server, who) if is_inward else (who, server) for server in servers]
-        heal = together([world.sim.network.cut(source, target, one_way=True) for source, target in ways])
+        heal = release_all([world.sim.network.cut(source, target, one_way=True) for source, target in ways])
         duration = some_duration(world, self.name)
         lost = "is sent" if is_inward else "sends"
         world.faults.note(f"what {who} {lost} is lost on the way ({', '.join(servers)}) for {duration}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ROOMS_BYTES: Final = (20_000, 2_000, 100, 0)
 
 
-class DiskFull:
+class StoreDiskFull:
     name = "disk-full"
     about = "there is no room on the disk of the store for a while"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.faults import one_of, some_duration
 
 if TYPE_CHECKING:
-    from mainstay.sim.cluster.store_port import StorePort
+    from mainstay.sim.cluster.store_proxy import StoreProxy
     from mainstay.sim.cluster.world import World
 
 EVERY: Final = timedelta(milliseconds=200)
@@ -37,5 +37,5 @@ class HistoryLost:
         world.faults.undo_after(duration, f"{server} loses its history", lambda: over.append(True))
 
 
-async def _lose(world: "World", port: "StorePort") -> None:
+async def _lose(world: "World", port: "StoreProxy") -> None:
     port.fall_behind(await world.compact())

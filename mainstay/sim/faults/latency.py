@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.active_faults import together
+from mainstay.sim.active_faults import release_all
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Latency:
         who = victim(world, self.name, [each.name for each in targets])
         latency = one_of(world, "fault/latency/how-long", LATENCIES)
         network = world.sim.network
-        hurry = together([network.slow_down(who, server, latency, jitter=latency) for server in world.servers])
+        hurry = release_all([network.slow_down(who, server, latency, jitter=latency) for server in world.servers])
         duration = some_duration(world, "latency")
         world.faults.note(f"messages between {who} and the servers take {latency} for {duration}")
         world.faults.undo_after(duration, f"latency of {who}", hurry)

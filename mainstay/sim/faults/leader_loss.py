@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.sim.active_faults import together
+from mainstay.sim.active_faults import release_all
 from mainstay.sim.faults import one_of, victim
 
 if TYPE_CHECKING:
-    from mainstay.sim.cluster.program import Program
+    from mainstay.sim.cluster.program_lifecycle import Program
     from mainstay.sim.cluster.world import World
 
 LEASES: Final = "coordination.k8s.io/leases/"
@@ -42,21 +42,21 @@ class LeaderLoss:
         world.faults.spawn(self._strike(world, world.faults.aimed_at), "leader loss")
 
     async def _strike(self, world: "World", aimed_at: str) -> None:
-        leaders = await leaders_of(world)
+        leaders = await find_leaders(world)
         if not leaders:
             return
         program, lease_duration = leaders[victim(world, self.name, list(leaders), aimed_at)]
         duration = lease_duration + one_of(world, "fault/leader-loss/longer", LONGER)
         if one_of(world, "fault/leader-loss/cut", (False, True)):
             world.faults.note(f"the leader {program.name} is cut off for {duration}")
-            heal = together([world.sim.network.cut(program.name, server) for server in world.servers])
+            heal = release_all([world.sim.network.cut(program.name, server) for server in world.servers])
             world.faults.undo_after(duration, f"cut of {program.name}", heal)
         else:
             world.faults.note(f"the leader {program.name} is paused for {duration}")
             program.pause(duration)
 
 
-async def leaders_of(world: "World") -> "dict[str, tuple[Program, timedelta]]":
+async def find_leaders(world: "World") -> "dict[str, tuple[Program, timedelta]]":
     """The programs that hold a lease, by name, and for how long one of theirs lasts."""
     leaders: dict[str, tuple[Program, timedelta]] = {}
     for entry in (await world.store.range(LEASES)).entries:

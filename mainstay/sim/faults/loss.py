@@ -6,7 +6,7 @@ first packet of a new connection is repeated after a second.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.active_faults import together
+from mainstay.sim.active_faults import release_all
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
@@ -26,6 +26,6 @@ class Loss:
         probability = one_of(world, "fault/loss/how-many", PROBABILITIES)
         duration = some_duration(world, self.name)
         lose = world.sim.network.lose_packets
-        lose_none = together([lose(who, server, probability) for server in world.servers])
+        lose_none = release_all([lose(who, server, probability) for server in world.servers])
         world.faults.note(f"{probability:.0%} of the packets between {who} and the servers are lost for {duration}")
         world.faults.undo_after(duration, f"loss of {who}", lose_none)

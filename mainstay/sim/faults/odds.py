@@ -7,8 +7,8 @@ place (sim/run/plans.py).
 
 from typing import Final
 
-from mainstay.sim.cluster.gate import Tap
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
+from mainstay.sim.cluster.server_proxy import WatchProxy
 
 PER_BEAT: Final = 0.04  # Of each timed fault: once or so in a minute.
 PER_WRITE: Final = 0.03
@@ -25,10 +25,10 @@ class Odds:
     def at_beat(self, fault: str) -> float:
         return PER_BEAT
 
-    def at_write(self, fault: str, asked: Asked) -> float:
+    def at_write(self, fault: str, asked: RequestReceived) -> float:
         return PER_WRITE
 
-    def at_event(self, fault: str, tap: Tap) -> float:
+    def at_event(self, fault: str, tap: WatchProxy) -> float:
         return PER_EVENT
 
 

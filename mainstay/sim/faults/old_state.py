@@ -8,9 +8,9 @@ whoever asks for that.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.active_faults import LetGo
-from mainstay.sim.cluster.gate import Tap
-from mainstay.sim.cluster.history import Delivered
+from mainstay.sim.active_faults import Release
+from mainstay.sim.cluster.history import WatchDelivered
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import one_of
 from mainstay.store.errors import Compacted
 
@@ -27,7 +27,7 @@ class OldState:
     name = "old-state"
     about = "a program crashes before it is told of a change, and is started on the state of some changes before"
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         back = one_of(world, f"fault/{self.name}/back", BACK)
         revision = _before(world, tap.who, back)
         world.faults.note(f"{tap.who} crashes, and is started on the state of revision {revision}")
@@ -36,9 +36,9 @@ class OldState:
             hold = store.hold(max(revision, 1))
         except Compacted as error:
             hold = store.hold(error.compacted)
-        held: list[LetGo] = [port.hold_back(states_at=hold.revision) for port in world.ports.values()]
+        held: list[Release] = [port.hold_back(states_at=hold.revision) for port in world.ports.values()]
 
-        def stay(each: Tap) -> None:
+        def stay(each: WatchProxy) -> None:
             # What the servers had heard of by now they would tell right after the state.
             if each.who == tap.who:
                 held.append(each.stay_at(hold.revision))
@@ -58,7 +58,7 @@ def _before(world: "World", who: str, back: int) -> int:
     """The revision just before the last so many changes that a program was told of."""
     found: dict[int, None] = {}
     for event in reversed(world.history.events):
-        if isinstance(event, Delivered) and event.who == who and event.key:
+        if isinstance(event, WatchDelivered) and event.who == who and event.key:
             found[event.revision] = None
             if len(found) == back:
                 break

@@ -4,7 +4,7 @@ cannot (503). Reads and new watches too. What it has turned away has not happene
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.errors import ApiError, Reason
-from mainstay.sim.cluster.history import Asked
+from mainstay.sim.cluster.history import RequestReceived
 from mainstay.sim.faults import one_of, some_duration
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Overloaded:
         duration = some_duration(world, self.name)
         label = f"fault/overloaded/{server}"
 
-        def refuse(asked: Asked) -> ApiError | None:
+        def refuse(asked: RequestReceived) -> ApiError | None:
             if asked.server != server or not world.sim.choices.occurs(f"{label}/{asked.who}", probability):
                 return None
             if is_clear:

@@ -6,7 +6,7 @@ promised; a pod may be seen before its node, and a node gone before its pods.
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ class Reorder:
         prefix = one_of(world, f"fault/reorder/{who}/kind", watched[who])
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} hears {duration} late of {prefix.rstrip('/')}, and at once of all else")
-        held: list[Tap] = []
+        held: list[WatchProxy] = []
 
-        def hold(tap: Tap) -> None:
+        def hold(tap: WatchProxy) -> None:
             if (tap.who, tap.prefix) == (who, prefix):
                 tap.hold()
                 held.append(tap)

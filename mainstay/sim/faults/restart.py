@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mainstay.sim.faults import victim
 
 if TYPE_CHECKING:
-    from mainstay.sim.cluster.program import Program
+    from mainstay.sim.cluster.program_lifecycle import Program
     from mainstay.sim.cluster.world import World
 
 

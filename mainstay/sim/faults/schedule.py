@@ -14,12 +14,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.errors import ApiError
-from mainstay.sim.cluster.gate import Fate, Tap
-from mainstay.sim.cluster.history import Asked, Fault
-from mainstay.sim.cluster.program import Program, Step
+from mainstay.sim.cluster.history import FaultInjected, RequestReceived
+from mainstay.sim.cluster.program_lifecycle import Program, ProgramStep
+from mainstay.sim.cluster.server_proxy import Fate, WatchProxy
 from mainstay.sim.faults import AtEvent, AtWrite, Timed, fits
-from mainstay.sim.faults.all import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
 from mainstay.sim.faults.odds import USUAL, Odds
+from mainstay.sim.faults.table import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
 from mainstay.store.errors import Closed, OutcomeUnknown, StorageFull, Unavailable
 from mainstay.store.interface import ABSENT, Check, Put, Write
 
@@ -30,13 +30,13 @@ BEAT: Final = timedelta(seconds=2)
 
 __all__ = ["ALL", "AT_EVENT", "AT_WRITE", "NAMES", "TIMED", "Faults"]
 
-Refuse = Callable[[Asked], ApiError | None]
+Refuse = Callable[[RequestReceived], ApiError | None]
 Meddle = Callable[[list[str]], Awaitable[None]]
-Change = Callable[[Tap], None]
+Change = Callable[[WatchProxy], None]
 
 
 class Faults:
-    """What goes wrong in one world. Implements `Interference` (gate.py)."""
+    """What goes wrong in one world. Implements `FaultInjector` (server_proxy.py)."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -45,7 +45,7 @@ class Faults:
         self._at_event: list[AtEvent] = []
         self._odds = USUAL
         self._planned: dict[tuple[str, int], AtWrite] = {}
-        self._awaited: list[tuple[Callable[[Asked], bool], AtWrite]] = []
+        self._awaited: list[tuple[Callable[[RequestReceived], bool], AtWrite]] = []
         self._writes: dict[str, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._beating: asyncio.Task[None] | None = None
@@ -83,7 +83,7 @@ class Faults:
         """Let a fault happen to the n-th write of a program since the world was made, counting from 1."""
         self._planned[(who, nth)] = AT_WRITE[fault]
 
-    def when(self, is_it: Callable[[Asked], bool], fault: str) -> None:
+    def when(self, is_it: Callable[[RequestReceived], bool], fault: str) -> None:
         """Let a fault happen, once, to the first write of which this is true. Asked for each write until then."""
         self._awaited.append((is_it, AT_WRITE[fault]))
 
@@ -142,7 +142,7 @@ class Faults:
 
     # What gates and ports ask.
 
-    def refusal_of(self, asked: Asked) -> ApiError | None:
+    def refusal_of(self, asked: RequestReceived) -> ApiError | None:
         for refuse in self.refusing:
             if (error := refuse(asked)) is not None:
                 return error
@@ -158,19 +158,19 @@ class Faults:
         for meddle in list(self.meddling[who]):
             await meddle(keys)
 
-    def opened(self, tap: Tap) -> None:
+    def opened(self, tap: WatchProxy) -> None:
         for change in self._changing:
             change(tap)
 
-    def told(self, tap: Tap) -> None:
+    def told(self, tap: WatchProxy) -> None:
         if (program := self._world.programs.get(tap.who)) is not None:
             self._told[(tap.who, tap.prefix)] = program.incarnation
 
-    def has_been_told(self, tap: Tap) -> bool:
+    def has_been_told(self, tap: WatchProxy) -> bool:
         program = self._world.programs.get(tap.who)
         return program is not None and self._told.get((tap.who, tap.prefix)) == program.incarnation
 
-    def fate_of(self, asked: Asked) -> Fate | None:
+    def fate_of(self, asked: RequestReceived) -> Fate | None:
         who = asked.who
         nth = self._writes[who] = self._writes.get(who, 0) + 1
         chosen = self._planned.pop((who, nth), None)
@@ -184,7 +184,7 @@ class Faults:
                     chosen = fault
         return None if chosen is None else chosen.fate(self._world, asked)
 
-    def delivering(self, tap: Tap) -> None:
+    def delivering(self, tap: WatchProxy) -> None:
         if self._at_event and self._may_hit(tap.who):
             occurs = self._world.sim.choices.occurs
             for fault in self._at_event:
@@ -197,7 +197,7 @@ class Faults:
     # What faults use.
 
     def note(self, what: str) -> None:
-        self._world.history.add(Fault(self._world.sim.loop.time_ns(), what))
+        self._world.history.add(FaultInjected(self._world.sim.loop.time_ns(), what))
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Do something that takes time, on behalf of nobody. It is waited for when faults are stopped."""
@@ -248,7 +248,7 @@ class Faults:
         self._world.after(duration, lambda: self._start_again(program))
 
     def _start_again(self, program: Program) -> None:
-        if program.ended is Step.CRASHED and program.name not in self._world.lost:
+        if program.ended is ProgramStep.CRASHED and program.name not in self._world.lost:
             program.start()
 
     def _undo(self, number: int) -> None:

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.active_faults import LetGo
-from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.active_faults import Release
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class SlowConsumer:
         room = one_of(world, "fault/slow-consumer/room", ROOMS_BYTES)
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} reads one piece of each watch every {pace} for {duration}")
-        slowed: list[LetGo] = []
+        slowed: list[Release] = []
 
-        def slow_down(tap: Tap) -> None:
+        def slow_down(tap: WatchProxy) -> None:
             if tap.who == who:
                 slowed.append(tap.slow_down(pace, room))
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.sim.cluster.gate import Tap
-from mainstay.sim.cluster.history import Committed, Event
+from mainstay.sim.cluster.history import Event, RevisionCommitted
+from mainstay.sim.cluster.server_proxy import WatchProxy
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -37,11 +37,11 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Unseen:
+class UnseenState:
     name = "unseen"
     about = "a program is not told of a change until the object has changed again, and then sees only that"
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         metadata = _decode(tap.coming.splitlines()[0]).object.metadata
         key = tap.prefix + (f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name)
         world.faults.note(f"watch #{tap.watch} of {tap.who} is silent until {key} changes again")
@@ -54,7 +54,7 @@ class Unseen:
 class _Keeping:
     """Ends a silent watch when its object has changed again."""
 
-    def __init__(self, world: "World", tap: Tap, key: str, revision: int) -> None:
+    def __init__(self, world: "World", tap: WatchProxy, key: str, revision: int) -> None:
         self._world = world
         self._tap = tap
         self._key = key
@@ -62,7 +62,7 @@ class _Keeping:
         self._is_over = False
 
     def saw(self, event: Event) -> None:
-        if self._is_over or not isinstance(event, Committed):
+        if self._is_over or not isinstance(event, RevisionCommitted):
             return
         if event.key == self._key and event.revision > self._revision:
             self._is_over = True

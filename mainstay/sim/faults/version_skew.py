@@ -5,11 +5,11 @@ side; what one version has begun, the other has to go on with.
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.program import Step
+from mainstay.sim.cluster.program_lifecycle import ProgramStep
 from mainstay.sim.faults import one_of, some_duration, victim
 
 if TYPE_CHECKING:
-    from mainstay.sim.cluster.program import Program
+    from mainstay.sim.cluster.program_lifecycle import Program
     from mainstay.sim.cluster.world import World
 
 
@@ -41,5 +41,5 @@ async def _restart_as(program: "Program", version: str) -> None:
     program.version = version
     if program.is_running:
         await program.stop()
-    if program.ended is Step.STOPPED:
+    if program.ended is ProgramStep.STOPPED:
         program.start()

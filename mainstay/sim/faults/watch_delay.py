@@ -5,7 +5,7 @@ Its program sees an old state meanwhile, and other watches, or its own requests,
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import some_duration
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ class WatchDelay:
     name = "watch-delay"
     about = "what a watch delivers is late"
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         duration = some_duration(world, self.name)
         world.faults.note(f"watch #{tap.watch} of {tap.who} is {duration} late")
         tap.hold()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import one_of
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ class WatchDisconnect:
     name = "watch-disconnect"
     about = "a watch ends before it has told of a change"
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         in_order = one_of(world, f"fault/{self.name}/how", (True, False))
         world.faults.note(f"watch #{tap.watch} of {tap.who} {'ends' if in_order else 'breaks off'}")
         tap.cut(in_order=in_order)

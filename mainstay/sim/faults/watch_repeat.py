@@ -5,7 +5,7 @@ Ours never does, and the history does not show it: whoever follows a server must
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.cluster.gate import Tap
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import one_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ class WatchRepeat:
     name = "watch-repeat"
     about = "a watch tells again what it has told before"
 
-    def touch(self, world: "World", tap: Tap) -> None:
+    def touch(self, world: "World", tap: WatchProxy) -> None:
         count = one_of(world, f"fault/{self.name}/how-many", (1, 2, 5))
         world.faults.note(f"watch #{tap.watch} of {tap.who} tells again what it told last")
         tap.repeat(count)

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mainstay.sim.foreign.context import AnyReplacement, Replacement, Surroundings, replace_method
+from mainstay.sim.foreign.context import AnyReplacement, Replacement, RunContext, replace_method
 
 _NODE: Final = 0x02_00_00_00_00_01  # A network card that no machine has: the second bit says "made up".
 _UUID_EPOCH_TICKS: Final = 0x01B21DD213814000  # From 1582 to 1970 in steps of 100 ns.
@@ -49,7 +49,7 @@ _elsewhere = _shared  # What they draw from on a thread that no run is on.
 
 
 @contextlib.contextmanager
-def shared_generator(run: Surroundings) -> Iterator[None]:
+def shared_generator(run: RunContext) -> Iterator[None]:
     """Let the functions of `random` go on where the last run left them, until the block is left."""
     global _elsewhere
     elsewhere = random.Random(0)
@@ -68,30 +68,30 @@ def _function_of_random(name: str) -> AnyReplacement:
     def elsewhere(*args: Any, **kwargs: Any) -> Any:
         return getattr(_elsewhere, name)(*args, **kwargs)
 
-    def here(run: Surroundings, *args: Any, **kwargs: Any) -> Any:
+    def here(run: RunContext, *args: Any, **kwargs: Any) -> Any:
         return getattr(_shared, name)(*args, **kwargs)  # Looked up: `seed` is replaced as well.
 
     functools.update_wrapper(elsewhere, getattr(_shared, name))
     return Replacement(elsewhere, here)
 
 
-def _urandom(run: Surroundings, size: int) -> bytes:
+def _urandom(run: RunContext, size: int) -> bytes:
     return run.entropy.randbytes(size)
 
 
-def _getrandom(run: Surroundings, size: int, flags: int = 0) -> bytes:
+def _getrandom(run: RunContext, size: int, flags: int = 0) -> bytes:
     return run.entropy.randbytes(size)
 
 
-def _getnode(run: Surroundings) -> int:
+def _getnode(run: RunContext) -> int:
     return _NODE
 
 
-def _seed(run: Surroundings, generator: random.Random, a: Any = None, version: int = 2) -> None:
+def _seed(run: RunContext, generator: random.Random, a: Any = None, version: int = 2) -> None:
     _real_seed(generator, run.entropy.getrandbits(128) if a is None else a, version)
 
 
-def _uuid1(run: Surroundings, node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
+def _uuid1(run: RunContext, node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
     # Two in one moment must differ, and virtual time has moments with many events in them.
     ticks = max(run.clock.wall_ns() // 100 + _UUID_EPOCH_TICKS, run.last_uuid_ticks + 1)
     run.last_uuid_ticks = ticks

@@ -1,7 +1,7 @@
 """What foreign code finds around it during a run, and which run that is.
 
 Mainstay's own code is given a clock and a source of chance. Foreign code helps itself: to `time.time()`,
-`uuid.uuid4()`, a thread. While a run is on, these are answered from the run's `Surroundings` instead (time.py,
+`uuid.uuid4()`, a thread. While a run is on, these are answered from the run's `RunContext` instead (time.py,
 chance.py, network.py) or refused (fences.py); patches.py puts the answers in their place.
 
 An answer only differs from the real thing on the thread that runs the simulation. Other threads of the process, those
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Surroundings:
+class RunContext:
     """Time and chance for foreign code in one simulation. Lives on from one `run` to the next."""
 
     def __init__(self, loop: "SimLoop", clock: SimClock, seed: int) -> None:
@@ -41,16 +41,16 @@ class Surroundings:
         self.random_state = random.Random(f"mainstay/{seed}/random").getstate()
 
 
-_current: Surroundings | None = None
+_current: RunContext | None = None
 _thread = 0
 
 
-def current() -> Surroundings | None:
+def current() -> RunContext | None:
     """The surroundings of the run that the caller is part of, if it is."""
     return _current if _thread == get_ident() else None
 
 
-def enter(surroundings: Surroundings) -> None:
+def enter(surroundings: RunContext) -> None:
     global _current, _thread
     if _current is not None:
         raise RuntimeError("a simulated run is on already in this process, and its clocks are the process's clocks")
@@ -70,7 +70,7 @@ class Replacement(Generic[P, T]):
     one as an attribute, and so must not this.
     """
 
-    def __init__(self, real: Callable[P, T], pretend: Callable[Concatenate[Surroundings, P], T]) -> None:
+    def __init__(self, real: Callable[P, T], pretend: Callable[Concatenate[RunContext, P], T]) -> None:
         functools.update_wrapper(self, real)
         self.real = real
         self._pretend = pretend
@@ -80,7 +80,7 @@ class Replacement(Generic[P, T]):
         return self.real(*args, **kwargs) if surroundings is None else self._pretend(surroundings, *args, **kwargs)
 
 
-def replace_method(real: Callable[P, T], pretend: Callable[Concatenate[Surroundings, P], T]) -> Callable[P, T]:
+def replace_method(real: Callable[P, T], pretend: Callable[Concatenate[RunContext, P], T]) -> Callable[P, T]:
     """Like `Replacement`, for a function that is an attribute of a class and does become a method."""
 
     @functools.wraps(real)

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from mainstay.sim.errors import Fenced
-from mainstay.sim.foreign.context import AnyReplacement, Replacement, Surroundings, replace_method
+from mainstay.sim.errors import Unsimulated
+from mainstay.sim.foreign.context import AnyReplacement, Replacement, RunContext, replace_method
 
 _NO_PROCESSES: Final = (
     "processes are not simulated: put what starts them behind a seam, and give the run a pretended one"
@@ -37,83 +37,83 @@ _NO_TLS: Final = "TLS is not simulated: connect and listen without `ssl` inside 
 def refuse_tls(options: dict[str, Any]) -> None:
     """Refuse `ssl=` among the options of a connection or server."""
     if options.get("ssl"):
-        raise Fenced(_NO_TLS)
+        raise Unsimulated(_NO_TLS)
 
 
 class FencedLoop(asyncio.AbstractEventLoop):
     """The methods of a loop that the simulated one refuses."""
 
     def add_signal_handler(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        raise Fenced(f"loop.add_signal_handler: {_NO_SIGNALS}")
+        raise Unsimulated(f"loop.add_signal_handler: {_NO_SIGNALS}")
 
     def remove_signal_handler(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.remove_signal_handler: {_NO_SIGNALS}")
+        raise Unsimulated(f"loop.remove_signal_handler: {_NO_SIGNALS}")
 
     def add_reader(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        raise Fenced(f"loop.add_reader: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.add_reader: {_NO_DESCRIPTORS}")
 
     def remove_reader(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.remove_reader: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.remove_reader: {_NO_DESCRIPTORS}")
 
     def add_writer(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        raise Fenced(f"loop.add_writer: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.add_writer: {_NO_DESCRIPTORS}")
 
     def remove_writer(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.remove_writer: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.remove_writer: {_NO_DESCRIPTORS}")
 
     async def sock_accept(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_accept: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_accept: {_NO_DESCRIPTORS}")
 
     async def sock_recv(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_recv: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_recv: {_NO_DESCRIPTORS}")
 
     async def sock_recv_into(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_recv_into: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_recv_into: {_NO_DESCRIPTORS}")
 
     async def sock_recvfrom(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_recvfrom: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_recvfrom: {_NO_DESCRIPTORS}")
 
     async def sock_recvfrom_into(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_recvfrom_into: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_recvfrom_into: {_NO_DESCRIPTORS}")
 
     async def sock_sendall(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_sendall: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_sendall: {_NO_DESCRIPTORS}")
 
     async def sock_sendto(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_sendto: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_sendto: {_NO_DESCRIPTORS}")
 
     async def sock_sendfile(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.sock_sendfile: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.sock_sendfile: {_NO_DESCRIPTORS}")
 
     async def sendfile(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced("loop.sendfile: write what the file holds to the transport")
+        raise Unsimulated("loop.sendfile: write what the file holds to the transport")
 
     async def connect_accepted_socket(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.connect_accepted_socket: {_NO_DESCRIPTORS}")
+        raise Unsimulated(f"loop.connect_accepted_socket: {_NO_DESCRIPTORS}")
 
     async def connect_read_pipe(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.connect_read_pipe: {_NO_PIPES}")
+        raise Unsimulated(f"loop.connect_read_pipe: {_NO_PIPES}")
 
     async def connect_write_pipe(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.connect_write_pipe: {_NO_PIPES}")
+        raise Unsimulated(f"loop.connect_write_pipe: {_NO_PIPES}")
 
     async def create_unix_connection(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.create_unix_connection: {_NO_UNIX}")
+        raise Unsimulated(f"loop.create_unix_connection: {_NO_UNIX}")
 
     async def create_unix_server(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.create_unix_server: {_NO_UNIX}")
+        raise Unsimulated(f"loop.create_unix_server: {_NO_UNIX}")
 
     async def create_datagram_endpoint(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.create_datagram_endpoint: {_NO_DATAGRAMS}")
+        raise Unsimulated(f"loop.create_datagram_endpoint: {_NO_DATAGRAMS}")
 
     async def start_tls(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.start_tls: {_NO_TLS}")
+        raise Unsimulated(f"loop.start_tls: {_NO_TLS}")
 
     async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.subprocess_exec: {_NO_PROCESSES}")
+        raise Unsimulated(f"loop.subprocess_exec: {_NO_PROCESSES}")
 
     async def subprocess_shell(self, *args: Any, **kwargs: Any) -> Any:
-        raise Fenced(f"loop.subprocess_shell: {_NO_PROCESSES}")
+        raise Unsimulated(f"loop.subprocess_shell: {_NO_PROCESSES}")
 
 
 def replacements() -> dict[tuple[str, str], AnyReplacement]:
@@ -141,27 +141,27 @@ def methods() -> dict[tuple[type, str], Any]:
 
 
 def _refused(real: Callable[..., Any], what: str, instead: str) -> AnyReplacement:
-    def refuse(run: Surroundings, *args: object, **kwargs: object) -> NoReturn:
-        raise Fenced(f"{what}: {instead}")
+    def refuse(run: RunContext, *args: object, **kwargs: object) -> NoReturn:
+        raise Unsimulated(f"{what}: {instead}")
 
     return Replacement(real, refuse)
 
 
-def _refuse_thread(run: Surroundings, thread: threading.Thread) -> NoReturn:
-    raise Fenced(f"thread {thread.name}: {_NO_THREADS}")
+def _refuse_thread(run: RunContext, thread: threading.Thread) -> NoReturn:
+    raise Unsimulated(f"thread {thread.name}: {_NO_THREADS}")
 
 
 def _refuse_process(
-    run: Surroundings, process: object, command: object = None, *args: object, **kwargs: object
+    run: RunContext, process: object, command: object = None, *args: object, **kwargs: object
 ) -> NoReturn:
-    raise Fenced(f"subprocess {command}: {_NO_PROCESSES}")
+    raise Unsimulated(f"subprocess {command}: {_NO_PROCESSES}")
 
 
-def _wait(run: Surroundings, condition: threading.Condition, timeout: float | None = None) -> bool:
+def _wait(run: RunContext, condition: threading.Condition, timeout: float | None = None) -> bool:
     """Wait to be notified by another thread, of which there is none: only the end of the time limit can come.
 
     Events, queues, semaphores and the futures of executors all wait here. Without this they would hang for ever.
     """
     if timeout is None or not run.loop.executors.sleep(timeout):
-        raise Fenced("waiting for another thread would last for ever: " + _NO_THREADS)
+        raise Unsimulated("waiting for another thread would last for ever: " + _NO_THREADS)
     return False

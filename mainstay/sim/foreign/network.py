@@ -8,7 +8,7 @@ import select
 import socket
 from typing import Any
 
-from mainstay.sim.foreign.context import Replacement, Surroundings, current
+from mainstay.sim.foreign.context import Replacement, RunContext, current
 from mainstay.sim.net.names import AddressInfo
 from mainstay.sim.net.sockets import SimPoll, SimSocket
 
@@ -53,7 +53,7 @@ class SocketDuringRun(SimSocket, metaclass=_SocketClass):
 
 
 def _getaddrinfo(
-    run: Surroundings,
+    run: RunContext,
     host: str | bytes | None,
     port: str | bytes | int | None,
     family: int = 0,
@@ -64,22 +64,22 @@ def _getaddrinfo(
     return run.loop.network.names.address_info(host, port, family, type, flags)
 
 
-def _getnameinfo(run: Surroundings, sockaddr: tuple[Any, ...], flags: int) -> tuple[str, str]:
+def _getnameinfo(run: RunContext, sockaddr: tuple[Any, ...], flags: int) -> tuple[str, str]:
     network = run.loop.network
     return network.names.name_info(sockaddr, flags, seen_from=network.here())
 
 
-def _gethostbyname(run: Surroundings, hostname: str) -> str:
+def _gethostbyname(run: RunContext, hostname: str) -> str:
     return run.loop.network.names.address_of(hostname)
 
 
-def _gethostname(run: Surroundings) -> str:
+def _gethostname(run: RunContext) -> str:
     return run.loop.network.here().name
 
 
-def _getfqdn(run: Surroundings, name: str = "") -> str:
+def _getfqdn(run: RunContext, name: str = "") -> str:
     return name or _gethostname(run)
 
 
-def _poll(run: Surroundings) -> SimPoll:
+def _poll(run: RunContext) -> SimPoll:
     return SimPoll()

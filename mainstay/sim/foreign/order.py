@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Set
 from typing import Any
 
-from mainstay.sim.foreign.context import AnyReplacement, Replacement, Surroundings
+from mainstay.sim.foreign.context import AnyReplacement, Replacement, RunContext
 
 _PLAIN = (str, int, float, bytes, type(None))
 
@@ -27,7 +27,7 @@ _real_as_completed = asyncio.as_completed
 
 
 def _as_completed(
-    run: Surroundings, fs: Iterable[Awaitable[Any]], *, timeout: float | None = None
+    run: RunContext, fs: Iterable[Awaitable[Any]], *, timeout: float | None = None
 ) -> Iterator["asyncio.Future[Any]"]:
     if isinstance(fs, Awaitable):
         return _real_as_completed(fs, timeout=timeout)  # A mistake, which it knows to tell.

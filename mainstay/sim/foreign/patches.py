@@ -24,17 +24,17 @@ from typing import Any, Final
 
 from mainstay.sim.foreign import chance, context, fences, network, order
 from mainstay.sim.foreign import time as foreign_time
-from mainstay.sim.foreign.context import Replacement, Surroundings
+from mainstay.sim.foreign.context import Replacement, RunContext
 from mainstay.sim.loop import hashes
 from mainstay.sim.loop.tasks import SimTask
-from mainstay.sim.processes import current_process
+from mainstay.sim.process_table import current_process
 
 Namespace = dict[str, Any]
 Site = tuple[Namespace, str, object, object]  # Where something can be found by name: the real thing, its stand-in.
 
 
 @contextlib.contextmanager
-def installed(run: Surroundings) -> Iterator[None]:
+def installed(run: RunContext) -> Iterator[None]:
     """Let foreign code on this thread find `run` around it, until the block is left."""
     hashes.install()
     context.enter(run)
@@ -79,7 +79,7 @@ def _utc() -> Iterator[None]:
 _real_all_tasks = asyncio.all_tasks
 
 
-def _all_tasks(run: Surroundings, loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
+def _all_tasks(run: RunContext, loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
     if loop is None:
         loop = asyncio.get_running_loop()
     if loop is not run.loop:

@@ -9,8 +9,8 @@ import time
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from mainstay.sim.errors import Fenced
-from mainstay.sim.foreign.context import AnyReplacement, Replacement, Surroundings, current
+from mainstay.sim.errors import Unsimulated
+from mainstay.sim.foreign.context import AnyReplacement, Replacement, RunContext, current
 
 _NOW_UNLESS_TOLD: Final = ("localtime", "gmtime", "ctime")
 _MONOTONIC: Final = ("monotonic", "perf_counter", "process_time", "thread_time")
@@ -58,54 +58,54 @@ def datetime_methods() -> dict[str, Any]:
     return {"now": classmethod(now), "utcnow": classmethod(utcnow)}
 
 
-def _datetime(run: Surroundings, cls: type[datetime], tz: tzinfo | None) -> datetime:
+def _datetime(run: RunContext, cls: type[datetime], tz: tzinfo | None) -> datetime:
     # In two parts: a float has no room for a date and microseconds.
     seconds, fraction_ns = divmod(run.clock.wall_ns(), 1_000_000_000)
     return cls.fromtimestamp(seconds, tz).replace(microsecond=fraction_ns // 1000)
 
 
-def _wall(run: Surroundings) -> float:
+def _wall(run: RunContext) -> float:
     return run.clock.wall_ns() / 1_000_000_000
 
 
-def _wall_ns(run: Surroundings) -> int:
+def _wall_ns(run: RunContext) -> int:
     return run.clock.wall_ns()
 
 
-def _monotonic(run: Surroundings) -> float:
+def _monotonic(run: RunContext) -> float:
     return run.clock.monotonic_ns() / 1_000_000_000
 
 
-def _monotonic_ns(run: Surroundings) -> int:
+def _monotonic_ns(run: RunContext) -> int:
     return run.clock.monotonic_ns()
 
 
-def _clock_ns(run: Surroundings, clock: int) -> int:
+def _clock_ns(run: RunContext, clock: int) -> int:
     return run.clock.wall_ns() if clock == time.CLOCK_REALTIME else run.clock.monotonic_ns()
 
 
-def _clock(run: Surroundings, clock: int) -> float:
+def _clock(run: RunContext, clock: int) -> float:
     return _clock_ns(run, clock) / 1_000_000_000
 
 
 def _at_or_now(real: Any) -> Any:
-    def at_or_now(run: Surroundings, seconds: float | None = None) -> Any:
+    def at_or_now(run: RunContext, seconds: float | None = None) -> Any:
         return real(_wall(run) if seconds is None else seconds)
 
     return at_or_now
 
 
-def _strftime_or_now(run: Surroundings, form: str, *moment: Any) -> str:
+def _strftime_or_now(run: RunContext, form: str, *moment: Any) -> str:
     return _strftime(form, *(moment or (_gmtime(_wall(run)),)))
 
 
-def _asctime_or_now(run: Surroundings, *moment: Any) -> str:
+def _asctime_or_now(run: RunContext, *moment: Any) -> str:
     return _asctime(*(moment or (_gmtime(_wall(run)),)))
 
 
-def _sleep(run: Surroundings, seconds: float) -> None:
+def _sleep(run: RunContext, seconds: float) -> None:
     if seconds > 0 and not run.loop.executors.sleep(seconds):
-        raise Fenced(
+        raise Unsimulated(
             f"time.sleep({seconds}) would stop the simulated world: await asyncio.sleep, or run what blocks with"
             " asyncio.to_thread"
         )

@@ -7,7 +7,7 @@ set of faults that hits all supports known of some outcome is injected. If a pro
 outcome has come about in another way, or in spite of the fault, and what it rests on now is one more support to hit. An
 outcome that no set of so many faults can keep from happening any more needs no run: that is where runs are saved.
 
-If the stage is an `Ending` (final_state.py), each run must also end with the same state as that without a fault.
+If the stage is an `ComparedStage` (final_state.py), each run must also end with the same state as that without a fault.
 
 A way around a write tells nothing about what is lost after its commit: such a fault keeps nothing from happening that
 the write was for, but it may have it done again. So faults after the commit are tried at each write of the way without
@@ -29,11 +29,11 @@ from typing import Final
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.cluster.final_state import Ending, Expected, end_of
+from mainstay.sim.cluster.final_state import ComparedStage, ExpectedState, read_end
 from mainstay.sim.lineage.hitting_sets import hitting_sets
-from mainstay.sim.lineage.provenance import Lineage, Outcome
-from mainstay.sim.run.forks import Lost, each_in_a_fork, encode, from_booted, lost
-from mainstay.sim.run.plans import Aim, Place, Planned, places_of
+from mainstay.sim.lineage.provenance import Lineage, LineageOutcome
+from mainstay.sim.run.forks import LostFork, encode, from_booted, report_lost_fork, run_in_forks
+from mainstay.sim.run.plans import Aim, InjectionPoint, PlannedFaults, find_points
 from mainstay.sim.run.run import Booted, Patch, RunResult
 from mainstay.sim.run.scenario import Scenario
 
@@ -76,7 +76,7 @@ class Claim(msgspec.Struct, frozen=True):
         return f"no violation with any {how_many} {among}: {self.injected}{sets} injected{others}"
 
 
-class Step(msgspec.Struct, frozen=True):
+class InjectionStep(msgspec.Struct, frozen=True):
     """One run."""
 
     number: int
@@ -97,15 +97,15 @@ class _Seen(msgspec.Struct, frozen=True):
     """What a run sends."""
 
     result: RunResult
-    outcomes: list[Outcome]
-    early: list[Place]
+    outcomes: list[LineageOutcome]
+    early: list[InjectionPoint]
     """Where something could have gone wrong: before all was healed."""
-    expected: Expected | None = None
+    expected: ExpectedState | None = None
     """Of the run without a fault: what was there in the end, if the others have to end with that, too."""
 
 
 _decode_seen = msgspec.msgpack.Decoder(_Seen).decode
-_decode_step = msgspec.msgpack.Decoder(Step).decode
+_decode_step = msgspec.msgpack.Decoder(InjectionStep).decode
 
 
 def inject(
@@ -118,23 +118,23 @@ def inject(
     programs: Sequence[str] = (),
     runs: int = RUNS_MAX,
     patch: Patch | None = None,
-) -> Iterator[Step]:
+) -> Iterator[InjectionStep]:
     """Up to the first run that does not pass, or until nothing is left to try with at most `depth` faults, or so many
     `runs` are made. With `programs`, only faults of these."""
     if lasts is not None:
         scenario = replace(scenario, lasts=lasts)
     work = partial(_inject, seed, depth, jobs, tuple(programs), runs)
     for sent in from_booted(scenario, work, patch, journal=True):
-        if isinstance(sent, Lost):
-            yield Step(0, [], lost(scenario, seed, sent), 0)
+        if isinstance(sent, LostFork):
+            yield InjectionStep(0, [], report_lost_fork(scenario, seed, sent), 0)
         else:
             yield _decode_step(sent)
 
 
 @dataclass
 class _Support:
-    places: dict[Place, None]
-    first: dict[Place, None]
+    places: dict[InjectionPoint, None]
+    first: dict[InjectionPoint, None]
     """Those of the first way that was known: without a fault, if there was one."""
     aims: Aims
     """Of the run in which it was found: it has held in spite of them."""
@@ -155,10 +155,10 @@ class Search:
     tried: dict[frozenset[Aim], None] = field(default_factory=dict)
     points: dict[Aim, None] = field(default_factory=dict)
     """All single faults at places that outcomes rest on."""
-    early: dict[Place, None] = field(default_factory=dict)
+    early: dict[InjectionPoint, None] = field(default_factory=dict)
     """Where something can go wrong at all."""
 
-    def learn(self, aims: Aims, outcomes: Sequence[Outcome], early: Sequence[Place]) -> None:
+    def learn(self, aims: Aims, outcomes: Sequence[LineageOutcome], early: Sequence[InjectionPoint]) -> None:
         """A run with these faults was good."""
         self.tried[frozenset(aims)] = None
         self.early.update(dict.fromkeys(early))
@@ -189,7 +189,7 @@ class Search:
             if all(options):
                 yield from hitting_sets([each.is_hit_by for each in supports], options, size)
 
-    def _aims_at(self, place: Place) -> list[Aim]:
+    def _aims_at(self, place: InjectionPoint) -> list[Aim]:
         if place not in self.early or (self.programs and place.who not in self.programs):
             return []
         return [Aim(place, fault) for fault in (AT_WRITE if place.is_write else AT_DELIVERY)]
@@ -220,17 +220,21 @@ def _inject(seed: int, depth: int, jobs: int, programs: Sequence[str], runs: int
     claims: list[Claim] = []
     number = 0
 
-    def made(aims: Aims, sent: bytes | Lost) -> bool:
+    def made(aims: Aims, sent: bytes | LostFork) -> bool:
         """Say what came of a run. True: go on."""
         nonlocal number
         number += 1
-        seen = _Seen(lost(booted.scenario, seed, sent), [], []) if isinstance(sent, Lost) else _decode_seen(sent)
+        seen = (
+            _Seen(report_lost_fork(booted.scenario, seed, sent), [], [])
+            if isinstance(sent, LostFork)
+            else _decode_seen(sent)
+        )
         if seen.result.is_passed:
             search.learn(aims, seen.outcomes, seen.early)
-        send(encode(Step(number, list(aims), seen.result, len(search.supports))))
+        send(encode(InjectionStep(number, list(aims), seen.result, len(search.supports))))
         return seen.result.is_passed
 
-    (first,) = each_in_a_fork([partial(_run, booted, seed, (), None)], 1)
+    (first,) = run_in_forks([partial(_run, booted, seed, (), None)], 1)
     if not made((), first):
         return
     begun = _decode_seen(first if isinstance(first, bytes) else b"")
@@ -243,17 +247,17 @@ def _inject(seed: int, depth: int, jobs: int, programs: Sequence[str], runs: int
                 left = len(search.next(size, RUNS_MAX, points))
                 break
             works = [partial(_run, booted, seed, aims, begun.expected) for aims in todo]
-            if not all(made(aims, sent) for aims, sent in zip(todo, each_in_a_fork(works, jobs), strict=True)):
+            if not all(made(aims, sent) for aims, sent in zip(todo, run_in_forks(works, jobs), strict=True)):
                 return
         injected = sum(len(aims) == size for aims in search.tried)
         claims.append(Claim(size, len(points), injected, left))
         if left:
             break
-    send(encode(Step(number, [], begun.result, len(search.supports), claims)))
+    send(encode(InjectionStep(number, [], begun.result, len(search.supports), claims)))
 
 
-def _run(booted: Booted, seed: int, aims: Aims, expected: Expected | None) -> bytes:
-    planned = Planned(aims)
+def _run(booted: Booted, seed: int, aims: Aims, expected: ExpectedState | None) -> bytes:
+    planned = PlannedFaults(aims)
     if expected is not None:
         booted.expected = expected
     world = booted.world
@@ -263,6 +267,8 @@ def _run(booted: Booted, seed: int, aims: Aims, expected: Expected | None) -> by
         return encode(_Seen(result, [], []))
     assert world.journal is not None, "without a journal there is no lineage"
     lineage = Lineage(world.history.events[before:], world.journal.records(), planned)
-    early = places_of(planned.deeds, planned.tellings)
-    ended = Expected(booted.sim.run(end_of(world))) if not aims and isinstance(booted.stage, Ending) else None
+    early = find_points(planned.deeds, planned.tellings)
+    ended = (
+        ExpectedState(booted.sim.run(read_end(world))) if not aims and isinstance(booted.stage, ComparedStage) else None
+    )
     return encode(_Seen(result, lineage.outcomes(), early, ended))

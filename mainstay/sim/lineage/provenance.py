@@ -21,9 +21,9 @@ import msgspec
 
 from mainstay.journal.keys import is_object, key_of, prefix_of
 from mainstay.journal.record import DecisionRecord, LookedAt
-from mainstay.sim.cluster.history import Asked, Committed, Delivered, Event
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted, WatchDelivered
 from mainstay.sim.cluster.world import HEARTBEATS
-from mainstay.sim.run.plans import Place, Planned
+from mainstay.sim.run.plans import InjectionPoint, PlannedFaults
 
 _LEFT_OUT: Final = (*HEARTBEATS, "core/events/", "events.k8s.io/")
 _decode = msgspec.json.Decoder().decode
@@ -32,19 +32,19 @@ Read = tuple[str, int]
 """A key, and the revision at which it was seen."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class LineageOutcome(msgspec.Struct, frozen=True):
     name: str
-    support: list[Place]
+    support: list[InjectionPoint]
     """In order, without repetition."""
 
 
 class Lineage:
     """The lineage of one run, from its history since the work began, and the records of its decisions."""
 
-    def __init__(self, events: Sequence[Event], decisions: Iterable[DecisionRecord], planned: Planned) -> None:
+    def __init__(self, events: Sequence[Event], decisions: Iterable[DecisionRecord], planned: PlannedFaults) -> None:
         self._decisions = {record.id: record for record in decisions}
-        self._asked: dict[int, Asked] = {}
-        self._commits: dict[int, list[Committed]] = {}
+        self._asked: dict[int, RequestReceived] = {}
+        self._commits: dict[int, list[RevisionCommitted]] = {}
         self._revisions: dict[str, list[int]] = {}
         """By key, those of this run."""
         self._by_prefix: dict[str, list[str]] = {}
@@ -55,9 +55,9 @@ class Lineage:
             self._note(event)
         self._deeds = {deed.request: deed.place for deed in planned.deeds}
         self._tellings = {(each.who, each.key, each.revision): each.place for each in planned.tellings}
-        self._known_steps: dict[int, list[tuple[Place | None, int]]] = {}
+        self._known_steps: dict[int, list[tuple[InjectionPoint | None, int]]] = {}
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[LineageOutcome]:
         """All that is there or gone because of this run, by name."""
         found: dict[str, list[int]] = {}
         owners = self._owners()
@@ -65,12 +65,12 @@ class Lineage:
             if key.startswith(_LEFT_OUT):
                 continue
             found.setdefault(_name(key, self._last_value(key), owners), []).append(self._revisions[key][-1])
-        outcomes = [Outcome(name, list(self.support_of(found[name]))) for name in sorted(found)]
+        outcomes = [LineageOutcome(name, list(self.support_of(found[name]))) for name in sorted(found)]
         return [outcome for outcome in outcomes if outcome.support]
 
-    def support_of(self, revisions: Sequence[int]) -> dict[Place, None]:
+    def support_of(self, revisions: Sequence[int]) -> dict[InjectionPoint, None]:
         """All places on the way to some revisions."""
-        support: dict[Place, None] = {}
+        support: dict[InjectionPoint, None] = {}
         ways, seen = list(revisions), dict.fromkeys(revisions)
         while ways:
             at = ways.pop()
@@ -108,7 +108,7 @@ class Lineage:
             if commit.request is not None and not commit.key.startswith(_LEFT_OUT)
         }
 
-    def _steps(self, revision: int) -> Iterable[tuple[Place | None, int]]:
+    def _steps(self, revision: int) -> Iterable[tuple[InjectionPoint | None, int]]:
         """From a revision to what it rests on at once: places, and other revisions of this run, or 0."""
         for commit in self._commits.get(revision, ()):
             revisions = self._revisions[commit.key]
@@ -122,7 +122,7 @@ class Lineage:
                 if seen in self._commits:
                     yield self._tellings.get((asked.who, key, seen)), seen
 
-    def _reads_for(self, asked: Asked) -> Iterable[Read]:
+    def _reads_for(self, asked: RequestReceived) -> Iterable[Read]:
         record = self._decisions.get(asked.decision) if asked.decision else None
         if record is not None:
             return self._reads(record)
@@ -160,11 +160,11 @@ class Lineage:
                 yield key, revisions[number - 1]
 
     def _note(self, event: Event) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, RequestReceived):
             self._asked[event.request] = event
-        elif isinstance(event, Delivered) and event.key:
+        elif isinstance(event, WatchDelivered) and event.key:
             self._told.setdefault(event.who, []).append((event.at_ns, event.key, event.revision))
-        elif isinstance(event, Committed) and is_object(event.key):
+        elif isinstance(event, RevisionCommitted) and is_object(event.key):
             self._commits.setdefault(event.revision, []).append(event)
             if event.key not in self._revisions:
                 group, plural, _ = event.key.split("/", 2)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from mainstay.sim.errors import MachineDead
-from mainstay.sim.loop.trace import name_of
+from mainstay.sim.loop.trace import name_callback
 from mainstay.sim.net.hosts import Host, current_host
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class InlineExecutors:
             return
         result: T | None = None
         error: BaseException | None = None
-        self._loop.trace.note("executor", name_of(call))
+        self._loop.trace.note("executor", name_callback(call))
         self.slept_ns = 0
         asyncio._set_running_loop(None)  # As on a thread, where no loop is running.
         try:

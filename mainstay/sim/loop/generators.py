@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstay.sim.processes import Process, current_process
+from mainstay.sim.process_table import SimProcess, current_process
 
 if TYPE_CHECKING:
     from mainstay.sim.loop.loop import SimLoop
@@ -25,7 +25,7 @@ class AsyncGenerators:
     def __init__(self, loop: "SimLoop") -> None:
         self._loop = loop
         self._numbers = itertools.count()
-        self._under_way: dict[int, tuple[weakref.ref[Generator], Process | None]] = {}
+        self._under_way: dict[int, tuple[weakref.ref[Generator], SimProcess | None]] = {}
         self._is_shut_down = False
 
     @contextmanager

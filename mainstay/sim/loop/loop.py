@@ -37,8 +37,8 @@ from mainstay.sim.loop.executor import InlineExecutors
 from mainstay.sim.loop.failures import Failures
 from mainstay.sim.loop.generators import AsyncGenerators
 from mainstay.sim.loop.tasks import SimFuture, SimHandle, SimTask, SimTimer
-from mainstay.sim.loop.trace import BATCH, Trace, name_of
-from mainstay.sim.processes import PROCESS, Process, Processes
+from mainstay.sim.loop.trace import BATCH, Trace, name_callback
+from mainstay.sim.process_table import PROCESS, ProcessTable, SimProcess
 from mainstay.sim.run.choices import Choices
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class SimLoop(FencedLoop):
         self.choices = Choices(trace=self.trace) if choices is None else choices
         self.executors = InlineExecutors(self)
         self.failures = Failures(self)
-        self.processes = Processes(self)
+        self.processes = ProcessTable(self)
         self.stops_at_failure = True
         self._generators = AsyncGenerators(self)
         self._now_ns = 0
@@ -227,7 +227,7 @@ class SimLoop(FencedLoop):
             self._drop_ended_tasks()
         return made
 
-    def give_up_tasks(self, process: Process) -> list[asyncio.Task[Any]]:
+    def give_up_tasks(self, process: SimProcess) -> list[asyncio.Task[Any]]:
         """Forget the tasks of a process that is dead, and return those that have not ended."""
         given_up = [task for task in self._tasks if isinstance(task, SimTask) and task.process is process]
         for task in given_up:
@@ -367,7 +367,11 @@ class SimLoop(FencedLoop):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as asyncio does; nothing is lost, see failures.py
                     self.call_exception_handler(
-                        {"message": f"Exception in callback {name_of(callback)}", "exception": error, "handle": handle}
+                        {
+                            "message": f"Exception in callback {name_callback(callback)}",
+                            "exception": error,
+                            "handle": handle,
+                        }
                     )
 
     def _go_to_next_timer(self) -> None:
@@ -391,7 +395,7 @@ class SimLoop(FencedLoop):
             gc.collect()
 
     def _id_of(self, callback: object) -> int:
-        return self.trace.id_of(name_of(callback))
+        return self.trace.id_of(name_callback(callback))
 
     def _raise_livelock(self) -> NoReturn:
         counts: dict[int, int] = {}

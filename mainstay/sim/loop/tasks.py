@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from mainstay.sim.loop.loop import SimLoop
-    from mainstay.sim.processes import Process
+    from mainstay.sim.process_table import SimProcess
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class SimTask(asyncio.Task[T]):
         name: str,
         number: int,
         context: Context | None,
-        process: "Process | None" = None,
+        process: "SimProcess | None" = None,
     ) -> None:
         self.number = number  # First: asyncio puts the task into a set while it is being made.
         self.process = process

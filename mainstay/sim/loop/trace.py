@@ -192,7 +192,7 @@ def _shown(field: Field) -> str:
     return repr(field)  # Otherwise the text "1" and the number 1 would read the same.
 
 
-def name_of(callback: Any) -> str:
+def name_callback(callback: Any) -> str:
     """What a callback is called, without anything that differs from run to run."""
     while isinstance(callback, partial):
         # asyncio.to_thread calls what it is given by way of the caller's context.

@@ -32,7 +32,7 @@ Stack = tuple[tuple[CodeType, int], ...]
 _origins: dict[int, Stack] = {}  # By address of the handle. One that takes the place of another takes its entry, too.
 
 
-class Seen(msgspec.Struct, frozen=True):
+class TracedEvent(msgspec.Struct, frozen=True):
     """An event, and the code that was at work, the innermost call first."""
 
     event: Event
@@ -49,7 +49,7 @@ class StackTrace(Trace):
         self.buffer = _Watched(self.recorded)
         self.before = 0
         """How many events came before the batch."""
-        self.seen: list[Seen] = []
+        self.seen: list[TracedEvent] = []
         self._batch = batch
         self._now_ns = 0
         self._stacks: list[Stack] = []
@@ -71,7 +71,7 @@ class StackTrace(Trace):
         """The run is over, or the batch is."""
         if len(self.checkpoints) == self._batch and not self.seen:
             events = self.events_of(self.buffer, self.notes, self._now_ns)
-            self.seen = [Seen(event, _shown(stack)) for event, stack in zip(events, self._stacks, strict=True)]
+            self.seen = [TracedEvent(event, _shown(stack)) for event, stack in zip(events, self._stacks, strict=True)]
 
 
 class _Watched(list[int]):

@@ -4,7 +4,7 @@ A connection uses two links, one for each direction, and shares them with all ot
 that send over a link are listed with it, so that a fault finds what it must fail.
 
 A segment that is lost by chance is one that comes later, for TCP repeats it, waiting twice as long each time; so loss
-is one more delay in `Link.delay_ns`. Only the first packet of a connection is lost as such (network.py).
+is one more delay in `NetworkLink.delay_ns`. Only the first packet of a connection is lost as such (network.py).
 
 What goes wrong with a link is wanted by faults, and these overlap (sim/active_faults.py): it is cut for as long as
 anybody wants that, and of delays and losses the worst counts.
@@ -13,12 +13,12 @@ anybody wants that, and of delays and losses the worst counts.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.active_faults import Wanted
+from mainstay.sim.active_faults import ActiveFaults
 from mainstay.sim.net.hosts import Host
 
 if TYPE_CHECKING:
     from mainstay.sim.loop.loop import SimLoop
-    from mainstay.sim.net.wire import End
+    from mainstay.sim.net.wire import TcpEnd
 
 LATENCY_NS_BETWEEN_HOSTS: Final = 200_000
 LATENCY_NS_WITHIN_HOST: Final = 20_000
@@ -27,7 +27,7 @@ REPEATS_NS: Final = tuple(200_000_000 << n for n in range(6))
 JITTER_STEPS: Final = 8  # How many different delays a jittering link can draw. Few, so that a tape stays readable.
 
 
-class Link:
+class NetworkLink:
     """What carries segments from one host to another. Always there; `is_open` says whether they arrive."""
 
     __slots__ = (
@@ -49,7 +49,9 @@ class Link:
         "target",
     )
 
-    def __init__(self, loop: "SimLoop", source: Host, target: Host, cuts_changed: "Callable[[Link], None]") -> None:
+    def __init__(
+        self, loop: "SimLoop", source: Host, target: Host, cuts_changed: "Callable[[NetworkLink], None]"
+    ) -> None:
         self._loop = loop
         self.source = source
         self.target = target
@@ -59,13 +61,15 @@ class Link:
         self.jitter_ns = 0
         self._loss_label = f"net/{self}/loss"
         self.loss = 0.0  # How likely a packet is lost.
-        self.losses: Wanted[float] = Wanted(self._losses_changed)
-        self.delays: Wanted[tuple[int, int]] = Wanted(self._delays_changed)  # Latency and jitter, in nanoseconds.
+        self.losses: ActiveFaults[float] = ActiveFaults(self._losses_changed)
+        self.delays: ActiveFaults[tuple[int, int]] = ActiveFaults(
+            self._delays_changed
+        )  # Latency and jitter, in nanoseconds.
         self._slowed_ns = self._slowed_jitter_ns = 0
-        self.cuts: Wanted[None] = Wanted(lambda: cuts_changed(self))
+        self.cuts: ActiveFaults[None] = ActiveFaults(lambda: cuts_changed(self))
         self.is_cut = False
         self.is_open = source.is_up and target.is_up
-        self.ends: dict[End, None] = {}  # Those that send over this link, in the order of their connections.
+        self.ends: dict[TcpEnd, None] = {}  # Those that send over this link, in the order of their connections.
 
     def __str__(self) -> str:
         return f"{self.source.name}>{self.target.name}"

@@ -24,7 +24,7 @@ _TO_IPV6: Final = {address: text for text, address in _FROM_IPV6.items()}
 AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
 
-class Names:
+class NameService:
     """All hosts of a network, by name and by address."""
 
     def __init__(self, loop: "SimLoop") -> None:
@@ -84,7 +84,7 @@ class Names:
         if has_none or family not in (socket.AF_UNSPEC, shown_as):
             raise socket.gaierror(socket.EAI_NODATA, f"No address associated with hostname: {name}")
         canonical = name if flags & socket.AI_CANONNAME else ""
-        sockaddr = shown(shown_as, address, _port_number(port))
+        sockaddr = format_address(shown_as, address, _port_number(port))
         return [(shown_as, socket.SOCK_STREAM, socket.IPPROTO_TCP, canonical, sockaddr)]
 
     def name_info(self, sockaddr: tuple[Any, ...], flags: int, *, seen_from: Host) -> tuple[str, str]:
@@ -116,7 +116,7 @@ def numeric(text: str) -> str | None:
     return _FROM_IPV6.get(str(address), str(address))
 
 
-def shown(family: int, address: str, port: int) -> tuple[Any, ...]:
+def format_address(family: int, address: str, port: int) -> tuple[Any, ...]:
     """An address as sockets of this family show it."""
     if family != socket.AF_INET6:
         return (address, port)

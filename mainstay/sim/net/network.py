@@ -22,11 +22,11 @@ from datetime import timedelta
 from socket import AF_INET, AF_INET6, SOCK_STREAM
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from mainstay.sim.active_faults import LetGo, together
-from mainstay.sim.errors import Fenced
+from mainstay.sim.active_faults import Release, release_all
+from mainstay.sim.errors import Unsimulated
 from mainstay.sim.net.hosts import LOOPBACK, WILDCARD, Host, current_host, os_error
-from mainstay.sim.net.links import Link
-from mainstay.sim.net.names import AddressInfo, Names
+from mainstay.sim.net.links import NetworkLink
+from mainstay.sim.net.names import AddressInfo, NameService
 from mainstay.sim.net.servers import SimServer
 from mainstay.sim.net.sockets import FIRST_FILENO, SimSocket
 from mainstay.sim.net.transport import SimTransport
@@ -47,8 +47,8 @@ class Network:
 
     def __init__(self, loop: "SimLoop") -> None:
         self._loop = loop
-        self.names = Names(loop)
-        self._links: dict[tuple[Host, Host], Link] = {}
+        self.names = NameService(loop)
+        self._links: dict[tuple[Host, Host], NetworkLink] = {}
         self._sockets: dict[int, SimSocket] = {}
         self._filenos = itertools.count(FIRST_FILENO)
         self._connections = itertools.count(1)
@@ -190,7 +190,7 @@ class Network:
             raise
         return sockets
 
-    async def _handshake(self, out: Link, back: Link, address: str, port: int) -> SimSocket:
+    async def _handshake(self, out: NetworkLink, back: NetworkLink, address: str, port: int) -> SimSocket:
         began = self._loop.time_ns()
         for after in SYN_AFTER_NS:
             await self._wait_until(began + after)
@@ -233,12 +233,12 @@ class Network:
 
     # Faults.
 
-    def link(self, source: Host | str, target: Host | str) -> Link:
+    def link(self, source: Host | str, target: Host | str) -> NetworkLink:
         """The direction from one host to another."""
         key = self._named(source), self._named(target)
         link = self._links.get(key)
         if link is None:
-            link = self._links[key] = Link(self._loop, *key, self._cuts_changed)
+            link = self._links[key] = NetworkLink(self._loop, *key, self._cuts_changed)
         return link
 
     def set_latency(
@@ -250,14 +250,16 @@ class Network:
             link.latency_ns = _nanoseconds(latency)
             link.jitter_ns = _nanoseconds(jitter)
 
-    def slow_down(self, a: Host | str, b: Host | str, latency: timedelta, *, jitter: timedelta = timedelta(0)) -> LetGo:
+    def slow_down(
+        self, a: Host | str, b: Host | str, latency: timedelta, *, jitter: timedelta = timedelta(0)
+    ) -> Release:
         """Let a segment take so long either way, if it would not take longer anyway."""
         delay = _nanoseconds(latency), _nanoseconds(jitter)
-        return together([link.delays.add(delay) for link in (self.link(a, b), self.link(b, a))])
+        return release_all([link.delays.add(delay) for link in (self.link(a, b), self.link(b, a))])
 
-    def lose_packets(self, a: Host | str, b: Host | str, probability: float) -> LetGo:
+    def lose_packets(self, a: Host | str, b: Host | str, probability: float) -> Release:
         """Let a packet get lost so likely, either way. TCP repeats it, so it comes late."""
-        return together([link.losses.add(probability) for link in (self.link(a, b), self.link(b, a))])
+        return release_all([link.losses.add(probability) for link in (self.link(a, b), self.link(b, a))])
 
     def lose_connections(self, a: Host | str, b: Host | str, *, telling: Host | str | None = None) -> None:
         """From now on nothing gets through on the connections that are there between two hosts, and they do not know;
@@ -270,12 +272,12 @@ class Network:
                 if link.source is told:
                     self._loop.call_soon(end.fail, os_error(errno.ECONNRESET), context=end.context)
 
-    def cut(self, a: Host | str, b: Host | str, *, one_way: bool = False) -> LetGo:
+    def cut(self, a: Host | str, b: Host | str, *, one_way: bool = False) -> Release:
         """Let nothing through between two hosts, or only nothing from `a` to `b`. TCP repeats, and gives up at last.
 
         What is given back ends this cut and no other; `heal` ends all."""
         links = [self.link(a, b)] if one_way else [self.link(a, b), self.link(b, a)]
-        return together([link.cuts.add(None) for link in links])
+        return release_all([link.cuts.add(None) for link in links])
 
     def heal(self, a: Host | str, b: Host | str) -> None:
         """Let everything through again, both ways, whoever has cut it."""
@@ -335,17 +337,17 @@ class Network:
     def _named(self, host: Host | str) -> Host:
         return host if isinstance(host, Host) else self.names.host(host)
 
-    def _links_of(self, host: Host) -> list[Link]:
+    def _links_of(self, host: Host) -> list[NetworkLink]:
         return [link for link in self._links.values() if host in (link.source, link.target)]
 
-    def _cuts_changed(self, link: Link) -> None:
+    def _cuts_changed(self, link: NetworkLink) -> None:
         is_cut = bool(link.cuts)
         if link.is_cut != is_cut:
             self._loop.trace.note("net.cut" if is_cut else "net.healed", str(link))
             link.is_cut = is_cut
             self._refresh(link)
 
-    def _refresh(self, link: Link) -> None:
+    def _refresh(self, link: NetworkLink) -> None:
         if link.refresh():
             # Those that send the other way are concerned too: their acknowledgements come back over this link.
             for end in (*link.ends, *self.link(link.target, link.source).ends):
@@ -354,7 +356,7 @@ class Network:
 
 def _simulated(sock: Any) -> SimSocket:
     if not isinstance(sock, SimSocket):
-        raise Fenced("a real socket cannot take part in a simulation: make it inside the run")
+        raise Unsimulated("a real socket cannot take part in a simulation: make it inside the run")
     return sock
 
 

@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING
 
 from mainstay.sim.net.transport import SimTransport
-from mainstay.sim.net.wire import End
+from mainstay.sim.net.wire import TcpEnd
 
 if TYPE_CHECKING:
     from mainstay.sim.loop.loop import SimLoop
@@ -107,7 +107,7 @@ class SimServer(asyncio.AbstractServer):
             sock.listen()
             sock.serve(self._accept, self._context)
 
-    def _accept(self, sock: "SimSocket", end: End) -> None:
+    def _accept(self, sock: "SimSocket", end: TcpEnd) -> None:
         transport = SimTransport(self._loop, sock, end, self._protocol_factory(), server=self)
         self._transports[transport] = None
 

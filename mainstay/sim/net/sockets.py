@@ -17,10 +17,10 @@ from contextvars import Context
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from mainstay.sim.errors import Fenced
+from mainstay.sim.errors import Unsimulated
 from mainstay.sim.net.hosts import LOOPBACK, WILDCARD, Host, is_loopback, os_error
-from mainstay.sim.net.names import shown
-from mainstay.sim.net.wire import End
+from mainstay.sim.net.names import format_address
+from mainstay.sim.net.wire import TcpEnd
 
 if TYPE_CHECKING:
     from mainstay.sim.net.network import Network
@@ -32,13 +32,13 @@ _TYPE_FLAGS: Final = getattr(socket, "SOCK_NONBLOCK", 0) | getattr(socket, "SOCK
 def running_network() -> "Network":
     network: Network | None = getattr(asyncio.get_running_loop(), "network", None)
     if network is None:
-        raise Fenced("a simulated socket belongs to a simulated loop, and another loop is running")
+        raise Unsimulated("a simulated socket belongs to a simulated loop, and another loop is running")
     return network
 
 
 def _fenced(name: str) -> Callable[..., NoReturn]:
     def refuse(self: "SimSocket", *args: object, **kwargs: object) -> NoReturn:
-        raise Fenced(
+        raise Unsimulated(
             f"socket.{name} would bypass the simulated loop: use asyncio streams, loop.create_connection"
             " or loop.create_server"
         )
@@ -53,21 +53,21 @@ class SimSocket:
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:  # noqa: A002
         if fileno is not None:
-            raise Fenced("a socket cannot be made from a file descriptor in a simulation")
+            raise Unsimulated("a socket cannot be made from a file descriptor in a simulation")
         family = socket.AF_INET if family == -1 else family
         type = socket.SOCK_STREAM if type == -1 else type & ~_TYPE_FLAGS  # noqa: A001
         if family not in (socket.AF_INET, socket.AF_INET6) or type != socket.SOCK_STREAM:
-            raise Fenced(f"only TCP is simulated, not family {family} with type {type}")
+            raise Unsimulated(f"only TCP is simulated, not family {family} with type {type}")
         self.family = socket.AddressFamily(family)
         self.type = socket.SocketKind(type)
         self.proto = 0 if proto == -1 else proto
-        self.end: End | None = None
+        self.end: TcpEnd | None = None
         self._network = running_network()
         self._number = self._network.register(self)
         self.host: Host = self._network.here()
         self._fileno = self._number
         self._bound_to: tuple[str, int] | None = None
-        self._accept: Callable[[SimSocket, End], None] | None = None
+        self._accept: Callable[[SimSocket, TcpEnd], None] | None = None
         self._accept_context: Context | None = None
         self._timeout = socket.getdefaulttimeout()
         self._options: dict[tuple[int, int], int | bytes | None] = {}
@@ -137,13 +137,13 @@ class SimSocket:
 
     def getsockname(self) -> tuple[Any, ...]:
         self._check_open()
-        return shown(self.family, *(self.end.address if self.end else self._bound_to or (WILDCARD, 0)))
+        return format_address(self.family, *(self.end.address if self.end else self._bound_to or (WILDCARD, 0)))
 
     def getpeername(self) -> tuple[Any, ...]:
         self._check_open()
         if self.end is None:
             raise os_error(errno.ENOTCONN)
-        return shown(self.family, *self.end.peer.address)
+        return format_address(self.family, *self.end.peer.address)
 
     def shutdown(self, how: int) -> None:
         self._check_open()
@@ -197,7 +197,7 @@ class SimSocket:
             address = LOOPBACK if is_loopback(target) else self.host.address
         return address, port
 
-    def serve(self, accept: "Callable[[SimSocket, End], None]", context: Context) -> None:
+    def serve(self, accept: "Callable[[SimSocket, TcpEnd], None]", context: Context) -> None:
         """Let connections get through from now on, each with a socket of its own and a copy of this context."""
         self._accept = accept
         self._accept_context = context
@@ -210,7 +210,7 @@ class SimSocket:
         assert self._accept_context is not None
         return self._accept_context.copy()
 
-    def establish(self, end: End) -> None:
+    def establish(self, end: TcpEnd) -> None:
         """A connection to this address has become known here."""
         if self._accept is None:
             end.refuse()
@@ -256,7 +256,7 @@ class SimPoll:
         found = [(fd, self._events(fd) & (wanted | select.POLLNVAL)) for fd, wanted in self._wanted.items()]
         ready = [(fd, events) for fd, events in found if events]
         if not ready and timeout != 0:
-            raise Fenced("select.poll would wait outside the simulated loop: poll with timeout 0, or use the loop")
+            raise Unsimulated("select.poll would wait outside the simulated loop: poll with timeout 0, or use the loop")
         return ready
 
     def _events(self, fd: int) -> int:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from mainstay.sim.net.wire import End
+from mainstay.sim.net.wire import TcpEnd
 
 if TYPE_CHECKING:
     from mainstay.sim.loop.loop import SimLoop
@@ -58,7 +58,7 @@ class SimTransport(asyncio.Transport):
         self,
         loop: "SimLoop",
         sock: "SimSocket",
-        end: End,
+        end: TcpEnd,
         protocol: asyncio.BaseProtocol,
         *,
         server: "SimServer | None" = None,

@@ -1,6 +1,6 @@
 """A TCP connection below asyncio: what the two kernels do with it.
 
-An `End` is one end of a connection: what it has sent, and what it has received and nobody has read yet. Segments of
+An `TcpEnd` is one end of a connection: what it has sent, and what it has received and nobody has read yet. Segments of
 one direction arrive in the order they were sent, whatever the delays drawn. What is written at one instant is one
 segment, as one reading of a real socket would find it. At most `WINDOW_BYTES` are on their way or unread; what goes
 beyond waits in the writer's transport (transport.py).
@@ -21,7 +21,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mainstay.sim.net.hosts import os_error
-from mainstay.sim.net.links import Link
+from mainstay.sim.net.links import NetworkLink
 
 if TYPE_CHECKING:
     from mainstay.sim.loop.loop import SimLoop
@@ -44,7 +44,7 @@ ESTABLISHED: Final = Mark()  # The last step of the handshake, upon which the li
 FIN: Final = Mark()  # There is no more to come.
 
 
-class Reader(Protocol):
+class TcpReader(Protocol):
     """What an end asks of the transport on top of it."""
 
     def data_arrived(self, data: bytes) -> bool:
@@ -60,7 +60,7 @@ class Reader(Protocol):
         """Fall silent at once and for good."""
 
 
-class End:
+class TcpEnd:
     """One end of a connection. Both are made by `connect`."""
 
     __slots__ = (
@@ -93,15 +93,15 @@ class End:
         "unread",
     )
 
-    peer: "End"
+    peer: "TcpEnd"
 
     def __init__(
         self,
         loop: "SimLoop",
         serial: int,
         label: str,
-        out: Link,
-        back: Link,
+        out: NetworkLink,
+        back: NetworkLink,
         address: tuple[str, int],
         context: Context,
     ) -> None:
@@ -112,8 +112,8 @@ class End:
         self.back = back
         self.address = address
         self.context = context  # In which everything is called that is called for this end, so that it is on its host.
-        self.reader: Reader | None = None
-        self._accept: Callable[[End], None] | None = None
+        self.reader: TcpReader | None = None
+        self._accept: Callable[[TcpEnd], None] | None = None
 
         self.unread: deque[bytes | memoryview] = deque()
         self.fin_received = False
@@ -379,16 +379,16 @@ class End:
 def connect(
     loop: "SimLoop",
     ordinal: int,
-    links: tuple[Link, Link],
+    links: tuple[NetworkLink, NetworkLink],
     addresses: tuple[tuple[str, int], tuple[str, int]],
     contexts: tuple[Context, Context],
     *,
-    accept: Callable[[End], None],
-) -> End:
+    accept: Callable[[TcpEnd], None],
+) -> TcpEnd:
     """The connecting end of a new connection. The other end is accepted as soon as it hears that this one is there."""
     out, back = links
-    client = End(loop, 2 * ordinal, f"{out}#{ordinal}c", out, back, addresses[0], contexts[0])
-    server = End(loop, 2 * ordinal + 1, f"{back}#{ordinal}s", back, out, addresses[1], contexts[1])
+    client = TcpEnd(loop, 2 * ordinal, f"{out}#{ordinal}c", out, back, addresses[0], contexts[0])
+    server = TcpEnd(loop, 2 * ordinal + 1, f"{back}#{ordinal}s", back, out, addresses[1], contexts[1])
     client.peer, server.peer = server, client
     server._accept = accept
     client._launch(ESTABLISHED, loop.time_ns())

@@ -15,12 +15,12 @@ import msgspec
 
 from mainstay.env.build import build
 from mainstay.env.disk import read_bytes, replace_bytes
-from mainstay.sim.cluster.final_state import ending_with
+from mainstay.sim.cluster.final_state import expect_end
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.loop.trace import Choice
 from mainstay.sim.run.choices import Tape
-from mainstay.sim.run.lookup import planted, scenario_of
-from mainstay.sim.run.run import Patch, RunResult, Verdict
+from mainstay.sim.run.lookup import find_patch, find_scenario
+from mainstay.sim.run.run import Patch, RunResult, RunVerdict
 from mainstay.sim.run.scenario import Scenario
 
 FORMAT: Final = "mainstay-run-1"
@@ -29,10 +29,10 @@ FORMAT: Final = "mainstay-run-1"
 def can_be_kept(result: RunResult) -> bool:
     """Whether a bundle of this run makes it again. Not if its choices were lost with its process; nor if it was another
     run elsewhere, which is no matter of choices."""
-    return bool(result.trace) and result.verdict is not Verdict.DIFFERENT
+    return bool(result.trace) and result.verdict is not RunVerdict.DIFFERENT
 
 
-class BadBundle(SimulationError):
+class BadRunBundle(SimulationError):
     """The file is not the bundle of a run, or not one that can be read here. Says why."""
 
 
@@ -78,17 +78,17 @@ class RunBundle(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Raises `BadBundle`."""
+        """Raises `BadRunBundle`."""
         try:
             data = read_bytes(path)
         except OSError as error:
-            raise BadBundle(f"cannot read the bundle {path}: {error.strerror}") from None
+            raise BadRunBundle(f"cannot read the bundle {path}: {error.strerror}") from None
         try:
             bundle = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:
-            raise BadBundle(f"{path} is not the bundle of a simulated run: {error}") from None
+            raise BadRunBundle(f"{path} is not the bundle of a simulated run: {error}") from None
         if bundle.format != FORMAT:
-            raise BadBundle(f"{path} has the format {bundle.format!r}, and this Mainstay reads {FORMAT!r}")
+            raise BadRunBundle(f"{path} has the format {bundle.format!r}, and this Mainstay reads {FORMAT!r}")
         return bundle
 
     def save(self, path: Path) -> None:
@@ -96,14 +96,14 @@ class RunBundle(msgspec.Struct, frozen=True, kw_only=True):
 
     def the_scenario(self) -> Scenario:
         """Raises `NotFound` (lookup.py)."""
-        scenario = scenario_of(self.scenario)
+        scenario = find_scenario(self.scenario)
         if self.result.expected is not None:
-            scenario = ending_with(scenario, self.result.expected)
+            scenario = expect_end(scenario, self.result.expected)
         return replace(scenario, lasts=timedelta(seconds=self.lasts_s)) if self.lasts_s else scenario
 
     def patch(self) -> Patch | None:
         """What plants the bug, if one was. Raises `NotFound`."""
-        return planted(self.planted) if self.planted else None
+        return find_patch(self.planted) if self.planted else None
 
     def the_tape(self) -> Tape:
         return Tape(self.tape)

@@ -21,10 +21,10 @@ import msgspec
 
 from mainstay.env.processes import Child, Children, Ended, Message, Send
 from mainstay.sim.loop.trace import Trace
-from mainstay.sim.run.run import Booted, Patch, RunResult, Verdict
+from mainstay.sim.run.run import Booted, Patch, RunResult, RunVerdict
 from mainstay.sim.run.scenario import Scenario
 from mainstay.sim.strategies import Strategy
-from mainstay.sim.strategies.all import RANDOM
+from mainstay.sim.strategies.table import RANDOM
 
 WALL_MAX: Final = timedelta(minutes=2)  # Of a run. They take some tenths of a second.
 AHEAD_MAX: Final = 100  # How many results, for each job, may wait for a slow run before them.
@@ -36,7 +36,7 @@ decode = msgspec.msgpack.Decoder(RunResult).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostFork:
     """A fork that has not sent what it should have, and why."""
 
     how: str
@@ -55,7 +55,7 @@ def run_many(
     If the scenario does not even boot, that is the only result.
     """
     for sent in from_booted(scenario, lambda booted, send: _run_all(booted, seeds, jobs, strategy, send), patch):
-        yield lost(scenario, seeds[0], sent) if isinstance(sent, Lost) else decode(sent)
+        yield report_lost_fork(scenario, seeds[0], sent) if isinstance(sent, LostFork) else decode(sent)
 
 
 def from_booted(
@@ -65,7 +65,7 @@ def from_booted(
     *,
     journal: bool = False,
     trace: Callable[[], Trace] | None = None,
-) -> Iterator[bytes | Lost]:
+) -> Iterator[bytes | LostFork]:
     """Boot a scenario in a fork, let it go on with `work` there, and give what is sent."""
 
     def boot(send: Send) -> None:
@@ -80,7 +80,7 @@ def from_booted(
             if isinstance(heard, Message):
                 yield heard.body
             elif heard.how:
-                yield Lost(heard.how)
+                yield LostFork(heard.how)
 
 
 def _be_silent() -> None:
@@ -90,11 +90,11 @@ def _be_silent() -> None:
         warnings.simplefilter("ignore")
 
 
-def each_in_a_fork(works: Sequence[Callable[[], bytes]], jobs: int) -> Iterator[bytes | Lost]:
+def run_in_forks(works: Sequence[Callable[[], bytes]], jobs: int) -> Iterator[bytes | LostFork]:
     """Do each in a fork of this process, `jobs` at once. What they return comes in the order of `works`."""
     if jobs < 1:
         raise ValueError("at least one must be done at a time")
-    results: dict[int, bytes | Lost] = {}  # By place in `works`: those that came before their turn.
+    results: dict[int, bytes | LostFork] = {}  # By place in `works`: those that came before their turn.
     places: dict[Child, int] = {}
     begun = given = 0
     with Children() as children:
@@ -108,15 +108,15 @@ def each_in_a_fork(works: Sequence[Callable[[], bytes]], jobs: int) -> Iterator[
             elif isinstance(heard, Ended):
                 place = places.pop(heard.child)
                 if heard.how:
-                    results[place] = Lost(heard.how)
+                    results[place] = LostFork(heard.how)
             while given in results:
                 yield results.pop(given)
                 given += 1
 
 
-def lost(scenario: Scenario, seed: int, why: Lost) -> RunResult:
+def report_lost_fork(scenario: Scenario, seed: int, why: LostFork) -> RunResult:
     """The result of a run that is not known."""
-    verdict = Verdict.STUCK if why.how == TOO_LONG else Verdict.FAILED
+    verdict = RunVerdict.STUCK if why.how == TOO_LONG else RunVerdict.FAILED
     problem = f"the process of the run is lost: {why.how}"
     return RunResult(scenario.name, seed, verdict, problem, trace="", virtual_s=0.0, choices=0)
 
@@ -125,8 +125,8 @@ def _run_all(booted: Booted, seeds: Sequence[int], jobs: int, strategy: Strategy
     if booted.has_failed:
         seeds = seeds[:1]
     works = [partial(_run_one, booted, seed, strategy) for seed in seeds]
-    for seed, sent in zip(seeds, each_in_a_fork(works, jobs), strict=True):
-        send(encode(lost(booted.scenario, seed, sent)) if isinstance(sent, Lost) else sent)
+    for seed, sent in zip(seeds, run_in_forks(works, jobs), strict=True):
+        send(encode(report_lost_fork(booted.scenario, seed, sent)) if isinstance(sent, LostFork) else sent)
 
 
 def _run_one(booted: Booted, seed: int, strategy: Strategy) -> bytes:

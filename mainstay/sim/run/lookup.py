@@ -16,24 +16,24 @@ from mainstay.sim.run.scenario import Scenario
 CATALOGUE: Final = "mainstay.scenarios:SCENARIOS"
 
 
-class NotFound(LookupError):
+class UnknownScenario(LookupError):
     """There is nothing of this name. Says what to do."""
 
 
-def scenario_of(name: str) -> Scenario:
+def find_scenario(name: str) -> Scenario:
     if ":" not in name:
         scenarios = _catalogue()
         if name not in scenarios:
-            raise NotFound(f"There is no scenario {name!r}; `mainstay sim list` has all names.")
+            raise UnknownScenario(f"There is no scenario {name!r}; `mainstay sim list` has all names.")
         return scenarios[name]
     found = _attribute_of(name, "a scenario")
     if not isinstance(found, Scenario):
-        raise NotFound(f"{name} is a {type(found).__name__}, and not a mainstay.sim.run.scenario.Scenario.")
+        raise UnknownScenario(f"{name} is a {type(found).__name__}, and not a mainstay.sim.run.scenario.Scenario.")
     return found
 
 
-def name_of(scenario: Scenario) -> str:
-    """What `scenario_of` finds this one by. Raises `NotFound` for one that is no module's attribute."""
+def name_scenario(scenario: Scenario) -> str:
+    """What `find_scenario` finds this one by. Raises `UnknownScenario` for one that is no module's attribute."""
     if _catalogue().get(scenario.name) is scenario:
         return scenario.name
     # First where its parts were made, which is mostly where it was: others, like a test, may have imported it, and may
@@ -43,14 +43,16 @@ def name_of(scenario: Scenario) -> str:
         for attribute, value in list(getattr(sys.modules[name], "__dict__", {}).items()):
             if value is scenario:
                 return f"{name}:{attribute}"
-    raise NotFound(f"the scenario {scenario.name!r} is no attribute of any module: make it one, to find it by name.")
+    raise UnknownScenario(
+        f"the scenario {scenario.name!r} is no attribute of any module: make it one, to find it by name."
+    )
 
 
-def planted(name: str) -> Callable[[], object]:
+def find_patch(name: str) -> Callable[[], object]:
     """A patch of the code under test: `name` is that of a function that is given a `pytest.MonkeyPatch`."""
     plant = _attribute_of(name, "a bug to plant")
     if not callable(plant):
-        raise NotFound(f"{name} is a {type(plant).__name__}, and not a function that plants a bug.")
+        raise UnknownScenario(f"{name} is a {type(plant).__name__}, and not a function that plants a bug.")
 
     def patch() -> object:
         import pytest  # Whoever plants bugs has it.
@@ -68,10 +70,10 @@ def _catalogue() -> Mapping[str, Scenario]:
 
 def _attribute_of(name: str, what: str) -> Any:
     if not all(name.partition(":")):
-        raise NotFound(f"{name!r} does not name {what}: write it as module:attribute.")
+        raise UnknownScenario(f"{name!r} does not name {what}: write it as module:attribute.")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)  # As `python -m` does. The script `mainstay` begins with its own directory instead.
     try:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise NotFound(f"{what} called {name!r} cannot be found: {error}") from error
+        raise UnknownScenario(f"{what} called {name!r} cannot be found: {error}") from error

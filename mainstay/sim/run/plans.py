@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.sim.cluster.gate import Tap
-from mainstay.sim.cluster.history import Asked, Delivered, Event, Healed
-from mainstay.sim.cluster.requests import is_heartbeat, told
+from mainstay.sim.cluster.history import Event, FaultsHealed, RequestReceived, WatchDelivered
+from mainstay.sim.cluster.requests import describe_request, is_heartbeat
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults import DURATIONS
 from mainstay.sim.faults.odds import Odds
 from mainstay.sim.faults.old_state import BACK, OldState
@@ -29,7 +29,7 @@ _SHORT: Final = max(each for each in DURATIONS if each.total_seconds() <= 1)
 _LASTING: Final = {"watch-delay": _LONG, "crash-before": _SHORT, "crash-after": _SHORT, "pause-at-delivery": _LONG}
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class InjectionPoint(msgspec.Struct, frozen=True, order=True):
     """Where something can go wrong."""
 
     who: str
@@ -49,7 +49,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class Aim(msgspec.Struct, frozen=True, order=True):
     """A fault at a place."""
 
-    place: Place
+    place: InjectionPoint
     fault: str
     back: int = 0
     """Of `old-state`: how many changes are unseen, as a place in the list of what there is."""
@@ -59,11 +59,11 @@ class Aim(msgspec.Struct, frozen=True, order=True):
         return f"{self.fault}{how} at {self.place}"
 
 
-class Deed(msgspec.Struct, frozen=True):
+class WriteSeen(msgspec.Struct, frozen=True):
     """A write that a program has sent."""
 
     request: int
-    place: Place
+    place: InjectionPoint
     is_heartbeat: bool
     number: int
     """In the order of all writes and tellings."""
@@ -71,18 +71,18 @@ class Deed(msgspec.Struct, frozen=True):
     """All was healed by then: nothing could have gone wrong with it."""
 
 
-class Telling(msgspec.Struct, frozen=True):
+class DeliverySeen(msgspec.Struct, frozen=True):
     """A change that a program was told of."""
 
     who: str
     key: str
     revision: int
-    place: Place
+    place: InjectionPoint
     number: int
     is_late: bool = False
 
 
-def places_of(deeds: Sequence[Deed], tellings: Sequence[Telling]) -> list[Place]:
+def find_points(deeds: Sequence[WriteSeen], tellings: Sequence[DeliverySeen]) -> list[InjectionPoint]:
     """Where a fault can happen: each place once."""
     early = [deed.place for deed in deeds if not deed.is_late]
     return list(dict.fromkeys([*early, *(telling.place for telling in tellings if not telling.is_late)]))
@@ -106,7 +106,7 @@ class _Line(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Planned(Odds):
+class PlannedFaults(Odds):
     """A strategy that lets these happen, and notes all places where something could have. For one run."""
 
     name = "planned"
@@ -114,8 +114,8 @@ class Planned(Odds):
 
     def __init__(self, aims: Sequence[Aim] = ()) -> None:
         self.aims = tuple(aims)
-        self.deeds: list[Deed] = []
-        self.tellings: list[Telling] = []
+        self.deeds: list[WriteSeen] = []
+        self.tellings: list[DeliverySeen] = []
         self.hit: list[Aim] = []
         """Those that have happened."""
         self._faults = {aim.fault for aim in aims}
@@ -124,10 +124,10 @@ class Planned(Odds):
         self._numbers: dict[tuple[str, str], dict[int, int]] = {}
         """By program and key: which of its changes a revision is."""
         self._told: dict[tuple[str, str, int], int] = {}
-        self._now: list[Place] = []
+        self._now: list[InjectionPoint] = []
         """Where the run is: at a write."""
-        self._coming: tuple[Tap, bytes] | None = None
-        self._there: list[Place] = []
+        self._coming: tuple[WatchProxy, bytes] | None = None
+        self._there: list[InjectionPoint] = []
         """Where the run is: at a delivery."""
         self._is_over = False
         self._world: World | None = None
@@ -151,16 +151,16 @@ class Planned(Odds):
     def at_beat(self, fault: str) -> float:
         return 0
 
-    def at_write(self, fault: str, asked: Asked) -> float:
+    def at_write(self, fault: str, asked: RequestReceived) -> float:
         return self._is_aimed_at(self._now, fault)
 
-    def at_event(self, fault: str, tap: Tap) -> float:
+    def at_event(self, fault: str, tap: WatchProxy) -> float:
         if self._coming is None or self._coming[0] is not tap or self._coming[1] is not tap.coming:
             self._coming = tap, tap.coming
             self._there = self._coming_places(tap)
         return self._is_aimed_at(self._there, fault)
 
-    def _is_aimed_at(self, places: Sequence[Place], fault: str) -> float:
+    def _is_aimed_at(self, places: Sequence[InjectionPoint], fault: str) -> float:
         for place in places:
             if (aim := self._wanted.pop((place, fault), None)) is not None:
                 self.hit.append(aim)
@@ -170,23 +170,23 @@ class Planned(Odds):
     # What happens.
 
     def _saw(self, event: Event) -> None:
-        if isinstance(event, Healed):
+        if isinstance(event, FaultsHealed):
             self._is_over = True
-        elif isinstance(event, Asked):
+        elif isinstance(event, RequestReceived):
             if event.is_write and self._is_hit_by_faults(event.who):
                 self._wrote(event)
-        elif isinstance(event, Delivered) and event.key and self._is_hit_by_faults(event.who):
+        elif isinstance(event, WatchDelivered) and event.key and self._is_hit_by_faults(event.who):
             self._was_told(event.who, event.key, event.revision)
 
-    def _wrote(self, asked: Asked) -> None:
-        what = told(asked)
-        place = Place(asked.who, True, what, self._count(asked.who, what))
-        self.deeds.append(Deed(asked.request, place, is_heartbeat(asked), self._next_number(), self._is_over))
+    def _wrote(self, asked: RequestReceived) -> None:
+        what = describe_request(asked)
+        place = InjectionPoint(asked.who, True, what, self._count(asked.who, what))
+        self.deeds.append(WriteSeen(asked.request, place, is_heartbeat(asked), self._next_number(), self._is_over))
         self._now = [place]
 
-    def _coming_places(self, tap: Tap) -> list[Place]:
+    def _coming_places(self, tap: WatchProxy) -> list[InjectionPoint]:
         """Where a delivery is that is about to be made. Afterwards it, or a repetition of it, is told of as made."""
-        places: list[Place] = []
+        places: list[InjectionPoint] = []
         for line in tap.coming.splitlines():
             event = _decode(line)
             if event.type in ("BOOKMARK", "ERROR"):
@@ -195,14 +195,14 @@ class Planned(Odds):
             at = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
             key, revision = tap.prefix + at, int(metadata.resource_version)
             again = self._told.get((tap.who, key, revision), 0) + 1
-            places.append(Place(tap.who, False, self._change(tap.who, key, revision), again))
+            places.append(InjectionPoint(tap.who, False, self._change(tap.who, key, revision), again))
             self._told[(tap.who, key, revision)] = again
         return places
 
     def _was_told(self, who: str, key: str, revision: int) -> None:
         again = self._told.setdefault((who, key, revision), 1)
-        place = Place(who, False, self._change(who, key, revision), again)
-        self.tellings.append(Telling(who, key, revision, place, self._next_number(), self._is_over))
+        place = InjectionPoint(who, False, self._change(who, key, revision), again)
+        self.tellings.append(DeliverySeen(who, key, revision, place, self._next_number(), self._is_over))
 
     def _change(self, who: str, key: str, revision: int) -> str:
         numbers = self._numbers.setdefault((who, key), {})

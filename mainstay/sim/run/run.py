@@ -23,8 +23,8 @@ from mainstay.env import tasks
 from mainstay.sim.checkers import Checker, Violated
 from mainstay.sim.checkers.always import always
 from mainstay.sim.checkers.quiescence import Quiescence
-from mainstay.sim.checkers.run_checkers import Checking
-from mainstay.sim.cluster.final_state import Expected, check_end
+from mainstay.sim.checkers.run_checkers import RunCheckers
+from mainstay.sim.cluster.final_state import ExpectedState, check_end
 from mainstay.sim.cluster.world import World
 from mainstay.sim.errors import Deadlock, Livelock, TooLong
 from mainstay.sim.faults.schedule import NAMES
@@ -34,7 +34,7 @@ from mainstay.sim.run.choices import Tape
 from mainstay.sim.run.scenario import BOOT_SEED, Scenario
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies import Strategy
-from mainstay.sim.strategies.all import RANDOM, drawn_of, strategy_of
+from mainstay.sim.strategies.table import RANDOM, choose_strategy, describe_strategy
 
 Patch = Callable[[], object]
 """Changes the code under test, to plant a bug for instance. Whoever gives it sees to it that it is undone."""
@@ -48,13 +48,13 @@ _FRAMES_SHOWN: Final = 3
 _TASKS_SHOWN: Final = 60
 
 
-class Verdict(StrEnum):
+class RunVerdict(StrEnum):
     PASSED = "passed"
     VIOLATED = "violated"
     STUCK = "stuck"
     FAILED = "failed"
     DIFFERENT = "different"
-    """Made again in another process it was another run (guard.py)."""
+    """Made again in another process it was another run (determinism_guard.py)."""
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class RunResult(msgspec.Struct, frozen=True):
 
     scenario: str
     seed: int
-    verdict: Verdict
+    verdict: RunVerdict
     problem: str
     """What is wrong. Empty if it has passed."""
     trace: str
@@ -79,12 +79,12 @@ class RunResult(msgspec.Struct, frozen=True):
     """The choices that were not benign. Of a run that has passed, none are kept."""
     waiting: str = ""
     """Which tasks were waiting where when it ended, if it has not passed."""
-    expected: Expected | None = None
+    expected: ExpectedState | None = None
     """What it should have ended with, if somebody has said so (sim/cluster/final_state.py) and it has not passed."""
 
     @property
     def is_passed(self) -> bool:
-        return self.verdict is Verdict.PASSED
+        return self.verdict is RunVerdict.PASSED
 
 
 def run(scenario: Scenario, seed: int, *, tape: Tape | None = None, patch: Patch | None = None) -> RunResult:
@@ -116,7 +116,7 @@ class Booted:
         checkers = [*scenario.checkers(), self.quiescence]
         known = dict.fromkeys([*(each.name for each in checkers), *scenario.unchecked])
         checkers += [each for each in always() if each.name not in known]
-        self._checking = Checking(checkers, self.world.history, self._remember)
+        self._checking = RunCheckers(checkers, self.world.history, self._remember)
         try:
             self.stage = scenario.make(self.world)
             self.sim.run(self._boot(), limit=BOOT_MAX)
@@ -172,10 +172,10 @@ class Booted:
         allowed = NAMES if self.scenario.faults is None else self.scenario.faults
 
         def disturb(world: World) -> None:
-            drawn = strategy if tape is None else strategy_of(world.sim.choices)
+            drawn = strategy if tape is None else choose_strategy(world.sim.choices)
             drawn.disturb(world, allowed)
             on = ", ".join(world.faults.on) or "none"
-            self._drawn.append(f"strategy {drawn_of(drawn, world.sim.choices)}; faults: {on}")
+            self._drawn.append(f"strategy {describe_strategy(drawn, world.sim.choices)}; faults: {on}")
 
         return disturb
 
@@ -245,18 +245,18 @@ class Booted:
         return describe(waiting) + (f"\n  and {left} more" if left else "")
 
 
-def _judged(error: BaseException | None) -> tuple[Verdict, str]:
+def _judged(error: BaseException | None) -> tuple[RunVerdict, str]:
     if error is None:
-        return Verdict.PASSED, ""
+        return RunVerdict.PASSED, ""
     first: BaseException | None = error
     while first is not None:
         if isinstance(first, Violated):
-            return Verdict.VIOLATED, str(first)
+            return RunVerdict.VIOLATED, str(first)
         first = first.__cause__
     if isinstance(error, Deadlock | Livelock | TooLong):
-        return Verdict.STUCK, str(error)
+        return RunVerdict.STUCK, str(error)
     cause = error.__cause__ or error
     frames = traceback.extract_tb(cause.__traceback__)[-_FRAMES_SHOWN:]
     where = "".join(f"\n  {frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
     said = f"{error}: " if cause is not error else ""
-    return Verdict.FAILED, f"{said}{type(cause).__name__}: {cause}{where}"
+    return RunVerdict.FAILED, f"{said}{type(cause).__name__}: {cause}{where}"

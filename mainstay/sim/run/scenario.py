@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.checkers import Checker
 
 if TYPE_CHECKING:
-    from mainstay.sim.cluster.final_state import Expected
+    from mainstay.sim.cluster.final_state import ExpectedState
     from mainstay.sim.cluster.world import World
 
 BOOT_SEED: Final = 0
@@ -68,7 +68,7 @@ class Scenario:
     """How long it may take after healing to come to rest."""
     silence: timedelta = timedelta(seconds=30)
     """How long nothing is written before that counts as rest. Longer than anybody waits before looking again."""
-    expected: "Expected | None" = None
+    expected: "ExpectedState | None" = None
     """What each run has to end with, if somebody has said so (sim/cluster/final_state.py)."""
     ids: tuple[str, ...] = ()
     """What it is about: ids of the specification, and numbers of the catalogue (docs/scenarios.md)."""

@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.cluster.final_state import Ending, Expected, end_of
+from mainstay.sim.cluster.final_state import ComparedStage, ExpectedState, read_end
 from mainstay.sim.faults.schedule import AT_EVENT, AT_WRITE
-from mainstay.sim.run.forks import Lost, decode, each_in_a_fork, encode, from_booted, lost
-from mainstay.sim.run.plans import Aim, Deed, Planned, Telling, places_of
+from mainstay.sim.run.forks import LostFork, decode, encode, from_booted, report_lost_fork, run_in_forks
+from mainstay.sim.run.plans import Aim, DeliverySeen, PlannedFaults, WriteSeen, find_points
 from mainstay.sim.run.run import Booted, Patch, RunResult
 from mainstay.sim.run.scenario import Scenario
 
@@ -34,7 +34,7 @@ Point = Aim
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class SweepRun:
     """One run of a sweep."""
 
     point: Point | None
@@ -74,9 +74,9 @@ class _Sent(msgspec.Struct, frozen=True):
 
 class _Counted(msgspec.Struct, frozen=True):
     result: RunResult
-    deeds: list[Deed]
-    tellings: list[Telling]
-    expected: Expected | None
+    deeds: list[WriteSeen]
+    tellings: list[DeliverySeen]
+    expected: ExpectedState | None
     """What was there in the end, if the others have to end with that, too."""
 
 
@@ -96,11 +96,11 @@ def sweep(
     one_in: int = 1,
     patch: Patch | None = None,
 ) -> Sweep:
-    """Try each single fault, as `tries` does, and say what came out."""
+    """Try each single fault, as `sweep_runs` does, and say what came out."""
     bad: list[tuple[Point | None, RunResult]] = []
     points = 0
     tried = None
-    for tried in tries(
+    for tried in sweep_runs(
         scenario,
         seed=seed,
         lasts=lasts,
@@ -117,7 +117,7 @@ def sweep(
     return Sweep(scenario.name, points, tuple(bad), 0 if tried is None else tried.of)
 
 
-def tries(
+def sweep_runs(
     scenario: Scenario,
     *,
     seed: int = 1,
@@ -128,11 +128,11 @@ def tries(
     without: Sequence[str] = (),
     one_in: int = 1,
     patch: Patch | None = None,
-) -> Iterator[Tried]:
+) -> Iterator[SweepRun]:
     """Try each single fault. With `lasts`, the scenario's work ends earlier: there are as many points as writes.
 
     With `programs`, only at the writes of these, and at what they are told; `without`, not at those whose paths or keys
-    have one of these texts in them; `one_in`, only at each so manieth point. If the stage is an `Ending`
+    have one of these texts in them; `one_in`, only at each so manieth point. If the stage is an `ComparedStage`
     (sim/cluster/final_state.py), each run must also end with the same state as that without a fault. If the run without
     a fault does not pass, it is the only one.
     """
@@ -140,11 +140,11 @@ def tries(
         scenario = replace(scenario, lasts=lasts)
     chosen = _Chosen(tuple(faults), tuple(programs), tuple(without), one_in)
     for sent in from_booted(scenario, partial(_sweep, seed, jobs, chosen), patch):
-        if isinstance(sent, Lost):
-            yield Tried(None, lost(scenario, seed, sent), 0)
+        if isinstance(sent, LostFork):
+            yield SweepRun(None, report_lost_fork(scenario, seed, sent), 0)
         else:
             each = _decode_sent(sent)
-            yield Tried(each.point, each.result, each.of)
+            yield SweepRun(each.point, each.result, each.of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ class _Chosen:
     without: Sequence[str]
     one_in: int
 
-    def among(self, deeds: Sequence[Deed], tellings: Sequence[Telling]) -> tuple[list[Point], int]:
+    def among(self, deeds: Sequence[WriteSeen], tellings: Sequence[DeliverySeen]) -> tuple[list[Point], int]:
         """Those to be tried, and how many there are."""
         points = [
             Aim(place, fault)
-            for place in places_of(deeds, tellings)
+            for place in find_points(deeds, tellings)
             if (not self.programs or place.who in self.programs)
             and not any(part in place.what for part in self.without)
             for fault in self.faults
@@ -170,9 +170,9 @@ class _Chosen:
 
 
 def _sweep(seed: int, jobs: int, chosen: _Chosen, booted: Booted, send: Send) -> None:
-    (first,) = each_in_a_fork([partial(_count, booted, seed)], 1)
-    if isinstance(first, Lost):
-        send(encode(_Sent(None, lost(booted.scenario, seed, first), 0)))
+    (first,) = run_in_forks([partial(_count, booted, seed)], 1)
+    if isinstance(first, LostFork):
+        send(encode(_Sent(None, report_lost_fork(booted.scenario, seed, first), 0)))
         return
     counted = _decode_counted(first)
     points, of = chosen.among(counted.deeds, counted.tellings)
@@ -180,20 +180,20 @@ def _sweep(seed: int, jobs: int, chosen: _Chosen, booted: Booted, send: Send) ->
     if not counted.result.is_passed:
         return
     works = [partial(_try, booted, seed, point, counted.expected) for point in points]
-    for point, sent in zip(points, each_in_a_fork(works, jobs), strict=True):
-        result = lost(booted.scenario, seed, sent) if isinstance(sent, Lost) else decode(sent)
+    for point, sent in zip(points, run_in_forks(works, jobs), strict=True):
+        result = report_lost_fork(booted.scenario, seed, sent) if isinstance(sent, LostFork) else decode(sent)
         send(encode(_Sent(point, result, of)))
 
 
 def _count(booted: Booted, seed: int) -> bytes:
-    watching = Planned()
+    watching = PlannedFaults()
     result = booted.go(seed, strategy=watching)
-    is_to_be_same = result.is_passed and isinstance(booted.stage, Ending)
-    expected = Expected(booted.sim.run(end_of(booted.world))) if is_to_be_same else None
+    is_to_be_same = result.is_passed and isinstance(booted.stage, ComparedStage)
+    expected = ExpectedState(booted.sim.run(read_end(booted.world))) if is_to_be_same else None
     return encode(_Counted(result, watching.deeds, watching.tellings, expected))
 
 
-def _try(booted: Booted, seed: int, point: Point, expected: Expected | None) -> bytes:
+def _try(booted: Booted, seed: int, point: Point, expected: ExpectedState | None) -> bytes:
     if expected is not None:
         booted.expected = expected
-    return encode(booted.go(seed, strategy=Planned([point])))
+    return encode(booted.go(seed, strategy=PlannedFaults([point])))

@@ -11,7 +11,7 @@ writes (*intermediate state*), that never sees a state which lasted for a while 
 started again on a past and then catches up (*stale state*).
 """
 
-from mainstay.sim.sieve.patterns import Pattern
-from mainstay.sim.sieve.sieve import SieveReport, Sifted, sieve, sift
+from mainstay.sim.sieve.patterns import SievePattern
+from mainstay.sim.sieve.sieve import SieveReport, Sifted, sieve, sift_runs
 
-__all__ = ["Pattern", "SieveReport", "Sifted", "sieve", "sift"]
+__all__ = ["SievePattern", "SieveReport", "Sifted", "sieve", "sift_runs"]

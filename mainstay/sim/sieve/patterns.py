@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from mainstay.sim.faults.old_state import BACK
-from mainstay.sim.run.plans import Aim, Deed, Telling
+from mainstay.sim.run.plans import Aim, DeliverySeen, WriteSeen
 
 LATER: Final = 3  # Changes that it was told of since it has acted.
 
 
-class Pattern(StrEnum):
+class SievePattern(StrEnum):
     """Shown to users: only add."""
 
     INTERMEDIATE = "intermediate"
@@ -28,11 +28,11 @@ class Pattern(StrEnum):
     """It is started again on a state of the past, and catches up later."""
 
 
-class Reference(msgspec.Struct, frozen=True):
+class ReferenceRun(msgspec.Struct, frozen=True):
     """What a program did and saw in the run without faults."""
 
-    deeds: list[Deed]
-    tellings: list[Telling]
+    deeds: list[WriteSeen]
+    tellings: list[DeliverySeen]
     """What it was told before all was healed."""
     last: dict[str, int]
     """By key: the last revision in the run, before all was healed."""
@@ -40,49 +40,53 @@ class Reference(msgspec.Struct, frozen=True):
     """What its decisions have looked at; None: nobody knows."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    pattern: Pattern
+class FaultPlan(msgspec.Struct, frozen=True):
+    pattern: SievePattern
     aim: Aim
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.aim}"
 
 
-def plans_of(pattern: Pattern, reference: Reference, program: str) -> tuple[list[Plan], int]:
+def make_plans(pattern: SievePattern, reference: ReferenceRun, program: str) -> tuple[list[FaultPlan], int]:
     """The plans, and how many others cannot matter."""
     deeds = [
         deed for deed in reference.deeds if deed.place.who == program and not deed.is_late and not deed.is_heartbeat
     ]
     match pattern:
-        case Pattern.INTERMEDIATE:
-            return [Plan(pattern, Aim(deed.place, "crash-after")) for deed in deeds], 0
-        case Pattern.UNOBSERVED:
+        case SievePattern.INTERMEDIATE:
+            return [FaultPlan(pattern, Aim(deed.place, "crash-after")) for deed in deeds], 0
+        case SievePattern.UNOBSERVED:
             return _unobserved(reference, _tellings(reference, program))
-        case Pattern.STALE:
+        case SievePattern.STALE:
             return _stale(reference, _tellings(reference, program), deeds)
 
 
-def _tellings(reference: Reference, program: str) -> list[Telling]:
+def _tellings(reference: ReferenceRun, program: str) -> list[DeliverySeen]:
     """Each change once, in the order in which it was told."""
-    found: dict[tuple[str, int], Telling] = {}
+    found: dict[tuple[str, int], DeliverySeen] = {}
     for telling in reference.tellings:
         if telling.who == program and not telling.is_late:
             found.setdefault((telling.key, telling.revision), telling)
     return list(found.values())
 
 
-def _unobserved(reference: Reference, tellings: Sequence[Telling]) -> tuple[list[Plan], int]:
+def _unobserved(reference: ReferenceRun, tellings: Sequence[DeliverySeen]) -> tuple[list[FaultPlan], int]:
     between = [each for each in tellings if reference.last.get(each.key, 0) > each.revision]
     read = _read(reference)
     chosen = [each for each in between if read is None or (each.key, each.revision) in read]
-    return [Plan(Pattern.UNOBSERVED, Aim(each.place, "unseen")) for each in chosen], len(between) - len(chosen)
+    return [FaultPlan(SievePattern.UNOBSERVED, Aim(each.place, "unseen")) for each in chosen], len(between) - len(
+        chosen
+    )
 
 
-def _stale(reference: Reference, tellings: Sequence[Telling], deeds: Sequence[Deed]) -> tuple[list[Plan], int]:
+def _stale(
+    reference: ReferenceRun, tellings: Sequence[DeliverySeen], deeds: Sequence[WriteSeen]
+) -> tuple[list[FaultPlan], int]:
     """It is started again on a state before something that it has acted on: right after it has, or a little later."""
     read = _read(reference)
     numbers = [telling.number for telling in tellings]
-    found: dict[Plan, bool] = {}
+    found: dict[FaultPlan, bool] = {}
     for deed in deeds:
         first = bisect_left(numbers, deed.number)  # What it is told next.
         for place in (first, first + LATER):
@@ -93,10 +97,10 @@ def _stale(reference: Reference, tellings: Sequence[Telling], deeds: Sequence[De
                 continue
             hidden = tellings[max(place - BACK[number], 0) : place]
             is_read = read is None or any((each.key, each.revision) in read for each in hidden)
-            found.setdefault(Plan(Pattern.STALE, Aim(tellings[place].place, "old-state", number)), is_read)
+            found.setdefault(FaultPlan(SievePattern.STALE, Aim(tellings[place].place, "old-state", number)), is_read)
     plans = [plan for plan, is_read in found.items() if is_read]
     return plans, len(found) - len(plans)
 
 
-def _read(reference: Reference) -> Mapping[tuple[str, int], None] | None:
+def _read(reference: ReferenceRun) -> Mapping[tuple[str, int], None] | None:
     return None if reference.reads is None else dict.fromkeys(reference.reads)

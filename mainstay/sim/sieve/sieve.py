@@ -17,15 +17,15 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.env.processes import Send
-from mainstay.sim.cluster.differences import differences
-from mainstay.sim.cluster.final_state import Expected, end_of
-from mainstay.sim.cluster.history import Committed, Healed
+from mainstay.sim.cluster.differences import find_differences
+from mainstay.sim.cluster.final_state import ExpectedState, read_end
+from mainstay.sim.cluster.history import FaultsHealed, RevisionCommitted
 from mainstay.sim.lineage.provenance import Lineage
-from mainstay.sim.run.forks import Lost, decode, each_in_a_fork, encode, from_booted, lost
-from mainstay.sim.run.plans import Planned
+from mainstay.sim.run.forks import LostFork, decode, encode, from_booted, report_lost_fork, run_in_forks
+from mainstay.sim.run.plans import PlannedFaults
 from mainstay.sim.run.run import Booted, Patch, RunResult
 from mainstay.sim.run.scenario import Scenario
-from mainstay.sim.sieve.patterns import Pattern, Plan, Reference, plans_of
+from mainstay.sim.sieve.patterns import FaultPlan, ReferenceRun, SievePattern, make_plans
 
 SLOWER: Final = timedelta(milliseconds=7)
 
@@ -33,7 +33,7 @@ SLOWER: Final = timedelta(milliseconds=7)
 class Sifted(msgspec.Struct, frozen=True, tag=True):
     """One run."""
 
-    plan: Plan | None
+    plan: FaultPlan | None
     """None: a run without a fault."""
     result: RunResult
     of: int
@@ -87,7 +87,7 @@ class _Ran(msgspec.Struct, frozen=True):
 
 class _First(msgspec.Struct, frozen=True):
     ran: _Ran
-    reference: Reference
+    reference: ReferenceRun
 
 
 _decode_ran = msgspec.msgpack.Decoder(_Ran).decode
@@ -98,7 +98,7 @@ _decode_sent = msgspec.msgpack.Decoder(Sifted | _NoProgram).decode
 def sieve(
     scenario: Scenario,
     program: str,
-    patterns: Sequence[Pattern] = tuple(Pattern),
+    patterns: Sequence[SievePattern] = tuple(SievePattern),
     *,
     seed: int = 1,
     lasts: timedelta | None = None,
@@ -106,10 +106,10 @@ def sieve(
     one_in: int = 1,
     patch: Patch | None = None,
 ) -> SieveReport:
-    """All that `sift` finds."""
+    """All that `sift_runs` finds."""
     runs = idle = 0
     bad = []
-    for each in sift(scenario, program, patterns, seed=seed, lasts=lasts, jobs=jobs, one_in=one_in, patch=patch):
+    for each in sift_runs(scenario, program, patterns, seed=seed, lasts=lasts, jobs=jobs, one_in=one_in, patch=patch):
         runs += each.plan is not None
         idle = each.idle
         if not each.result.is_passed:
@@ -117,10 +117,10 @@ def sieve(
     return SieveReport(scenario.name, program, runs, idle, tuple(bad))
 
 
-def sift(
+def sift_runs(
     scenario: Scenario,
     program: str,
-    patterns: Sequence[Pattern] = tuple(Pattern),
+    patterns: Sequence[SievePattern] = tuple(SievePattern),
     *,
     seed: int = 1,
     lasts: timedelta | None = None,
@@ -137,8 +137,8 @@ def sift(
         scenario = replace(scenario, lasts=lasts)
     work = partial(_sift, seed, jobs, program, tuple(patterns), one_in)
     for sent in from_booted(scenario, work, patch, journal=True):
-        if isinstance(sent, Lost):
-            yield Sifted(None, lost(scenario, seed, sent), 0, 0)
+        if isinstance(sent, LostFork):
+            yield Sifted(None, report_lost_fork(scenario, seed, sent), 0, 0)
             continue
         match _decode_sent(sent):
             case Sifted() as sifted:
@@ -148,64 +148,68 @@ def sift(
 
 
 def _sift(
-    seed: int, jobs: int, program: str, patterns: Sequence[Pattern], one_in: int, booted: Booted, send: Send
+    seed: int, jobs: int, program: str, patterns: Sequence[SievePattern], one_in: int, booted: Booted, send: Send
 ) -> None:
     if program not in booted.world.programs and not booted.has_failed:
         send(encode(_NoProgram([each.name for each in booted.world.targets()])))
         return
     works = [partial(_first, booted, seed, program), partial(_slower, booted, seed, program)]
-    first, slower = each_in_a_fork(works, jobs)
-    if isinstance(first, Lost):
-        send(encode(Sifted(None, lost(booted.scenario, seed, first), 0, 0)))
+    first, slower = run_in_forks(works, jobs)
+    if isinstance(first, LostFork):
+        send(encode(Sifted(None, report_lost_fork(booted.scenario, seed, first), 0, 0)))
         return
     begun = _decode_first(first)
-    plans: list[Plan] = []
+    plans: list[FaultPlan] = []
     idle = 0
     for pattern in patterns:
-        more, fewer = plans_of(pattern, begun.reference, program)
+        more, fewer = make_plans(pattern, begun.reference, program)
         plans, idle = plans + more, idle + fewer
     plans = plans[::one_in]
     send(encode(Sifted(None, begun.ran.result, len(plans), idle)))
     if not begun.ran.result.is_passed:
         return
-    again = _Ran(lost(booted.scenario, seed, slower), {}) if isinstance(slower, Lost) else _decode_ran(slower)
+    again = (
+        _Ran(report_lost_fork(booted.scenario, seed, slower), {})
+        if isinstance(slower, LostFork)
+        else _decode_ran(slower)
+    )
     if not again.result.is_passed:  # All would count as noise.
         send(encode(Sifted(None, again.result, len(plans), idle, is_slower=True)))
         return
-    expected = Expected(begun.ran.objects, differences(begun.ran.objects, again.objects))
-    runs = each_in_a_fork([partial(_run, booted, seed, plan, expected) for plan in plans], jobs)
+    expected = ExpectedState(begun.ran.objects, find_differences(begun.ran.objects, again.objects))
+    runs = run_in_forks([partial(_run, booted, seed, plan, expected) for plan in plans], jobs)
     for plan, sent in zip(plans, runs, strict=True):
-        result = lost(booted.scenario, seed, sent) if isinstance(sent, Lost) else decode(sent)
+        result = report_lost_fork(booted.scenario, seed, sent) if isinstance(sent, LostFork) else decode(sent)
         send(encode(Sifted(plan, result, len(plans), idle)))
 
 
 def _first(booted: Booted, seed: int, program: str) -> bytes:
-    planned, world = Planned(), booted.world
+    planned, world = PlannedFaults(), booted.world
     before = len(world.history.events)
     result = booted.go(seed, strategy=planned)
     events = world.history.events[before:]
     last: dict[str, int] = {}
     for event in events:
-        if isinstance(event, Committed):
+        if isinstance(event, RevisionCommitted):
             last[event.key] = event.revision
-        elif isinstance(event, Healed):
+        elif isinstance(event, FaultsHealed):
             break
     assert world.journal is not None, "without a journal nobody knows what was looked at"
     reads = Lineage(events, world.journal.records(), planned).reads_of(program)
-    reference = Reference(planned.deeds, planned.tellings, last, None if reads is None else list(reads))
+    reference = ReferenceRun(planned.deeds, planned.tellings, last, None if reads is None else list(reads))
     return encode(_First(_ran(booted, result), reference))
 
 
 def _slower(booted: Booted, seed: int, program: str) -> bytes:
     for server in booted.world.servers:
         booted.world.sim.network.set_latency(program, server, SLOWER)
-    return encode(_ran(booted, booted.go(seed, strategy=Planned())))
+    return encode(_ran(booted, booted.go(seed, strategy=PlannedFaults())))
 
 
-def _run(booted: Booted, seed: int, plan: Plan, expected: Expected) -> bytes:
+def _run(booted: Booted, seed: int, plan: FaultPlan, expected: ExpectedState) -> bytes:
     booted.expected = expected
-    return encode(booted.go(seed, strategy=Planned([plan.aim])))
+    return encode(booted.go(seed, strategy=PlannedFaults([plan.aim])))
 
 
 def _ran(booted: Booted, result: RunResult) -> _Ran:
-    return _Ran(result, booted.sim.run(end_of(booted.world)) if result.is_passed else {})
+    return _Ran(result, booted.sim.run(read_end(booted.world)) if result.is_passed else {})

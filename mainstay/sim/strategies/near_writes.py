@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.cluster.gate import Tap
-from mainstay.sim.cluster.history import Asked, Event
-from mainstay.sim.cluster.requests import is_heartbeat, keys_prefix
+from mainstay.sim.cluster.history import Event, RequestReceived
+from mainstay.sim.cluster.requests import find_prefix, is_heartbeat
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults.odds import Odds
 from mainstay.sim.faults.schedule import AT_EVENT, AT_WRITE, TIMED
 
@@ -58,7 +58,7 @@ class _Aiming(Odds):
 
     def saw(self, event: Event) -> None:
         """Called with all that happens: here it is decided what is aimed at."""
-        if not isinstance(event, Asked) or not event.is_write or not self._left or not self._world.faults.on:
+        if not isinstance(event, RequestReceived) or not event.is_write or not self._left or not self._world.faults.on:
             return
         if event.who not in self._world.programs or is_heartbeat(event):
             return
@@ -74,7 +74,7 @@ class _Aiming(Odds):
             self._write = event.request, fault
         elif fault in AT_EVENT:
             whose = WHOSE[choices.choose(f"{_LABEL}/whose", len(WHOSE))]
-            self._event = fault, keys_prefix(event.path), event.who, whose
+            self._event = fault, find_prefix(event.path), event.who, whose
         elif fault in TIMED:
             soon = SOON[choices.choose(f"{_LABEL}/soon", len(SOON))]
             self._world.after(soon, lambda: self._strike(fault, event.who))
@@ -85,10 +85,10 @@ class _Aiming(Odds):
     def at_beat(self, fault: str) -> float:
         return 0
 
-    def at_write(self, fault: str, asked: Asked) -> float:
+    def at_write(self, fault: str, asked: RequestReceived) -> float:
         return 1 if self._write == (asked.request, fault) else 0
 
-    def at_event(self, fault: str, tap: Tap) -> float:
+    def at_event(self, fault: str, tap: WatchProxy) -> float:
         if self._event is None or self._event[0] != fault or self._event[1] != tap.prefix:
             return 0
         _, _, writer, whose = self._event

@@ -11,10 +11,10 @@ About half of these runs have the usual faults besides.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.active_faults import LetGo
-from mainstay.sim.cluster.gate import Tap
-from mainstay.sim.cluster.history import Asked, Event
+from mainstay.sim.active_faults import Release
+from mainstay.sim.cluster.history import Event, RequestReceived
 from mainstay.sim.cluster.requests import is_heartbeat
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.faults.odds import USUAL, Odds
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ WRITES: Final = 96  # Among which the changes are.
 _LABEL: Final = "strategy/priorities"
 
 
-class Priorities:
+class PriorityStrategy:
     name = "priorities"
     about = "programs by rank, the lower ones late; now and then the first becomes the last"
 
@@ -56,7 +56,7 @@ class _Ranking(Odds):
         self._changes = changes
         self._has_more = has_more
         self._writes = 0
-        self._slowed: list[LetGo] = []
+        self._slowed: list[Release] = []
 
     def begin(self) -> None:
         for who, rank in self._ranks.items():
@@ -69,7 +69,12 @@ class _Ranking(Odds):
             let_go()
 
     def saw(self, event: Event) -> None:
-        if not isinstance(event, Asked) or not event.is_write or is_heartbeat(event) or event.who not in self._ranks:
+        if (
+            not isinstance(event, RequestReceived)
+            or not event.is_write
+            or is_heartbeat(event)
+            or event.who not in self._ranks
+        ):
             return
         while self._changes and self._changes[0] == self._writes:
             del self._changes[0]
@@ -82,10 +87,10 @@ class _Ranking(Odds):
     def at_beat(self, fault: str) -> float:
         return USUAL.at_beat(fault) if self._has_more else 0
 
-    def at_write(self, fault: str, asked: Asked) -> float:
+    def at_write(self, fault: str, asked: RequestReceived) -> float:
         return USUAL.at_write(fault, asked) if self._has_more else 0
 
-    def at_event(self, fault: str, tap: Tap) -> float:
+    def at_event(self, fault: str, tap: WatchProxy) -> float:
         if fault == "watch-delay" and self._ranks.get(tap.who, 0) == len(STEPS):
             return 0.2
         return USUAL.at_event(fault, tap) if self._has_more else 0

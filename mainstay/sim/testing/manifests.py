@@ -28,11 +28,11 @@ class NoSuchKind(SimulationError):
     """Nobody has defined a kind of this name. Says what to do."""
 
 
-def objects_in(manifest: Manifest) -> list[Object]:
+def parse_objects(manifest: Manifest) -> list[Object]:
     """Raises `BadManifest`."""
     match manifest:
         case Path():
-            return objects_in(read_text(manifest))
+            return parse_objects(read_text(manifest))
         case str():
             found = list(yaml.safe_load_all(manifest))
             if any(isinstance(each, str) for each in found):
@@ -44,7 +44,7 @@ def objects_in(manifest: Manifest) -> list[Object]:
             return [dict(each) for each in manifest]
 
 
-def in_a_namespace(kind: KindName, obj: Object) -> Object:
+def set_namespace(kind: KindName, obj: Object) -> Object:
     """The object, in `default` if it does not say where."""
     metadata = obj.get("metadata") or {}
     if not kind.namespaced or metadata.get("namespace"):
@@ -52,7 +52,7 @@ def in_a_namespace(kind: KindName, obj: Object) -> Object:
     return {**obj, "metadata": {**metadata, "namespace": "default"}}
 
 
-class Kinds:
+class KindIndex:
     """The kinds of one cluster."""
 
     def __init__(self) -> None:

@@ -19,8 +19,8 @@ from mainstay.env import Env
 from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.loop.lease import LeaseSettings
-from mainstay.sim.cluster.gate import TOKEN
-from mainstay.sim.cluster.program import Main
+from mainstay.sim.cluster.program_lifecycle import Main
+from mainstay.sim.cluster.server_proxy import TOKEN
 from mainstay.sim.cluster.world import PORT, World
 from mainstay.sim.errors import SimulationError
 
@@ -35,7 +35,7 @@ class NotRunnable(SimulationError):
     """This cannot be made a program. Says what can."""
 
 
-def name_of(own: Own) -> str:
+def name_program(own: Own) -> str:
     """What a program is called if nobody says."""
     match own:
         case Controller():
@@ -47,7 +47,7 @@ def name_of(own: Own) -> str:
             return name.strip("_<>").replace("_", "-") or "program"
 
 
-def main_of(world: World, name: str, own: Own, lease: LeaseSettings) -> Main:
+def make_main(world: World, name: str, own: Own, lease: LeaseSettings) -> Main:
     """What the program of this name does. Raises `NotRunnable`."""
     match own:
         case Controller():
@@ -63,18 +63,18 @@ def main_of(world: World, name: str, own: Own, lease: LeaseSettings) -> Main:
             )
 
 
-def url_of(world: World) -> str:
+def find_url(world: World) -> str:
     """Of the first server."""
     return f"http://{next(iter(world.servers))}:{PORT}"
 
 
-def kubeconfig_of(world: World, name: str) -> dict[str, Any]:
+def make_kubeconfig(world: World, name: str) -> dict[str, Any]:
     """With which somebody asks as this program."""
     named = {"cluster": "sim", "user": name}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "sim", "cluster": {"server": url_of(world)}}],
+        "clusters": [{"name": "sim", "cluster": {"server": find_url(world)}}],
         "users": [{"name": name, "user": {"token": TOKEN + name}}],
         "contexts": [{"name": "sim", "context": named}],
         "current-context": "sim",
@@ -107,9 +107,9 @@ def _function(world: World, name: str, own: OwnMain) -> Main:
     async def main(env: Env) -> None:
         given: dict[str, Any] = {
             "env": env,
-            "url": url_of(world),
+            "url": find_url(world),
             "token": TOKEN + name,
-            "kubeconfig": kubeconfig_of(world, name),
+            "kubeconfig": make_kubeconfig(world, name),
         }
         if "client" not in wanted:
             await own(**{each: given[each] for each in wanted})

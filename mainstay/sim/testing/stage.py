@@ -35,8 +35,8 @@ from mainstay.env import Env, tasks
 from mainstay.sim.cluster.cluster import LEASE
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Stage
-from mainstay.sim.testing.manifests import Kinds, Manifest, in_a_namespace, objects_in
-from mainstay.sim.testing.programs import Own, main_of
+from mainstay.sim.testing.manifests import KindIndex, Manifest, parse_objects, set_namespace
+from mainstay.sim.testing.programs import Own, make_main
 
 USER: Final = "user"
 SILENCE: Final = timedelta(minutes=2)
@@ -57,14 +57,14 @@ class OwnStage(Stage):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._kinds = Kinds()
+        self._kinds = KindIndex()
         self._begun = asyncio.Event()
         self._is_prepared = self._is_over = False
         for number in range(self.servers):
             world.add_server(f"server-{number + 1}")
         world.add_program(USER, self._use, is_spared=True)
         for name, own in self.programs.items():
-            world.add_program(name, main_of(world, name, own, LEASE))
+            world.add_program(name, make_main(world, name, own, LEASE))
 
     # For subclasses.
 
@@ -74,10 +74,10 @@ class OwnStage(Stage):
 
     async def ensure(self, client: Client, manifest: Manifest) -> None:
         """Create what is not there."""
-        for obj in objects_in(manifest):
+        for obj in parse_objects(manifest):
             with suppress(AlreadyExists):
                 kind = self._kinds.of(obj)
-                await client.create(kind, in_a_namespace(kind, obj))
+                await client.create(kind, set_namespace(kind, obj))
 
     def kind(self, name: str) -> KindName:
         """By what it is called. Raises `NoSuchKind`."""
@@ -103,7 +103,7 @@ class OwnStage(Stage):
 
     async def _use(self, env: Env) -> None:
         async with self.world.client_for(USER, env) as client:
-            for obj in () if self.crds is None else objects_in(self.crds):
+            for obj in () if self.crds is None else parse_objects(self.crds):
                 await self.ensure(client, obj)
                 if self._kinds.of(obj) == DEFINITIONS:
                     self._kinds.define(obj)

@@ -15,12 +15,12 @@ from mainstay.env.disk import make_directory
 from mainstay.env.processes import cores
 from mainstay.sim.failure.report import report_short
 from mainstay.sim.run.bundle import RunBundle, can_be_kept
+from mainstay.sim.run.determinism_guard import ONE_IN, DeterminismGuard
 from mainstay.sim.run.forks import run_many
-from mainstay.sim.run.guard import ONE_IN, Guard
-from mainstay.sim.run.lookup import NotFound, name_of, scenario_of
-from mainstay.sim.run.run import Patch, RunResult, Verdict
+from mainstay.sim.run.lookup import UnknownScenario, find_scenario, name_scenario
+from mainstay.sim.run.run import Patch, RunResult, RunVerdict
 from mainstay.sim.run.scenario import Scenario
-from mainstay.sim.strategies.all import STRATEGIES
+from mainstay.sim.strategies.table import STRATEGIES
 
 BUNDLES: Final = Path("sim-failures")
 FAILURES_MAX: Final = 3  # More of them say nothing new, and each takes its time.
@@ -45,12 +45,12 @@ def assert_survives(
     A scenario that is no module's attribute has no name by which to find it again: no bundle is written of it, and
     nothing is made twice. The same goes for one with a `patch`.
     """
-    given = scenario_of(scenario) if isinstance(scenario, str) else scenario
+    given = find_scenario(scenario) if isinstance(scenario, str) else scenario
     name = "" if patch is not None else _name(scenario)
     wanted = range(1, seeds + 1) if isinstance(seeds, int) else seeds
     at_once = jobs or cores()
     bad: list[RunResult] = []
-    with Guard(one_in if name else 0) as guard:
+    with DeterminismGuard(one_in if name else 0) as guard:
         due = guard.due()
         for result in run_many(given, wanted, jobs=at_once, patch=patch, strategy=STRATEGIES[strategy]):
             due.add(result)
@@ -69,8 +69,8 @@ def _name(scenario: Scenario | str) -> str:
     if isinstance(scenario, str):
         return scenario
     try:
-        return name_of(scenario)
-    except NotFound:
+        return name_scenario(scenario)
+    except UnknownScenario:
         return ""
 
 
@@ -83,7 +83,7 @@ def _told(name: str, result: RunResult, strategy: str, bundles: Path) -> str:
     again, bundle = "(it has no name: make the scenario an attribute of a module)", ""
     if name:
         how = f" --strategy {strategy}" if strategy != "random" else ""
-        check = " --check" if result.verdict is Verdict.DIFFERENT else ""
+        check = " --check" if result.verdict is RunVerdict.DIFFERENT else ""
         again = f"mainstay sim run {name} --seeds 1 --first-seed {result.seed}{how}{check}"
         if can_be_kept(result):
             make_directory(bundles)

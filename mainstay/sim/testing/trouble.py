@@ -16,15 +16,15 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.env import tasks
-from mainstay.sim.active_faults import together
-from mainstay.sim.cluster.gate import Tap
-from mainstay.sim.cluster.history import Asked, Fault
-from mainstay.sim.cluster.program import Program, Step
+from mainstay.sim.active_faults import release_all
+from mainstay.sim.cluster.history import FaultInjected, RequestReceived
+from mainstay.sim.cluster.program_lifecycle import Program, ProgramStep
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.cluster.world import CALM, World
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.faults import lacks
-from mainstay.sim.faults.all import ALL, AT_WRITE, NAMES
 from mainstay.sim.faults.odds import Odds
+from mainstay.sim.faults.table import ALL, AT_WRITE, NAMES
 
 BRIEFLY: Final = timedelta(seconds=5)
 A_MINUTE: Final = timedelta(minutes=1)
@@ -49,15 +49,15 @@ class NeverHappened(SimulationError):
     """A fault was to happen at a write that was never made: the test tests nothing. Says how far it came."""
 
 
-class WhateverFits(tuple[str, ...]):
+class AnyFitting(tuple[str, ...]):
     """Faults that nobody has named one by one: those that cannot happen in a cluster do not."""
 
     __slots__ = ()
 
 
-def every() -> WhateverFits:
+def every() -> AnyFitting:
     """All faults that a cluster should survive."""
-    return WhateverFits(NAMES)
+    return AnyFitting(NAMES)
 
 
 def only(*names: str) -> tuple[str, ...]:
@@ -67,10 +67,10 @@ def only(*names: str) -> tuple[str, ...]:
     return names
 
 
-def all_but(*names: str) -> WhateverFits:
+def all_but(*names: str) -> AnyFitting:
     """All others. Raises `NoSuchFault`."""
     left_out = only(*names)
-    return WhateverFits(name for name in every() if name not in left_out)
+    return AnyFitting(name for name in every() if name not in left_out)
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class _AtWrite:
     fault: str
     seen: int = 0
 
-    def is_it(self, asked: Asked) -> bool:
+    def is_it(self, asked: RequestReceived) -> bool:
         """Asked for each write. Counts."""
         if asked.who != self.who or self.about not in asked.path:
             return False
@@ -106,14 +106,14 @@ class _Often(Odds):
     def at_beat(self, fault: str) -> float:
         return min(1.0, self._times * super().at_beat(fault))
 
-    def at_write(self, fault: str, asked: Asked) -> float:
+    def at_write(self, fault: str, asked: RequestReceived) -> float:
         return min(1.0, self._times * super().at_write(fault, asked))
 
-    def at_event(self, fault: str, tap: Tap) -> float:
+    def at_event(self, fault: str, tap: WatchProxy) -> float:
         return min(1.0, self._times * super().at_event(fault, tap))
 
 
-class Trouble:
+class FaultControl:
     """For one world."""
 
     def __init__(self, world: World) -> None:
@@ -158,7 +158,7 @@ class Trouble:
         """Let nothing get through between it and the servers for a while (of a server: and everybody)."""
         self.program(name)
         others = list(self.world.programs) if name in self.world.servers else list(self.world.servers)
-        heal = together([self.world.sim.network.cut(name, other) for other in others])
+        heal = release_all([self.world.sim.network.cut(name, other) for other in others])
         self._note(f"{name} is cut off for {lasting}")
         self.world.faults.undo_after(lasting, f"cut of {name}", heal)
 
@@ -231,7 +231,7 @@ class Trouble:
         named = only(*faults)
         hit = [self.program(name).name for name in (self.own or self.world.programs if hitting is None else hitting)]
         self._leave_alone([name for name in self.world.programs if name not in hit])
-        if not isinstance(faults, WhateverFits):
+        if not isinstance(faults, AnyFitting):
             self._refuse_idle(named)
         self.world.faults.start(named, each_by_chance=False, odds=_Often(often))
         self._disturbed_until_ns = self.world.sim.loop.time_ns() + lasting // timedelta(microseconds=1) * 1000
@@ -281,9 +281,9 @@ class Trouble:
         if waiting:
             raise NeverHappened("\n".join(["these were to happen, and have not:", *map(str, waiting)]))
 
-    def faults_seen(self) -> list[Fault]:
+    def faults_seen(self) -> list[FaultInjected]:
         """What has gone wrong so far, in order."""
-        return [event for event in self.world.history.events if isinstance(event, Fault)]
+        return [event for event in self.world.history.events if isinstance(event, FaultInjected)]
 
     async def _writes_end(self, within: timedelta, calm: timedelta) -> None:
         """As long as something goes on, faults that wait for a write may still find it."""
@@ -291,7 +291,7 @@ class Trouble:
         began_ns = loop.time_ns()
         while (loop.time_ns() - began_ns) / 1e9 < within.total_seconds():
             since_ns = loop.time_ns() - max(self.world.last_write_ns, began_ns)
-            is_waiting = any(program.ended is Step.CRASHED for program in self.world.programs.values())
+            is_waiting = any(program.ended is ProgramStep.CRASHED for program in self.world.programs.values())
             if since_ns / 1e9 >= calm.total_seconds() and not is_waiting:
                 return
             await tasks.sleep(_TICK)

@@ -6,7 +6,7 @@
     kv.py        the seam: etcd's key-value API in plain values, and its refusals as types
     grpc_kv.py   the real one, over gRPC; the only file that imports grpc
 
-The other side of the seam is mainstay/sim/etcd.py: a pretend cluster in virtual time. One test suite runs on both.
+The other side of the seam is tests/store/fake_etcd.py: a pretend cluster in virtual time. One test suite runs on both.
 """
 
 from mainstay.store.etcd.store import EtcdStore, open_etcd

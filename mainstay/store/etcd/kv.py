@@ -1,8 +1,8 @@
 """The seam between the store and etcd: etcd's key-value API in plain values, and its refusals as types.
 
-Two implementations: `GrpcEtcdKv` (grpc_kv.py) talks to a real one, `FakeEtcdKv` (sim/etcd.py) to a pretend one.
-Both behave as Debian's etcd 3.4.23 does, its faults included, and tests/store/test_etcd_kv.py holds them to it. Nothing
-is repeated, checked or repaired at this level: that is the store's work.
+Two implementations: `GrpcEtcdKv` (grpc_kv.py) talks to a real one, `FakeEtcdKv` (tests/store/fake_etcd.py) to a pretend
+one. Both behave as Debian's etcd 3.4.23 does, its faults included, and tests/store/test_etcd_kv.py holds them to it.
+Nothing is repeated, checked or repaired at this level: that is the store's work.
 
 All reads are quorum reads: the answering member has first made sure that it knows of every commit acknowledged before.
 Watches are not: a member delivers what it has applied, which may be behind.

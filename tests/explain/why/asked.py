@@ -11,10 +11,10 @@ from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer
 from mainstay.explain.why.dispatch import why
-from mainstay.sim.cluster.cluster import Cluster, NodeWishes, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
-TWO: Final[Mapping[str, Any]] = {"node-a": NodeWishes(zone="a"), "node-b": NodeWishes(zone="b")}
+TWO: Final[Mapping[str, Any]] = {"node-a": NodeOptions(zone="a"), "node-b": NodeOptions(zone="b")}
 
 
 @asynccontextmanager

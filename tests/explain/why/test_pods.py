@@ -6,7 +6,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, SERVICES
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.scheduler.component import SchedulerSettings
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import TWO, a_cluster, a_deployment, a_pod, asked, rest, steps
 
@@ -95,7 +95,7 @@ async def test_of_two_schedulers_the_one_that_lost_its_leader_waits_for_the_othe
 
 
 async def test_a_pod_without_room_names_the_node_with_the_most_and_a_cure_that_works(sim: Simulation):
-    nodes = {"node-a": NodeWishes(capacity={"cpu": "2", "memory": "8Gi"}), "node-b": NodeWishes(zone="b")}
+    nodes = {"node-a": NodeOptions(capacity={"cpu": "2", "memory": "8Gi"}), "node-b": NodeOptions(zone="b")}
     async with a_cluster(sim, nodes) as cluster:
         await cluster.client.create(
             PODS, a_pod("big", "3", nodeSelector={"topology.kubernetes.io/zone": "b"}), "default"

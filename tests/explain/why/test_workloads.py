@@ -6,7 +6,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS,
 from mainstay.explain.moment import NoSuchMoment
 from mainstay.explain.why.answer import State, Verdict
 from mainstay.explain.why.causes import Cause, Tier
-from mainstay.sim.cluster.cluster import NodeWishes
+from mainstay.sim.cluster.cluster import NodeOptions
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, asked, rest, steps
 
@@ -26,7 +26,7 @@ async def test_a_deployment_that_is_complete_is_satisfied_from_its_generation_on
 
 
 async def test_of_pods_that_are_held_up_for_several_reasons_the_gravest_is_told_and_the_others_counted(sim: Simulation):
-    nodes = {"node-a": NodeWishes(capacity={"cpu": "1", "memory": "8Gi"}, zone="a")}
+    nodes = {"node-a": NodeOptions(capacity={"cpu": "1", "memory": "8Gi"}, zone="a")}
     async with a_cluster(sim, nodes) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_deployment("web", 3, "500m"))
         await rest(15)

@@ -1,0 +1,194 @@
+"""What must be there in the end, whatever went wrong and whoever is gone for good: as users see it, and as it is.
+
+Each workload has exactly what it wants, and says so about its latest generation; every pod runs where the server says,
+and nothing else runs; nodes that are alive are well; ledgers and quotas are the sums of what there is. What was on a
+node that is lost has been moved. All this from the store and the machines, and from nobody's cache.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstay.agent.runner import Exited
+from mainstay.api import pod_state
+from mainstay.api.annotations import is_at_most_one
+from mainstay.api.kind import Object
+from mainstay.api.node_health import HEALTH
+from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
+from mainstay.server.placement.ledger.recount import find_drift
+from mainstay.sim.checkers import observed_generations, orphans, quotas
+from mainstay.sim.checkers.decoded import decode_commit
+
+if TYPE_CHECKING:
+    from mainstay.scenarios._worlds import WorldStage
+
+_SETS: Final = "apps/replicasets/"
+_APPS: Final = "apps/deployments/"
+_JOBS: Final = "batch/jobs/"
+
+
+WORLD: Final = "world"
+
+Missing = tuple[str, str]
+"""Whose promise it is, and what is not as promised."""
+
+
+async def find_deviations(stage: "WorldStage") -> Missing | None:
+    """The first thing that is not as it should be; None if all is."""
+    world = stage.world
+    nodes = {_name(node): node for node in await _all(stage, "core/nodes/")}
+    live = [name for name in world.machines if name not in world.lost]
+    pods, sets = await _all(stage, "core/pods/"), await _all(stage, _SETS)
+    problems = (
+        _about_nodes(nodes, live),
+        _about_pods(pods, nodes, live),
+        _about_singles(pods, stage.singles),
+        _about_machines(stage, pods, live),
+        _about_sets(sets, pods),
+        _about_apps(
+            await _all(stage, _APPS), sets, runs_here="deployment" in [each.name for each in stage.controllers]
+        ),
+        _about_jobs(await _all(stage, _JOBS), pods),
+        _about_namespaces(await _all(stage, "core/namespaces/")),
+    )
+    found = next((problem for problem in problems if problem), "") or await _about_books(stage, live)
+    if found:
+        return WORLD, found
+    for name, problem in (
+        (orphans.NAME, await orphans.find_orphans(world)),
+        (quotas.NAME, await quotas.find_miscounts(world)),
+        (observed_generations.NAME, await observed_generations.find_unobserved(world, stage.observed)),
+    ):
+        if problem:
+            return name, problem
+    return None
+
+
+async def _all(stage: "WorldStage", prefix: str) -> list[Object]:
+    return [decode_commit(entry.value) for entry in (await stage.world.store.range(prefix)).entries]
+
+
+def _about_nodes(nodes: dict[str, Object], live: Iterable[str]) -> str:
+    for name in live:
+        node = nodes.get(name)
+        if node is None:
+            return f"{name} is alive, and there is no such Node"
+        ready: Any = pod_state.condition_of(node, "Ready") or {}
+        if ready.get("status") != "True" or (node.get("spec") or {}).get("taints"):
+            return f"{name} is alive, and is not said to be well: {ready.get('reason')}, {node.get('spec')}"
+        if HEALTH in (node["metadata"].get("annotations") or {}):
+            return f"{name} is well, and still has a record of its health"
+    return ""
+
+
+def _about_pods(pods: Sequence[Object], nodes: dict[str, Object], live: Sequence[str]) -> str:
+    for pod in pods:
+        name, node = _name(pod), pod_state.node_of(pod)
+        if pod_state.is_over(pod) and not pod_state.is_leaving(pod):
+            continue
+        if node and node not in nodes:
+            continue  # That is a promise of its own.
+        if pod_state.is_leaving(pod):
+            if node in live or is_at_most_one(pod):
+                return f"{name} on {node} is to go, and is still there"
+        elif not node:
+            return f"{name} has no node"
+        elif node not in live:
+            return f"{name} is still on {node}, which is lost"
+        elif not pod_state.is_ready(pod):
+            return f"{name} on {node} is not ready"
+    return ""
+
+
+def _about_singles(pods: Sequence[Object], wanted: Iterable[str]) -> str:
+    there = {_name(pod) for pod in pods}
+    return next((f"there is no {name}" for name in wanted if name not in there), "")
+
+
+def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[str]) -> str:
+    running = sorted(
+        (name, uid)
+        for name in live
+        for uid in stage.world.machines[name].containers.pods()
+        for state in stage.world.machines[name].containers.instances(uid).values()
+        if not isinstance(state, Exited)
+    )
+    wanted = sorted(
+        (pod_state.node_of(pod), pod["metadata"]["uid"])
+        for pod in pods
+        if not pod_state.is_over(pod) and pod_state.node_of(pod) in live
+    )
+    return "" if running == wanted else f"there are pods {wanted}, and {running} run"
+
+
+def _waiting(objects: Sequence[Object]) -> dict[str, None]:
+    """Uids of the owners of what is to go. Of pods that leave a lost machine nobody knows whether they have ended, and
+    owners that are to go after them stay as long."""
+    return {each["uid"]: None for obj in objects if pod_state.is_leaving(obj) for each in _references_of(obj)}
+
+
+def _about_sets(sets: Sequence[Object], pods: Sequence[Object]) -> str:
+    owned: dict[str, list[Object]] = {}
+    waiting = _waiting(pods)
+    for pod in pods:
+        if pod_state.is_active(pod):
+            for reference in _references_of(pod):
+                owned.setdefault(reference["uid"], []).append(pod)
+    for each in sets:
+        if pod_state.is_leaving(each) and each["metadata"]["uid"] in waiting:
+            continue
+        status, wanted = each.get("status") or {}, each["spec"].get("replicas", 1)
+        there = owned.get(each["metadata"]["uid"], [])
+        if len(there) != wanted:
+            return f"{_name(each)} wants {wanted} pods, and has {sorted(_name(pod) for pod in there)}"
+        said = [status.get(name) or 0 for name in ("replicas", "readyReplicas", "availableReplicas")]
+        if said != [wanted] * 3:
+            return f"{_name(each)} wants {wanted} pods, which are there, and says {status}"
+        if pod_state.is_leaving(each):
+            return f"{_name(each)} is to go, and is still there"
+    return ""
+
+
+def _about_apps(apps: Sequence[Object], sets: Sequence[Object], *, runs_here: bool) -> str:
+    waiting = _waiting(sets)
+    for each in apps:
+        if pod_state.is_leaving(each) and each["metadata"]["uid"] in waiting:
+            continue
+        status, wanted = each.get("status") or {}, each["spec"].get("replicas", 1)
+        said = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
+        if runs_here and (said != [wanted] * 3 or pod_state.is_leaving(each)):
+            return f"{_name(each)} wants {wanted} replicas of its template, and says {status}"
+    return ""
+
+
+def _about_jobs(jobs: Sequence[Object], pods: Sequence[Object]) -> str:
+    """One is over when all its pods are gone; of those that leave a lost machine nobody knows."""
+    held = _waiting(pods)
+    for each in jobs:
+        conditions = (each.get("status") or {}).get("conditions") or ()
+        ends = [one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"]
+        if (not ends or pod_state.is_leaving(each)) and each["metadata"]["uid"] not in held:
+            return f"{_name(each)} does not come to its end: {each.get('status')}"
+    return ""
+
+
+def _about_namespaces(namespaces: Sequence[Object]) -> str:
+    return next((f"namespace {_name(each)} is still going" for each in namespaces if pod_state.is_leaving(each)), "")
+
+
+async def _about_books(stage: "WorldStage", live: Sequence[str]) -> str:
+    store = stage.world.store
+    for name in stage.world.machines:
+        drift, _, _ = await find_drift(store, name)
+        if not drift.is_none:
+            return f"the ledger of {name} is wrong: {drift}"
+        if name in live and (ghosts := ledger_in(await store.get(ledger_key(name))).ghosts):
+            return f"{name} is charged for {sorted(ghosts)}, which are gone"
+    return ""
+
+
+def _references_of(obj: Object) -> Sequence[Mapping[str, Any]]:
+    return obj["metadata"].get("ownerReferences") or ()
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
