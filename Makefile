@@ -7,8 +7,8 @@ PYTHON ?= python3
 ARGS ?=
 ONCE ?=
 
-# On all cores. The long tests come first (tests/conftest.py) and are given out two at a time, so no core is idle at the end.
-PYTEST = .venv/bin/pytest -n auto --dist load --maxschedchunk 2
+# On all cores. Tests of one file stay together, for what they share, until a core has nothing left to do.
+PYTEST = .venv/bin/pytest -n auto --dist worksteal
 
 MAKEFLAGS += --no-print-directory
 # Tests and benchmarks start hundreds of processes. Let them keep their bytecode, or each compiles all of Mainstay again.

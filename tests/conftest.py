@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 
-import pytest
 from hypothesis import settings
 
 from tests.requirements import pytest_make_collect_report, pytest_runtest_makereport
@@ -27,10 +26,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Long tests first: the short ones then fill up what time is left on each core.
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None and item.get_closest_marker("deep") is None)
+def pytest_collection_finish() -> None:
     # Each simulation ends with a look for garbage. What is here now stays, so it need not be looked through each time.
     gc.collect()
     gc.freeze()

@@ -17,6 +17,7 @@ def name_of(kept: KeptSeed) -> str:
     return f"{kept.scenario}-{kept.plant.partition(':')[2] or kept.seeds[0]}"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kept", [each for each in KEPT if each.seeds or each.bundle], ids=name_of)
 def test_a_seed_that_once_failed_passes(kept: KeptSeed):
     assert [(each.verdict, each.problem) for each in run_clean(kept)] == [(RunVerdict.PASSED, "")] * (

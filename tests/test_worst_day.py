@@ -63,6 +63,7 @@ def test_a_cluster_a_controller_and_a_fault_take_fifteen_lines():
     assert len(lines) <= LINES_MAX
 
 
+@pytest.mark.deep
 def test_the_tests_of_the_guide_find_its_bug_and_say_how_to_see_it_again(shop: pytest.Pytester):
     result = shop.runpytest_inprocess("test_website.py", "test_certificates.py", "-q")
 
@@ -80,6 +81,7 @@ def test_the_tests_of_the_guide_find_its_bug_and_say_how_to_see_it_again(shop: p
     )
 
 
+@pytest.mark.deep
 def test_what_is_put_right_survives_all_of_it(shop: pytest.Pytester):
     put_right(shop)
 
@@ -119,6 +121,7 @@ def test_what_looks_for_more_finds_the_bug_as_the_guide_shows(
     assert said[-1] == told(shown[-1])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("command", "shown"), COMMANDS[1:])
 def test_of_what_is_put_right_the_guide_claims_what_is_claimed(
     command: list[str], shown: list[str], shop: pytest.Pytester, capsys: pytest.CaptureFixture[str]

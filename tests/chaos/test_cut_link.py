@@ -149,6 +149,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
             site.stop()
 
 
+@pytest.mark.deep
 def test_an_at_most_one_pod_has_ended_before_it_may_be_replaced_and_comes_back_after_the_cut(site: Site):
     site.run_pod("only", is_at_most_one=True)
     site.run_pod("other", is_at_most_one=False)
@@ -162,6 +163,7 @@ def test_an_at_most_one_pod_has_ended_before_it_may_be_replaced_and_comes_back_a
     assert site.violations() == ""
 
 
+@pytest.mark.deep
 def test_a_pod_that_was_replaced_meanwhile_never_comes_back(site: Site):
     site.run_pod("only", is_at_most_one=True)
     site.far.cut()

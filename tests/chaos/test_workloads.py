@@ -66,6 +66,7 @@ def zone(node: str) -> str:
     return node[: len("node-a")]
 
 
+@pytest.mark.deep
 def test_a_new_version_comes_and_goes_without_a_failed_request(cluster: Cluster, load: Load):
     before = uids(cluster).values()
 
@@ -91,6 +92,7 @@ def test_a_new_version_comes_and_goes_without_a_failed_request(cluster: Cluster,
     assert cluster.events_about("Deployment", WEB)[0] == "ScalingReplicaSet"
 
 
+@pytest.mark.deep
 def test_a_version_that_does_not_work_stops_by_itself_and_is_undone(cluster: Cluster, load: Load):
     cluster.apply(a_web_deployment(WEB, "bad", is_broken=True, deadline_s=3))
     with pytest.raises(CommandFailed, match="exceeded its progress deadline"):
@@ -120,6 +122,7 @@ def test_scaled_up_and_down_it_stays_in_every_zone(cluster: Cluster, load: Load)
     cluster.until(lambda: len(load.endpoints) == REPLICAS)
 
 
+@pytest.mark.deep
 def test_a_drained_node_is_empty_and_the_budget_was_kept(cluster: Cluster, load: Load):
     node = _busiest(cluster)
 
@@ -133,6 +136,7 @@ def test_a_drained_node_is_empty_and_the_budget_was_kept(cluster: Cluster, load:
     assert load.fewest >= REPLICAS - 1
 
 
+@pytest.mark.deep
 def test_when_the_acting_controllers_are_paused_others_take_over_and_the_first_stay_deposed(
     cluster: Cluster, load: Load
 ):
@@ -157,6 +161,7 @@ def test_when_the_acting_controllers_are_paused_others_take_over_and_the_first_s
     assert cluster.components()[first] == paused
 
 
+@pytest.mark.deep
 def test_the_pods_of_a_lost_node_are_replaced_and_never_two_where_one_is_asked_for(cluster: Cluster, load: Load):
     (node,) = nodes_of(cluster, ONLY)
     agent = cluster.components()[node]

@@ -64,6 +64,7 @@ def test_the_bugs_of_an_operator_are_found(
     assert broken(story, BUGGY, instances, fault, where=where) == promises
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("story", "instances", "fault", "one_in"),
     [("it changes", 1, CRASH, 6), ("it changes", 1, CUT, 8), ("it comes again", 2, HANG, 6)],

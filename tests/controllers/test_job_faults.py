@@ -5,7 +5,7 @@ import pytest
 from mainstay.scenarios.each_pod_counted_once import SHORT_SCENARIO
 from mainstay.sim.run.sweep import sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.deep
 
 FAULTS = ("crash-before", "crash-after")
 

@@ -23,7 +23,7 @@ from mainstay.env import tasks
 from tests.controllers.owned import Household, a_household, named
 from tests.controllers.running import CONTROLLER
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.deep
 
 WAYS = (Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN)
 

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 SEEDS = range(6)
 
 
+@pytest.mark.deep
 def test_a_crash_before_or_after_any_write_of_the_controllers_changes_nothing_about_the_end():
     found = sweep(SHORT_SCENARIO, jobs=2, faults=["crash-before", "crash-after"], programs=CONTROLLERS)
 

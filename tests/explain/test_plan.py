@@ -387,6 +387,7 @@ def test_words_of_a_plan_that_changes_nothing() -> None:
     assert text_of(plan) == "Nothing would change."
 
 
+@pytest.mark.deep
 def test_plans_come_true() -> None:
     """A few clusters each time; many with `python -m tests.explain.plan_agreement`."""
     agreement = agreement_of(range(8))
@@ -396,6 +397,7 @@ def test_plans_come_true() -> None:
     assert agreement.refusals_same == agreement.refusals
 
 
+@pytest.mark.deep
 def test_cures_help_when_they_are_done_as_they_are_said() -> None:
     """A few clusters each time; many with `python -m tests.explain.advice`."""
     advice = advice_of(range(5))

@@ -45,6 +45,7 @@ def test_why_names_the_planted_root_cause_of_nearly_all_faults():
     assert len(results) - len(misses) >= WANTED, shown(misses)
 
 
+@pytest.mark.deep
 def test_why_names_most_of_what_was_in_no_list():
     results = [tried(fault) for fault in HELD_OUT]
 

@@ -6,7 +6,7 @@ from tests.faults.catalogue import FAULTS
 from tests.faults.real import tried_for_real
 from tests.requirements import needs
 
-pytestmark = [pytest.mark.slow, needs("kubectl")]
+pytestmark = [pytest.mark.deep, needs("kubectl")]
 
 QUICK = ("taint", "resource-quota", "missing-config-map")
 

@@ -8,15 +8,18 @@ from tests.twins import journal as twins
 pytestmark = pytest.mark.slow
 
 SEEDS = range(40)
+FEW_AND_MORE = [range(10), pytest.param(range(10, 40), marks=pytest.mark.deep)]
 
 
-def test_nothing_that_was_reported_durable_is_lost_in_a_crash():
-    for seed in SEEDS:
+@pytest.mark.parametrize("seeds", FEW_AND_MORE, ids=["few", "more"])
+def test_nothing_that_was_reported_durable_is_lost_in_a_crash(seeds):
+    for seed in seeds:
         power_cut.run(seed)
 
 
-def test_nothing_is_lost_either_when_the_disk_fails_now_and_then():
-    for seed in SEEDS:
+@pytest.mark.parametrize("seeds", FEW_AND_MORE, ids=["few", "more"])
+def test_nothing_is_lost_either_when_the_disk_fails_now_and_then(seeds):
+    for seed in seeds:
         power_cut.run(seed, error_probability=0.05)
 
 

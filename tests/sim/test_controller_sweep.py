@@ -22,6 +22,7 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 ONE_IN = 7  # A prime: so the points tried are not always of the same fault.
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", COMPACT)
 def test_a_crash_between_two_writes_of_a_controller_makes_no_difference_to_the_end(name: str):
     found = sweep(COMPACT[name], jobs=2, faults=CRASHES, programs=WHO, without=HEARTBEATS, one_in=ONE_IN)
@@ -34,7 +35,9 @@ def test_a_crash_between_two_writes_of_a_controller_makes_no_difference_to_the_e
     ("name", "twin", "problem"),
     [
         ("compact-job", jobs.lets_go_what_is_not_stored_as_listed, "job counts: "),
-        ("compact-rollout", scenarios.tells_a_new_leader_only_what_is_new, "final state: "),
+        pytest.param(
+            *("compact-rollout", scenarios.tells_a_new_leader_only_what_is_new, "final state: "), marks=pytest.mark.deep
+        ),
     ],
 )
 def test_a_controller_that_loses_what_it_was_about_to_do_is_found(name: str, twin: Twin, problem: str):

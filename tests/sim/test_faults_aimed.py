@@ -18,7 +18,11 @@ from tests.sim.fault_scene import a_scene, run, seconds
 pytestmark = pytest.mark.slow
 
 PROGRAMS = ("user", "first", "second", "third", "node", "fourth", "fifth")
-SEEDS = range(1, 6)
+
+
+@pytest.fixture(params=[range(1, 2), pytest.param(range(2, 6), marks=pytest.mark.deep)], ids=["one seed", "more seeds"])
+def seeds(request: pytest.FixtureRequest) -> range:
+    return request.param  # type: ignore[no-any-return]
 
 
 async def a_world(sim: Simulation) -> World:
@@ -59,15 +63,15 @@ def hit(seed: int, *strikes: Callable[[World], None]) -> list[str]:
 
 @pytest.mark.parametrize("who", ["second", "node", "fifth"])
 @pytest.mark.parametrize("fault", ["clock-skew", "restart", "cut", "pause", "latency", "conflict-storm"])
-def test_it_hits_whom_it_is_aimed_at_among_those_that_it_can_hit(fault: str, who: str):
-    for seed in SEEDS:
+def test_it_hits_whom_it_is_aimed_at_among_those_that_it_can_hit(fault: str, who: str, seeds: range):
+    for seed in seeds:
         (told,) = hit(seed, lambda world: world.faults.strike(fault, who))
         assert who in told.split()
 
 
 @pytest.mark.parametrize(("fault", "who"), [("node-death", "node"), ("version-skew", "second")])
-def test_so_does_one_that_can_hit_few(fault: str, who: str):
-    for seed in SEEDS:
+def test_so_does_one_that_can_hit_few(fault: str, who: str, seeds: range):
+    for seed in seeds:
         assert who in hit(seed, lambda world: world.faults.strike(fault, who))[0].split()
 
 
@@ -75,26 +79,26 @@ def test_so_does_one_that_can_hit_few(fault: str, who: str):
     ("fault", "who"),
     [("clock-skew", "user"), ("restart", "first"), ("server-crash", "fourth"), ("version-skew", "third")],
 )
-def test_aimed_at_whom_it_cannot_hit_it_hits_whom_it_would_have_hit(fault: str, who: str):
-    for seed in SEEDS:
+def test_aimed_at_whom_it_cannot_hit_it_hits_whom_it_would_have_hit(fault: str, who: str, seeds: range):
+    for seed in seeds:
         aimed = hit(seed, lambda world: world.faults.strike(fault, who))
         assert aimed == hit(seed, TIMED[fault].strike)
 
 
-def test_an_aim_that_came_to_nothing_does_not_bend_what_comes_later():
+def test_an_aim_that_came_to_nothing_does_not_bend_what_comes_later(seeds: range):
     def aimed_in_vain(world: World) -> None:
         world.spared |= dict.fromkeys(world.programs)
         world.faults.strike("pause", "fifth")
         world.spared = {"user": None}
 
-    for seed in SEEDS:
+    for seed in seeds:
         assert hit(seed, aimed_in_vain) == []
         assert hit(seed, aimed_in_vain, TIMED["pause"].strike) == hit(seed, TIMED["pause"].strike)
 
 
 @pytest.mark.parametrize("who", ["one", "two", "three"])
-def test_a_leader_is_aimed_at_although_it_is_found_later(who: str):
-    for seed in SEEDS:
+def test_a_leader_is_aimed_at_although_it_is_found_later(who: str, seeds: range):
+    for seed in seeds:
         sim = Simulation(seed)
 
         async def scene(sim: Simulation = sim) -> None:

@@ -17,7 +17,7 @@ from mainstay.sim.cluster.history import RequestReceived, ResponseSent, Revision
 from mainstay.sim.run.forks import from_booted, run_in_forks
 from mainstay.sim.run.run import Booted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.deep
 
 SEEDS = range(1, 10)
 Counting = Callable[[Booted], int]

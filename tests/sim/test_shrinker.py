@@ -59,6 +59,7 @@ def test_what_does_not_matter_is_taken_away_and_what_does_becomes_as_small_as_it
     assert small.runs == pytest.approx(40, abs=25)
 
 
+@pytest.mark.deep
 def test_how_many_are_tried_at_once_makes_no_difference():
     assert shrink(a_bundle(), jobs=1).bundle == shrink(a_bundle(), jobs=3).bundle
 

@@ -328,11 +328,16 @@ async def _read(watch: Watch, count: int | None) -> tuple[list[Change], int]:
 @pytest.mark.parametrize(
     ("backend_name", "examples"),
     [
-        ("memory", 250),
-        ("sqlite", 120),
-        ("disk-log", 150),
-        ("fake-etcd", 150),
-        pytest.param("etcd", 12, marks=needs("etcd")),
+        ("memory", 60),
+        ("sqlite", 30),
+        ("disk-log", 30),
+        ("fake-etcd", 30),
+        pytest.param("etcd", 4, marks=needs("etcd")),
+        pytest.param("memory", 250, marks=pytest.mark.deep),
+        pytest.param("sqlite", 120, marks=pytest.mark.deep),
+        pytest.param("disk-log", 150, marks=pytest.mark.deep),
+        pytest.param("fake-etcd", 150, marks=pytest.mark.deep),
+        pytest.param("etcd", 12, marks=[needs("etcd"), pytest.mark.deep]),
     ],
 )
 def test_the_store_agrees_with_a_plain_model(backend_name: str, examples: int) -> None:

@@ -8,16 +8,19 @@ from tests.twins import store as twins
 pytestmark = pytest.mark.slow
 
 SEEDS = range(60)
+FEW_AND_MORE = [range(12), pytest.param(range(12, 60), marks=pytest.mark.deep)]
 SEEDS_OF_TWINS = range(150)  # The most hidden bug shows with one seed in 25.
 
 
-def test_nothing_that_anybody_was_told_is_lost_in_a_power_cut():
-    for seed in SEEDS:
+@pytest.mark.parametrize("seeds", FEW_AND_MORE, ids=["few", "more"])
+def test_nothing_that_anybody_was_told_is_lost_in_a_power_cut(seeds):
+    for seed in seeds:
         power_cut.run(seed)
 
 
-def test_nothing_is_lost_either_when_the_disk_fails_now_and_then():
-    for seed in SEEDS:
+@pytest.mark.parametrize("seeds", FEW_AND_MORE, ids=["few", "more"])
+def test_nothing_is_lost_either_when_the_disk_fails_now_and_then(seeds):
+    for seed in seeds:
         power_cut.run(seed, error_probability=0.05)
 
 

@@ -16,7 +16,7 @@ from mainstay.agent.runners.process.logs import read
 from tests.agent.process.machine import a_runner, cgroups_of, exited, processes_of
 from tests.agent.process.storm import PODS
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
+pytestmark = [pytest.mark.deep, pytest.mark.real_loop]
 
 KILLS = 25
 SEED = 6

@@ -56,7 +56,7 @@ def check(answer: Answer) -> None:
         assert answer.gaps
 
 
-@pytest.mark.parametrize("seconds", [60, 120])
+@pytest.mark.parametrize("seconds", [60, pytest.param(120, marks=pytest.mark.deep)])
 async def test_there_is_an_answer_about_everything_that_ever_was(sim: Simulation, seconds: int):
     journal = await churned(sim, timedelta(seconds=seconds))
     now = await Moment.now(journal)
