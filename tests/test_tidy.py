@@ -28,12 +28,14 @@ def test_the_source_of_mainstay_keeps_its_rules():
     assert not findings, "\n" + "\n".join(map(str, findings))
 
 
+@pytest.mark.slow
 def test_the_rooms_and_limits_of_the_tree_are_kept():
     findings = [finding for finding in check_house(ROOT) if finding.rule not in LATER]
 
     assert not findings, "\n" + "\n".join(map(str, findings))
 
 
+@pytest.mark.slow
 def test_retired_words_stay_out_of_literals_and_identifiers():
     findings = list(check_words(ROOT))
 

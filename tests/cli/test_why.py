@@ -23,6 +23,8 @@ from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper
 from tests.explain.why.asked import a_cluster, a_deployment, a_pod, rest
 
+pytestmark = pytest.mark.slow
+
 
 async def asked(journal: MemoryJournal, *words: str, at: str = "", form: Form = Form.TABLE, namespace: str = ""):
     paper = Paper()

@@ -11,12 +11,14 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import kr8s
 import pytest
 from kubernetes import client, config
 from kubernetes.stream import portforward, stream
 
+from mainstay.agent.serve import sessions
 from tests.agent.serving_node import ServingNode
 from tests.processes import eventually
 
@@ -108,7 +110,8 @@ def test_when_the_client_is_gone_the_command_is_killed(kubectl, node):
     eventually(lambda: node.runner.sessions[0].is_killed)
 
 
-def test_a_command_that_takes_no_input_is_killed_too_when_the_client_is_gone(kubectl, node):
+def test_a_command_that_takes_no_input_is_killed_too_when_the_client_is_gone(kubectl, node, monkeypatch):
+    monkeypatch.setattr(sessions, "PINGED_EVERY", timedelta(milliseconds=200))
     node.add_pod("web")
     command = ["kubectl", f"--namespace={kubectl.namespace}", "exec", "-i", "web", "--", "sleep", "1000"]
     with open("/dev/zero", "rb") as zeros:
@@ -118,7 +121,7 @@ def test_a_command_that_takes_no_input_is_killed_too_when_the_client_is_gone(kub
     finally:
         running.kill()
         running.wait()
-    eventually(lambda: node.runner.sessions[0].is_killed, within_s=40)
+    eventually(lambda: node.runner.sessions[0].is_killed)
 
 
 def test_a_command_whose_output_is_not_taken_waits(kubectl, node):

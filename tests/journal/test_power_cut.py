@@ -36,7 +36,7 @@ def test_a_journal_that_believes_what_is_not_synced_is_caught(monkeypatch):
     twins.believes_what_is_not_synced_after_a_restart(monkeypatch)
 
     with pytest.raises(power_cut.Broken):
-        for seed in range(400):
+        for seed in (39, *range(400)):  # 39 is the first that finds it.
             power_cut.run(seed, error_probability=0.2)
 
 

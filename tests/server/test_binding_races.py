@@ -6,6 +6,8 @@ from tests.server import binding_races
 from tests.server.ledger_cases import Broken
 from tests.twins import ledger as twins
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(12)
 SEEDS_OF_TWINS = range(40)
 

@@ -19,6 +19,8 @@ from tests.server.quota_cases import DELAYS, LOSSES, QUOTAS, a_quota, require_ex
 from tests.server.world import CONFIGMAPS, PODS, a_configmap, a_pod, a_server
 from tests.twins.quotas import TWINS, Twin
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(15)
 
 

@@ -29,6 +29,8 @@ from tests.server.reservation_cases import (
 from tests.server.world import PODS, Client, a_server
 from tests.twins.quotas import RESERVATION_TWINS, Twin
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(15)
 
 

@@ -14,6 +14,8 @@ from tests.server.world import PODS, a_server
 from tests.server.zone_quota_cases import DELAYS, LOSSES, ZONE_QUOTAS, Broken, a_zone_quota, require_exact
 from tests.twins.quotas import ZONE_TWINS, Twin
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(15)
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(1, 9), max_size=3)
 

@@ -22,6 +22,8 @@ from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
 from tests.sim.fault_scene import Scene, a_configmap, a_scene, run, seconds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def quiet() -> Simulation:
