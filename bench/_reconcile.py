@@ -11,8 +11,9 @@ from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.controller import Controller
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Decision
+from mainstay.loop.kernel import LoopContext
 from mainstay.loop.view import View
 
 
@@ -31,7 +32,8 @@ async def measure_reconcile(client: Client, env: Env, kind: KindName, rounds: in
     """Every object of a kind is decided about, so many times over. With the record of each decision."""
     informers = Informers(client, env)
     records: list[DecisionRecord] = []
-    loop = Loop(Looking(kind), client, informers, env, recorder=records.append, build="bench")
+    context = LoopContext(client, informers, env, recorder=records.append, build="bench")
+    loop = ControllerLoop(Looking(kind), context)
     await informers.synced()
     running = tasks.spawn(loop.run(), name="looking")
     keys = informers.get(kind).cache.keys()
@@ -50,6 +52,6 @@ async def measure_reconcile(client: Client, env: Env, kind: KindName, rounds: in
     return [Figure("controller: a key looked at, decided and recorded", cost_us, "CPU µs", cost_us, "≤ 60")]
 
 
-async def _decided(loop: Loop, count: int) -> None:
-    while loop.counters.decisions < count:
+async def _decided(loop: ControllerLoop, count: int) -> None:
+    while loop.kernel.counters.decisions < count:
         await tasks.sleep(timedelta(milliseconds=5))

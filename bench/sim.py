@@ -36,7 +36,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
+from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import Env, tasks
 from mainstay.scenarios import SCENARIOS
 from mainstay.scheduler.component import Scheduler
@@ -120,7 +120,7 @@ async def _schedule(world: World, name: str, env: Env) -> None:
 
 async def _control(world: World, name: str, env: Env) -> None:
     async with world.client_for(name, env) as client:
-        await Controllers(client, env, instance=name, controllers=CONTROLLERS, own_loops=OWN_LOOPS).run()
+        await Controllers(client, env, instance=name, controllers=CONTROLLERS, loops=LOOPS).run()
 
 
 async def _use(world: World, use: Use, env: Env) -> None:

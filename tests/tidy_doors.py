@@ -11,12 +11,14 @@ Written by `python -m tests.tidy_map`; see there before you open a door.
 from typing import Final
 
 DOORS: Final = {
+    # Mainstay: a scheduler and control plane that explains every decision and can run any incident again.
+    "": "registry",
     # What runs on a node and speaks for it: registers the node, keeps it alive, runs the pods that are bound to it.
     "agent": "agent fleet runner settings",
     # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
     "agent/node": "node",
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
-    "agent/pod": "record status_report",
+    "agent/pod": "status_report",
     # What runs containers: real processes, or nothing at all.
     "agent/runners": "pretend pretend_containers process.cgroups process.runner process.shutdown",
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
@@ -34,11 +36,11 @@ DOORS: Final = {
     # Endpoints and EndpointSlices of Services, and the Serving condition of pods.
     "controllers/endpoints": "endpoints serving slices",
     # What has lost its owners goes; what is told to wait for its dependents, or to let them go, does so.
-    "controllers/garbage": "decide loop",
+    "controllers/garbage": "loop",
     # Jobs: run pods until enough of them have succeeded, and count each exactly once.
     "controllers/job": "controller",
     # Namespace deletion: delete everything in a terminating namespace, then release its finalizer.
-    "controllers/namespace": "content loop",
+    "controllers/namespace": "loop",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
     "controllers/node_health": "loop snapshot",
     # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
@@ -131,7 +133,7 @@ INNER_DOORS: Final = {
     # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
     "agent/node": "addresses pods",
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
-    "agent/pod": "admit events preparation worker",
+    "agent/pod": "admit events preparation record worker",
     # The kinds that are always there, each declared in the module of its theme.
     "api/kinds": "pods",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.

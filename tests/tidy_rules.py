@@ -65,9 +65,10 @@ ALLOWED_IMPORTS: Final = {
     "controllers": _CONTROL,
     "agent": (*_CONTROL, "http"),
     "explain": ("api", "journal", "client", "loop", "scheduler", "controllers"),
+    "registry": ("controllers", "explain"),
     "sim": (*_CONTROL, "store", "http", *_COMPONENTS, "explain"),
     "scenarios": (*_CONTROL, "store", *_COMPONENTS, "explain", "sim"),
-    "cli": (*_CONTROL, "http", *_COMPONENTS, "explain", "sim", "scenarios", "supervisor"),
+    "cli": (*_CONTROL, "http", *_COMPONENTS, "explain", "registry", "sim", "scenarios", "supervisor"),
 }
 
 # Packages that others build on: what lies directly in them, outside their rooms, is open to all who may import them.

@@ -13,7 +13,6 @@ import asyncio
 
 from mainstay.agent.node.node import Node
 from mainstay.agent.node.pods import Pods
-from mainstay.agent.pod.record import Recorder
 from mainstay.agent.pod.status_report import Turns
 from mainstay.agent.runner import Runner
 from mainstay.agent.settings import AgentSettings
@@ -26,6 +25,7 @@ from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
 from mainstay.env.machine import Machine, SystemMachine
+from mainstay.loop.record import Recorder
 
 
 class Agent:

@@ -12,7 +12,6 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.pod.record import Recorder
 from mainstay.agent.pod.status_report import Turns
 from mainstay.agent.runners.pretend import Delays, PretendRunner
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
@@ -23,6 +22,7 @@ from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
 from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.record import Recorder
 
 SUBNETS: Final = IPv4Network("10.128.0.0/9")
 """Where pods have their addresses: 256 of them for each node."""

@@ -18,7 +18,6 @@ from typing import Any
 import click
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.pod.record import Recorder
 from mainstay.agent.runner import CannotRun
 from mainstay.agent.serve.server import AgentServing
 from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
@@ -36,6 +35,7 @@ from mainstay.env.disk import DiskFull
 from mainstay.http.certificates import BadCertificate, ServingCertificate, ensure_self_signed
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.program import config_of
+from mainstay.loop.record import Recorder
 
 Work = Callable[[], Awaitable[None]]
 

@@ -21,10 +21,10 @@ from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.record import DecisionRecord
-from mainstay.loop.controller_loop import Recorder
 from mainstay.loop.decision_log import log_decision
 from mainstay.loop.metrics import CONTENT_TYPE, OPEN_METRICS, ComponentMetrics, Measured
 from mainstay.loop.program import config_of
+from mainstay.loop.record import Recorder
 from mainstay.loop.record_shipper import Shipper
 
 _DRAIN_WITHIN: Final = timedelta(seconds=1)

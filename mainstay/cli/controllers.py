@@ -13,9 +13,9 @@ from mainstay.controllers.metrics import ControllersMetrics
 from mainstay.env import Env
 from mainstay.env.build import build
 from mainstay.loop.component import CONTROLLERS_LEASE, ComponentSettings
-from mainstay.loop.controller_loop import Recorder
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
+from mainstay.loop.record import Recorder
 
 RETRY_EVERY: Final = timedelta(seconds=2)
 
@@ -79,7 +79,7 @@ def controllers(
             name=lease,
             instance=instance,
             controllers=wanted,
-            own_loops=loops,
+            loops=loops,
             settings=settings,
             recorder=recorder,
         )

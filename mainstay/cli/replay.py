@@ -29,6 +29,7 @@ from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.errors import JournalError
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, WhyNot, moment
+from mainstay.registry import DECIDERS
 
 DIFFERENCES_SHOWN: Final = 5
 NAMED_MAX: Final = 200
@@ -178,7 +179,7 @@ async def _replay(
         content = bundle if isinstance(bundle, bytes) else b"".join(packed(bundle))
         answers = await _by_another_build(wanted.build, content, [record.id for record in records])
     else:
-        async for record, answer in replay_all(journal, records):
+        async for record, answer in replay_all(journal, records, DECIDERS):
             answers[record.id] = answer
     summary = Summary()
     for record in records:

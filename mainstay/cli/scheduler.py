@@ -10,7 +10,7 @@ from mainstay.client.client import Client
 from mainstay.env import Env
 from mainstay.env.build import build
 from mainstay.loop.component import SCHEDULER_LEASE
-from mainstay.loop.controller_loop import Recorder
+from mainstay.loop.record import Recorder
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.metrics import SchedulerMetrics
 

@@ -1,5 +1,6 @@
-"""The table of all controllers, by name. A line for each; the order does not matter to them."""
+"""The table of all controllers, by name. Adding one is a line here. The order does not matter to them."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from mainstay.api.holds import SCHEDULER
@@ -8,18 +9,19 @@ from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.endpoints.endpoints import Endpoints
 from mainstay.controllers.endpoints.serving import Serving
 from mainstay.controllers.endpoints.slices import EndpointSlices
-from mainstay.controllers.garbage.loop import OwnerCleanup
+from mainstay.controllers.garbage import loop as garbage
 from mainstay.controllers.holds.controller import Holds
 from mainstay.controllers.job.controller import Jobs
-from mainstay.controllers.namespace.loop import NamespaceDeletion
-from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
-from mainstay.controllers.pod_gc.loop import PodGarbage
+from mainstay.controllers.namespace import loop as namespace
+from mainstay.controllers.node_health import loop as node_health
+from mainstay.controllers.pod_gc import loop as pod_gc
 from mainstay.controllers.progress.controller import DeploymentProgress, JobProgress, ReplicaSetProgress
-from mainstay.controllers.repair.loop import LOOP as REPAIR
+from mainstay.controllers.repair import loop as repair
 from mainstay.controllers.replicaset.controller import ReplicaSets
-from mainstay.controllers.service_account.controller import ServiceAccounts, root_authorities
+from mainstay.controllers.service_account.controller import ROOT_CA, ServiceAccounts
 from mainstay.loop.controller import Controller
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.decider import Decider, decide_per_key
+from mainstay.loop.kernel import LoopSpec
 
 _WORKING: Final[tuple[Controller, ...]] = (
     Deployments(),
@@ -35,18 +37,25 @@ _WORKING: Final[tuple[Controller, ...]] = (
     JobProgress(),
 )
 
-OWN_LOOPS: Final[tuple[OwnLoop, ...]] = (
-    NODE_HEALTH,
-    REPAIR,
-    OwnLoop("namespace", NamespaceDeletion),
-    OwnLoop("owner-cleanup", OwnerCleanup),
-    OwnLoop("root-ca", root_authorities),
-    OwnLoop("pod-garbage", PodGarbage),
+LOOPS: Final[tuple[LoopSpec, ...]] = (
+    node_health.LOOP,
+    repair.LOOP,
+    namespace.LOOP,
+    garbage.LOOP,
+    ROOT_CA,
+    pod_gc.LOOP,
 )
+"""Those that decide otherwise than per key on caches (loop/kernel.py)."""
 
 CAN_BE_HELD: Final = frozenset(
-    {*(each.name for each in _WORKING), *(each.name for each in OWN_LOOPS), Holds.name, SCHEDULER}
+    {*(each.name for each in _WORKING), *(each.name for each in LOOPS), Holds.name, SCHEDULER}
 )
 """What a Hold of a controller may name, of ours."""
 
 CONTROLLERS: Final[tuple[Controller, ...]] = (*_WORKING, Holds(CAN_BE_HELD))
+
+DECIDERS: Final[Mapping[str, Decider]] = {
+    **{each.name: decide_per_key(each) for each in CONTROLLERS},
+    **{each.name: each.decider for each in LOOPS if each.decider is not None},
+}
+"""By the component of their records, how they decide: for replay."""

@@ -26,13 +26,16 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
-from mainstay.explain.rebuild import CannotRebuild, Past, require_replayable
+from mainstay.explain.rebuild import CannotRebuild, Past, Rebuilt, require_replayable
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
-from mainstay.journal.record import DecisionRecord, Ending, WhyNot
+from mainstay.journal.record import Action, DecisionRecord, Ending, Outcome, WhyNot
+from mainstay.loop.decider import Decider, Schedule
+from mainstay.loop.record import Decided
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.filters import table as filtering
+from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal
@@ -169,6 +172,40 @@ async def scheduling(journal: Journal, record: DecisionRecord, past: Past | None
 def explained_decision(scheduling: Scheduling) -> Decision | None:
     """Decide again, and no more than that. None: no node but those that were left out can take it."""
     return _decided(Vectors(columns_of(scheduling.objects)), scheduling)
+
+
+async def rebuild_placement(past: Past, record: DecisionRecord, decider: Decider) -> Rebuilt:
+    """What a placement is replayed from. Its memory is what the server had said of the nodes that were left out, of
+    which there is only the record's own message."""
+    found = await scheduling(past.journal, record, past)
+    if found.missing and not found.gaps:
+        raise CannotRebuild(WhyNot.MEMORY_NOT_KEPT, "; ".join(found.missing))
+    return Rebuilt(found, record.outcome.message, found.gaps)
+
+
+def _decide_again(found: Scheduling, left_out: str) -> Sequence[Decided]:
+    metadata = found.pod["metadata"]
+    try:
+        decision = explained_decision(found)
+    except Exception as error:  # noqa: BLE001 - as the cycle does: a bug is part of what happened
+        return (Decided(outcome=Outcome(Ending.RETRY, "InternalError", f"{type(error).__name__}: {error}")),)
+    if isinstance(decision, Placed):
+        action = Action("bind", PODS.text, metadata["namespace"], metadata["name"], "binding")
+        return (Decided((action,), (f"{_NODE}{decision.node}", f"score={decision.score}")),)
+    if decision is None:
+        return (Decided(outcome=Outcome(Ending.RETRY, NO_OTHER_NODE, left_out)),)
+    outcome = Outcome(Ending.RETRY, "Unschedulable", message_of(decision))
+    return (Decided(reasons=summary_of(decision), outcome=outcome),)
+
+
+def is_placement(record: DecisionRecord) -> bool:
+    """Whether a scheduler decided about a pod. Schedulers have names of their own."""
+    kinds = [seen.kind for seen in record.view]
+    return record.subject.kind == PODS.text and {PODS.text, NODES.text} <= set(kinds) and record.seed != ""
+
+
+PLACEMENTS: Final = Decider("scheduler", Schedule.PER_KEY, (), str, _decide_again)
+"""How schedulers decide, whatever their names are."""
 
 
 def explained(scheduling: Scheduling) -> Placement:

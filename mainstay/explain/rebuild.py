@@ -1,16 +1,15 @@
-"""What a controller saw when it decided, built again from the journal.
+"""What a decider saw when it decided, built again from the journal.
 
 A record names its view: each kind, or what selectors leave of it, as of a revision. The journal has the objects of
-those revisions, so the caches can be filled as they were, with the controller's own indexes, and `decide` be given the
-same view and memory. explain/placement.py does the same for placements, explain/snapshots.py for loops of their own.
+those revisions, so the caches can be filled as they were, with the decider's own indexes, and `decide` be given the
+same view and memory. Placements remember more than their records have; placement.py folds it from earlier ones.
 
 `Past` remembers what it has built, because the next decision mostly saw nearly the same. What the journal does not have
-is in `gaps`: then the view is what there is, and nobody should take it for what was.
+is in `gaps`: then the view is what there is, and must not be taken for what was.
 """
 
-import typing
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -29,7 +28,8 @@ from mainstay.journal.answers import Objects, Stored
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Seen, WhyNot, moment
-from mainstay.loop.controller import Controller
+from mainstay.loop.controller import Reads
+from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.view import View
 
 STATES_MAX: Final = 64
@@ -53,7 +53,8 @@ class CannotRebuild(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    view: View
+    view: Any
+    """Of the type that the decider reads: a `View`, but for placements."""
     memory: Any
     gaps: tuple[Gap, ...] = ()
     """Not empty: the view is not all that was seen."""
@@ -111,6 +112,17 @@ class Past:
             self._caches.move_to_end(known)
         return cache, gaps
 
+    async def one(self, kind: KindName, key: ObjectKey, revision: int) -> tuple[Cache, tuple[Gap, ...]]:
+        """A cache with one object, as it was at a revision. Raises `CannotRebuild` if the journal does not have it."""
+        states, gaps = await self.objects({kind.text: revision})
+        stored = states[kind.text].get(key)
+        if stored is None and not gaps:
+            raise CannotRebuild(WhyNot.HISTORY_MISSING, f"the journal does not have {kind.text} {key} as of {revision}")
+        cache = Cache(kind, ())
+        if stored is not None:
+            cache.replace([self._entry(cache, key, stored.revision, stored.value)], revision)
+        return cache, gaps
+
     def _decoded(self, kind: KindName, key: ObjectKey, stored: Stored) -> Object:
         known = (kind, key, stored.revision)
         found = self._objects.get(known)
@@ -131,37 +143,66 @@ class Past:
         return entry
 
 
-async def controller_view(
-    journal: Journal, record: DecisionRecord, controller: Controller, past: Past | None = None
-) -> Rebuilt:
-    """The view and the memory of a controller's decision. Raises `CannotRebuild`, `JournalUnreachable`."""
+Rebuild = Callable[[Past, DecisionRecord, Decider], Awaitable[Rebuilt]]
+
+
+async def rebuild(past: Past, record: DecisionRecord, decider: Decider) -> Rebuilt:
+    """The view and the memory of a decision. Raises `CannotRebuild`, `JournalUnreachable`."""
     require_replayable(record)
-    past = past or Past(journal)
+    if decider.schedule is Schedule.FRESH_READ:
+        caches, gaps = await _what_was_read(past, record)
+    else:
+        caches, gaps = await _what_was_cached(past, record, decider.reads)
+    memory = await memory_of(past.journal, record, decider.memory)
+    if memory is None and decider.schedule is not Schedule.PER_KEY:
+        raise CannotRebuild(WhyNot.MEMORY_NOT_KEPT, "its record has no memory")
+    subject = ObjectKey(record.subject.namespace, record.subject.name)
+    return Rebuilt(View(caches, moment(record.now), record.seed, subject), memory, gaps)
+
+
+_Caches = tuple[dict[KindName, Cache], tuple[Gap, ...]]
+
+
+async def _what_was_cached(past: Past, record: DecisionRecord, reads: Sequence[Reads]) -> _Caches:
+    """The caches that a decider declares, as far as its record says that they were."""
     seen = {each.kind: each for each in record.view}
     if not seen:
         raise CannotRebuild(WhyNot.VIEW_NOT_NAMED, "its record does not name what it saw")
     latest = max(each.revision for each in record.view)
-    indexes: dict[KindName, tuple[Index, ...]] = {controller.kind: controller.indexes}
-    selections: dict[KindName, Seen] = {}
-    for reads in controller.reads:
-        indexes[reads.kind] = reads.indexes
-        # A kind that only this build reads: as it was when the decision was made.
-        selections[reads.kind] = Seen(reads.kind.text, latest, reads.namespace, reads.labels, reads.fields)
     await past.objects({each.kind: each.revision for each in record.view})  # At once, rather than one by one.
     caches: dict[KindName, Cache] = {}
     gaps: dict[Gap, None] = {}
-    for kind, wanted in indexes.items():
-        part = seen.get(kind.text) or selections.get(kind) or Seen(kind.text, latest)
-        caches[kind], missing = await past.cache(part, kind, wanted)
+    for each in reads:
+        # A kind that only this build reads: as it was when the decision was made.
+        unseen = Seen(each.kind.text, latest, each.namespace, each.labels, each.fields)
+        caches[each.kind], missing = await past.cache(seen.get(each.kind.text, unseen), each.kind, each.indexes)
         gaps |= dict.fromkeys(missing)
-    memory = await memory_of(journal, record, memory_type(controller))
-    if controller.settings is not None:
-        _, memory = memory
-    return Rebuilt(View(caches, moment(record.now), record.seed), memory, tuple(gaps))
+    return caches, tuple(gaps)
+
+
+async def _what_was_read(past: Past, record: DecisionRecord) -> _Caches:
+    """The lists that a record names; if it names none, the objects that it says were looked at."""
+    caches: dict[KindName, Cache] = {}
+    gaps: dict[Gap, None] = {}
+    for seen in record.view:
+        kind = _kind_named(seen.kind, seen.namespace)
+        caches[kind], missing = await past.cache(seen, kind, ())
+        gaps |= dict.fromkeys(missing)
+    for looked in () if record.view else record.looked_at:
+        kind = _kind_named(looked.kind, looked.namespace)
+        caches[kind], missing = await past.one(kind, ObjectKey(looked.namespace, looked.name), looked.revision)
+        gaps |= dict.fromkeys(missing)
+    return caches, tuple(gaps)
+
+
+def _kind_named(text: str, namespace: str) -> KindName:
+    """As much of a kind's name as its text has, which is what is compared."""
+    plural, _, group = text.partition(".")
+    return KindName(group, "", "", plural, bool(namespace))
 
 
 def require_replayable(record: DecisionRecord) -> None:
-    """Raises `CannotRebuild` if whoever made the record knew that it cannot be used for this."""
+    """Raises `CannotRebuild` if the component knew when it recorded it that it cannot be used for this."""
     for why in record.why_not:
         if why not in list(WhyNot):
             raise CannotRebuild(WhyNot.READ_OUTSIDE, f"a newer version has recorded it, and says: {why}")
@@ -183,14 +224,8 @@ async def memory_of(journal: Journal, record: DecisionRecord, expected: Any) -> 
         ) from None
 
 
-def memory_type(controller: Controller) -> Any:
-    """What `decide` declares that it remembers; behind what the controller was made with, if that matters."""
-    remembers = typing.get_type_hints(type(controller).decide).get("memory", Any)
-    return remembers if controller.settings is None else tuple.__class_getitem__((Any, remembers))
-
-
 def selected(objects: Objects, seen: Seen) -> Objects:
-    """What selectors leave. Raises `CannotRebuild` for a field of which nobody here knows what it is."""
+    """What selectors leave. Raises `CannotRebuild` for a field that is not known here."""
     if not seen.namespace and not seen.labels and not seen.fields:
         return objects
     by_label = labels.parse(seen.labels) if seen.labels else None

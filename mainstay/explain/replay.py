@@ -1,49 +1,40 @@
-"""Decisions made again from the journal: the same, or the first difference, or why it cannot be told.
+"""Replay: a recorded decision, decided again from the journal. Identical, or the first difference, or why it cannot be.
 
-    match await replayed(journal, record):
+    match await replay(journal, record, deciders):
         case Same(): …
         case Differs(field, recorded, now): a bug: in the record, the rebuilding, or a decider that is no function
         case CannotReplay(why, text): what is missing
 
-The view is rebuilt from the history of revisions (rebuild.py), the memory from the record; for placements from the
-records before it (placement.py), for loops that read elsewhere from what they noted (snapshots.py). Then the very
-functions decide that decide in production. A decision is compared in all that it decided: actions with digests of their
-bodies, reasons, conditions, status, events, what it remembers, and when it wants to look again. How it ended is
-compared too, unless a write failed: that was not its own doing.
+It is one function for all components: the record names its view and memory, rebuild.py has both again from the journal,
+and the decider of its component (loop/decider.py) decides, by the very function that decides in production. Compared is
+all that was decided: actions with digests of their bodies, reasons, conditions, status, events, what is remembered, and
+when it wants to look again. How it ended is compared too, unless a write failed: that was not decided here.
 
-Not here: which decisions to replay, and from which build (cli/replay.py).
+Not here: which decisions to replay, and with which build (cli/replay.py).
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from mainstay.api.holds import HoldReason
-from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.registry import CONTROLLERS
-from mainstay.controllers.service_account.controller import ROOT_AUTHORITIES, RootAuthorities
-from mainstay.explain.placement import NO_OTHER_NODE, explained_decision, scheduling
-from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Past, controller_view, memory_of, require_replayable
-from mainstay.explain.snapshots import LOOKS
+from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Past, Rebuild, rebuild, require_replayable
 from mainstay.journal import record as records
 from mainstay.journal.interface import Journal
-from mainstay.journal.record import DecisionRecord, Ending, Outcome, WhyNot
-from mainstay.loop.controller import Controller
-from mainstay.loop.decision import Action, Apply, Create, Decision, Patch
-from mainstay.loop.record import decided, failure_to_decide, outcome_of
-from mainstay.scheduler.messages import message_of, summary_of
-from mainstay.scheduler.reasons import Placed
-
-NAMED: Final[Mapping[str, Controller]] = {each.name: each for each in CONTROLLERS}
+from mainstay.journal.record import DecisionRecord, Subject, WhyNot
+from mainstay.loop.decider import Decider, Schedule
+from mainstay.loop.decision import Action, Apply, Create, Patch
+from mainstay.loop.record import Decided
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """It was decided again as it was recorded."""
+    """It is decided again as it was recorded."""
 
 
 SAME: Final = Same()
@@ -51,7 +42,7 @@ SAME: Final = Same()
 
 @dataclass(frozen=True, slots=True)
 class Differs:
-    """It comes out otherwise. The first difference; `recorded` and `now` as texts for people."""
+    """It is decided otherwise. The first difference; `recorded` and `now` as texts for people."""
 
     field: str
     recorded: str
@@ -97,145 +88,120 @@ class Summary:
         return sum(self.same.values()) / self.replayed if self.replayed else 1.0
 
 
+class Deciders:
+    """The deciders of a build (registry.py): by component, and those that apply to components of any name."""
+
+    def __init__(self, named: Mapping[str, Decider], others: Sequence["AnyName"] = ()) -> None:
+        self.named = named
+        self.others = others
+
+    def find(self, record: DecisionRecord) -> "tuple[Decider, Rebuild] | None":
+        """Who decides again, and how its view is rebuilt; None: it is not known here."""
+        if (decider := self.named.get(record.component)) is not None:
+            return decider, rebuild
+        return next(((each.decider, each.rebuild) for each in self.others if each.applies(record)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyName:
+    """A decider whose components have names of their own, such as schedulers."""
+
+    applies: Callable[[DecisionRecord], bool]
+    decider: Decider
+    rebuild: Rebuild
+
+
 async def replay_all(
-    journal: Journal, wanted: Iterable[DecisionRecord], controllers: Mapping[str, Controller] = NAMED
+    journal: Journal, wanted: Iterable[DecisionRecord], deciders: Deciders
 ) -> AsyncIterator[tuple[DecisionRecord, Answer]]:
-    """Each of them made again. What was rebuilt for one is used for the next: give them in the order of their times."""
+    """Replay each. What was rebuilt for one is used for the next: give them in the order of their times."""
     past = Past(journal)
     for record in wanted:
-        yield record, await replayed(journal, record, past, controllers)
+        yield record, await replay(journal, record, deciders, past)
 
 
-async def replayed(
-    journal: Journal,
-    record: DecisionRecord,
-    past: Past | None = None,
-    controllers: Mapping[str, Controller] = NAMED,
-) -> Answer:
-    """Make a decision again. Raises `JournalUnreachable`."""
-    past = past or Past(journal)
+async def replay(journal: Journal, record: DecisionRecord, deciders: Deciders, past: Past | None = None) -> Answer:
+    """Decide again. Raises `JournalUnreachable`."""
     try:
         require_replayable(record)
-        if record.component in controllers:
-            return await _controller(past, record, controllers[record.component])
-        if record.component in LOOKS:
-            return await _look(past, record)
-        if record.component == ROOT_AUTHORITIES:
-            settings, _ = await memory_of(journal, record, tuple[str, Any])
-            return await _controller(past, record, RootAuthorities(settings))
-        if is_placement(record):
-            return await _placement(past, record)
+        found = deciders.find(record)
+        if found is None:
+            return CannotReplay(WhyNot.READ_OUTSIDE, f"no decider is known for component {record.component!r}")
+        decider, rebuild_for = found
+        rebuilt = await rebuild_for(past or Past(journal), record, decider)
     except CannotRebuild as error:
         return CannotReplay(error.why, str(error))
-    return CannotReplay(WhyNot.READ_OUTSIDE, f"nobody here knows how {record.component!r} decides")
-
-
-def is_placement(record: DecisionRecord) -> bool:
-    """Whether a scheduler decided about a pod. Schedulers have names of their own."""
-    kinds = [seen.kind for seen in record.view]
-    return record.subject.kind == "pods" and "pods" in kinds and "nodes" in kinds and record.seed != ""
-
-
-# Controllers.
-
-
-async def _controller(past: Past, record: DecisionRecord, controller: Controller) -> Answer:
-    rebuilt = await controller_view(past.journal, record, controller, past)
     if rebuilt.gaps:
-        return CannotReplay(WhyNot.HISTORY_MISSING, _gaps(rebuilt.gaps))
-    key = ObjectKey(record.subject.namespace, record.subject.name)
-    try:
-        decision = controller.decide(rebuilt.view, key, rebuilt.memory)
-    except Exception as error:  # noqa: BLE001 - as the loop does: a bug is part of what happened
-        decision = failure_to_decide(error)
-    again = records.bounded(msgspec.structs.replace(record, outcome=outcome_of(decision), **decided(decision)))
-    return _compared(record, again, decision)
+        gaps = "; ".join(map(str, rebuilt.gaps))
+        return CannotReplay(WhyNot.HISTORY_MISSING, f"{WHY_NOT[WhyNot.HISTORY_MISSING]}: {gaps}")
+    decided = decider.decide(rebuilt.view, rebuilt.memory)
+    again = _choose(record, decider.schedule, decided)
+    if again is None:
+        was = _action_text(record.actions[0] if record.actions else None)
+        now = [_action_text(action) for each in decided for action in each.actions]
+        return Differs("step", was, ", ".join(now) or "none")
+    return _compare(record, again)
 
 
-def _compared(record: DecisionRecord, again: DecisionRecord, decision: Decision) -> Answer:
+def _choose(record: DecisionRecord, schedule: Schedule, decided: Sequence[Decided]) -> Decided | None:
+    """The part of what was decided that a record is about; None: there is no such part any more."""
+    match schedule:
+        case Schedule.PER_KEY:
+            return decided[0]
+        case Schedule.PERIODIC:
+            text = record.id.rpartition(".")[2]
+            return decided[int(text)] if text.isdigit() and int(text) < len(decided) else None
+        case Schedule.FRESH_READ:
+            same = [each for each in decided if set(each.actions) & set(record.actions)]
+            return dataclasses.replace(same[0], reasons=record.reasons) if same else None
+        case _:
+            assert_never(schedule)
+
+
+def _compare(record: DecisionRecord, decided: Decided) -> Answer:
+    again = records.bounded(
+        msgspec.structs.replace(
+            record,
+            actions=decided.actions,
+            reasons=decided.reasons,
+            conditions=decided.conditions,
+            rest=decided.rest,
+            outcome=decided.outcome or record.outcome,
+        )
+    )
     for number in range(max(len(record.actions), len(again.actions))):
         was = record.actions[number] if number < len(record.actions) else None
         now = again.actions[number] if number < len(again.actions) else None
         if was != now:
-            body = _body(decision.actions[number]) if now is not None else ""
+            body = _body(decided.source.actions[number]) if now is not None and decided.source is not None else ""
             return Differs(f"actions[{number}]", _action_text(was), f"{_action_text(now)} {body}".strip())
+    if decided.subject is not None and _named(decided.subject) != _named(record.subject):
+        return Differs("subject", _text(record.subject), _text(decided.subject))
     for name in ("reasons", "conditions"):
         if getattr(record, name) != getattr(again, name):
             return Differs(name, _text(getattr(record, name)), _text(getattr(again, name)))
     if record.rest != again.rest:
-        what = {
-            "status": decision.status,
-            "events": [(each.reason, each.message) for each in decision.events],
-            "memory": decision.memory,
-        }
-        return Differs("status, events or memory", record.rest.hex() or "none", _text(what))
+        return Differs("status, events or memory", record.rest.hex() or "none", _rest_text(decided))
     has_failed = any(write.error for write in record.writes) or len(record.writes) >= records.PARTS_MAX
-    # Somebody has held the controller before all of it was carried out: that was not decided here.
+    # A Hold of the controller came before all of it was carried out: that was not decided here.
     has_failed = has_failed or record.outcome.reason == HoldReason.HELD
     if not has_failed and record.outcome != again.outcome:
         return Differs("outcome", _text(record.outcome), _text(again.outcome))
     return SAME
 
 
-# Loops of their own.
-
-
-async def _look(past: Past, record: DecisionRecord) -> Answer:
-    again = await LOOKS[record.component](past, record)
-    if again.gaps:
-        return CannotReplay(WhyNot.HISTORY_MISSING, _gaps(again.gaps))
-    step = again.step(record)
-    was = record.actions[0] if record.actions else None
-    if step is None or step.action != was:
-        now = [_action_text(each.action) for each in again.steps] if step is None else [_action_text(step.action)]
-        return Differs("step", _action_text(was), ", ".join(now) or "none")
-    subject, reasons = step.subject, tuple(step.reasons)
-    if (subject.kind, subject.namespace, subject.name) != (
-        record.subject.kind,
-        record.subject.namespace,
-        record.subject.name,
-    ):
-        return Differs("subject", _text(record.subject), _text(subject))
-    if reasons != record.reasons:
-        return Differs("reasons", _text(record.reasons), _text(reasons))
-    return SAME
-
-
-# Placements.
-
-
-async def _placement(past: Past, record: DecisionRecord) -> Answer:
-    found = await scheduling(past.journal, record, past)
-    if found.gaps:
-        return CannotReplay(WhyNot.HISTORY_MISSING, _gaps(found.gaps))
-    if found.missing:
-        return CannotReplay(WhyNot.MEMORY_NOT_KEPT, "; ".join(found.missing))
-    try:
-        decision = explained_decision(found)
-    except Exception as error:  # noqa: BLE001 - as the cycle does: a bug is part of what happened
-        now = f"InternalError: {type(error).__name__}: {error}"
-        was = f"{record.outcome.reason}: {record.outcome.message}"
-        return SAME if was == now else Differs("outcome", was, now)
-    if isinstance(decision, Placed):
-        placed = (f"node={decision.node}", f"score={decision.score}")
-        return SAME if record.reasons == placed else Differs("placement", _said(record), " ".join(placed))
-    if decision is None:
-        is_same = record.outcome.reason == NO_OTHER_NODE
-        return SAME if is_same else Differs("placement", _said(record), NO_OTHER_NODE)
-    outcome = Outcome(Ending.RETRY, "Unschedulable", message_of(decision))
-    again = records.bounded(msgspec.structs.replace(record, outcome=outcome, reasons=summary_of(decision)))
-    if record.reasons != again.reasons:
-        return Differs("reasons", _said(record), _said(again))
-    if record.outcome != again.outcome:
-        return Differs("outcome", _text(record.outcome), _text(again.outcome))
-    return SAME
+def _named(subject: Subject) -> tuple[str, str, str]:
+    return subject.kind, subject.namespace, subject.name
 
 
 # Words.
 
 
-def _said(record: DecisionRecord) -> str:
-    return " ".join(record.reasons) or f"{record.outcome.reason}: {record.outcome.message}"
+def _rest_text(decided: Decided) -> str:
+    if (decision := decided.source) is None:
+        return decided.rest.hex() or "none"
+    events = [(each.reason, each.message) for each in decision.events]
+    return _text({"status": decision.status, "events": events, "memory": decision.memory})
 
 
 def _action_text(action: records.Action | None) -> str:
@@ -259,7 +225,3 @@ def _body(action: Action) -> str:
 
 def _text(value: Any) -> str:
     return _encode(value).decode()
-
-
-def _gaps(gaps: Iterable[object]) -> str:
-    return f"{WHY_NOT[WhyNot.HISTORY_MISSING]}: {'; '.join(map(str, gaps))}"

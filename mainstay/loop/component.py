@@ -2,6 +2,7 @@
 
 Controllers without a lease run at once; with one they run only while this process holds it, and everything they write
 carries the term. Either way the caches are kept filled, so that a new leader need not begin with reading everything.
+Beside controllers, which decide per key, a component runs loops on other schedules (kernel.py).
 """
 
 from collections.abc import Coroutine, Sequence
@@ -13,10 +14,12 @@ from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
 from mainstay.loop.component_state import ComponentState, PublishSettings, publish
 from mainstay.loop.controller import Controller
-from mainstay.loop.controller_loop import Loop, LoopSettings, Recorder
+from mainstay.loop.controller_loop import ControllerLoop, LoopSettings
 from mainstay.loop.events import Events
 from mainstay.loop.holds import Holding
+from mainstay.loop.kernel import Loop, LoopContext, LoopSpec
 from mainstay.loop.lease import Leader, LeaseSettings
+from mainstay.loop.record import Recorder
 from mainstay.loop.term import Term
 
 LEASE_NAMESPACE = "kube-system"
@@ -41,7 +44,7 @@ class Component:
     def __init__(
         self,
         name: str,
-        controllers: Sequence[Controller],
+        controllers: Sequence[Controller | LoopSpec],
         client: Client,
         env: Env,
         *,
@@ -74,7 +77,7 @@ class Component:
     async def run(self) -> None:
         """Raises what a controller's loop raises: a cache that cannot be fed any more, a bug."""
         # Asked for now, so that they fill while this process is only a candidate.
-        self.loops = self._made(None)
+        self.loops = self._controller_loops(self._context(None))
         publishing = tasks.spawn(
             publish(self.instance, self.state, self.client, self._env, self.settings.publish),
             name=f"{self.name} publishes its state",
@@ -101,30 +104,25 @@ class Component:
 
     async def _lead(self, term: Term | None) -> None:
         self.term = term
-        self.loops = self._made(term)
+        context = self._context(term)
+        specs = [each for each in self._controllers if isinstance(each, LoopSpec)]
+        self.loops = [*self._controller_loops(context), *[each.make(context) for each in specs]]
         try:
-            works = [*(loop.run() for loop in self.loops), *self._beside(term)]
+            works = [*(loop.run() for loop in self.loops), *self._beside()]
             await tasks.together(works, name=f"{self.name} controller")
         finally:
             self.term = None
 
-    def _beside(self, term: Term | None) -> Sequence[Coroutine[Any, Any, None]]:
+    def _beside(self) -> Sequence[Coroutine[Any, Any, None]]:
         """What else runs while this process leads."""
         return ()
 
-    def _made(self, term: Term | None) -> list[Loop]:
-        return [
-            Loop(
-                controller,
-                self.client,
-                self.informers,
-                self._env,
-                settings=self.settings.loop,
-                term=term,
-                recorder=self._recorder,
-                build=self.settings.build,
-                events=self.events,
-                holding=self.holding,
-            )
-            for controller in self._controllers
-        ]
+    def _context(self, term: Term | None) -> LoopContext:
+        build = self.settings.build
+        return LoopContext(
+            self.client, self.informers, self._env, term, self._recorder, build, self.events, self.holding
+        )
+
+    def _controller_loops(self, context: LoopContext) -> list[Loop]:
+        controllers = [each for each in self._controllers if isinstance(each, Controller)]
+        return [ControllerLoop(each, context, self.settings.loop) for each in controllers]

@@ -1,4 +1,4 @@
-"""Runs a controller: changes become keys, and each key is observed, decided and acted on, by one worker at a time.
+"""The schedule of controllers: changes become keys, and each key is observed, decided and acted on by one worker.
 
     change ─► key in the queue ─► wait until the caches show our own last writes ─► view ─► decide ─► act ─► status
                      ▲                                                                                        │
@@ -9,8 +9,8 @@ whether it counts towards giving up (`_after_failure`). Whatever is tried too of
 status, as condition `Stalled`. A `decide` that raises is a bug: it is reported to the loop's exception handler with the
 key, counts as a failure of that key, and leaves all others alone.
 
-While somebody holds the controller (holds.py) it takes nothing: changes become keys and wait. What is being carried
-out then stops between two writes; it is decided on anew afterwards, as after any failure.
+While a Hold holds the controller (holds.py) it takes nothing: changes become keys and wait. What is being carried out
+then stops between two writes, and is decided again afterwards, as after any failure.
 
 Every write carries the decision it comes from, the object version that the decision is about, an operation id, and, for
 an elected leader, its term. When a term is over the loop ends with `Deposed`.
@@ -18,7 +18,7 @@ an elected leader, its term. When a term is over the loop ends with `Deposed`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -28,27 +28,25 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache, Stopped
 from mainstay.client.call import WriteOptions
-from mainstay.client.client import Client
 from mainstay.client.entry import Change
-from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, Forbidden, Invalid, Throttled, Unavailable
-from mainstay.client.informer import Informer, Informers, Subscriber
-from mainstay.env import Env, tasks
-from mainstay.journal.record import DecisionRecord
+from mainstay.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, Throttled, Unavailable
+from mainstay.client.informer import Informer, Subscriber
+from mainstay.env import tasks
 from mainstay.loop import decision as decisions
 from mainstay.loop.act import act
 from mainstay.loop.conditions import STALLED, Condition, Truth, with_conditions
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Action, Decision, Patch
 from mainstay.loop.echoes import Echoes
-from mainstay.loop.events import About, Events
-from mainstay.loop.holds import Holding, gate_of, known
+from mainstay.loop.events import About
+from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.queue import items as outcomes
 from mainstay.loop.queue.items import Item, Outcome, Priority
 from mainstay.loop.queue.settings import QueueSettings
 from mainstay.loop.queue.work_queue import WorkQueue
-from mainstay.loop.record import Acted, failure_to_decide, record_of
-from mainstay.loop.term import Deposed, Term
+from mainstay.loop.record import Acted, Basis, failure_to_decide, record_decision
+from mainstay.loop.term import Deposed
 from mainstay.loop.view import View
 
 _logger = logging.getLogger(__name__)
@@ -56,9 +54,6 @@ _logger = logging.getLogger(__name__)
 _HELD_BACK: Final = outcomes.Retry(counts=False)
 ASK_AGAIN: Final = timedelta(seconds=1)
 AT_ONCE_MAX: Final = 16  # Of the writes of one decision. Each takes a connection, which others want, too.
-
-Recorder = Callable[[DecisionRecord], None]
-"""Takes a record of each decision. Must not wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,59 +66,25 @@ class LoopSettings:
     goes on waiting: to decide on the older state could repeat what was done."""
 
 
-@dataclass(slots=True)
-class Counters:
-    """Since the loop was made."""
-
-    decisions: int = 0
-    actions: int = 0
-    failures: int = 0
-    bugs: int = 0
-    """Times that `decide` has raised."""
-    waits_for_own_writes: int = 0
-    late_own_writes: int = 0
-    """Times that a cache took longer than `caught_up_within`."""
-
-
-class Loop:
+class ControllerLoop:
     """One controller at work. `run` until cancelled."""
 
-    def __init__(
-        self,
-        controller: Controller,
-        client: Client,
-        informers: Informers,
-        env: Env,
-        *,
-        settings: LoopSettings | None = None,
-        term: Term | None = None,
-        recorder: Recorder | None = None,
-        build: str = "",
-        events: Events | None = None,
-        holding: Holding | None = None,
-    ) -> None:
+    def __init__(self, controller: Controller, context: LoopContext, settings: LoopSettings | None = None) -> None:
         self.controller = controller
-        self.counters = Counters()
         self.settings = settings or LoopSettings()
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(env, controller.name, self.settings.queue)
-        self._client = client
-        self._clock = env.clock
-        # A process may lead again later, with another loop: nothing may be named as something of an earlier term was.
-        self._chance = env.chance.child(controller.name, term.text if term is not None else "")
-        self._seed = self._chance.uid("seed", 0)
-        self._term = term
-        self._recorder = recorder
-        self._build = build
-        self._events = events
-        self._holding = holding
-        self._gate = gate_of(holding, controller.name, term, self.queue.pause, self.queue.resume)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(context.env, controller.name, self.settings.queue)
+        self.kernel = Kernel(controller.name, context, self.queue)
+        self._client = context.client
+        self._clock = context.env.clock
+        self._seed = self.kernel.chance.uid("seed", 0)
+        self._gate = self.kernel.gate
         self._memory: dict[ObjectKey, Any] = {}
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._failure: asyncio.Future[None] | None = None
         """Set if work that no worker waits for has failed."""
         own = Reads(controller.kind, indexes=controller.indexes)
         self._informers: dict[KindName, Informer] = {
-            each.kind: informers.get(
+            each.kind: context.informers.get(
                 each.kind, each.namespace, labels=each.labels, fields=each.fields, indexes=each.indexes
             )
             for each in (own, *controller.reads)
@@ -142,14 +103,7 @@ class Loop:
         """Work until cancelled. Raises `Deposed` when the term is over, `Stopped` when a cache is not fed any more."""
         subscribed: list[tuple[Informer, Subscriber]] = []
         try:
-            # Nothing is decided on half a picture: what is missing in a cache that is not filled looks deleted.
-            for informer in self._informers.values():
-                await informer.synced()
-                if self._term is not None:
-                    # And not on one from before this leader's time: what the last one did would be done again. On a
-                    # server that sends bookmarks only once a minute, as Kubernetes does, this may take as long.
-                    await informer.cache.wait_until(self._term.revision)
-            await known(self._holding, self._term)
+            await self.kernel.ready(self._informers.values())
             for informer, subscriber in self._subscribers():
                 informer.subscribe(subscriber)
                 subscribed.append((informer, subscriber))
@@ -207,7 +161,7 @@ class Loop:
                 await self._do(item)
             else:
                 # The key stays in hand, so that nobody else works on it; the worker goes on with others.
-                self.counters.waits_for_own_writes += 1
+                self.kernel.counters.waits_for_own_writes += 1
                 task = tasks.spawn(self._do_when_seen(item), name=f"{self.controller.name} waits for {item.key}")
                 self._waiting[task] = None
                 task.add_done_callback(lambda done: self._waiting.pop(done, None))
@@ -235,9 +189,8 @@ class Loop:
         key = item.key
         if self._gate.held is not None:
             return _HELD_BACK  # It was taken before that, and has waited for its own last writes.
-        if self._term is not None:
-            self._term.require()
-        view = View(self._caches, self._clock.wall(), self._seed)
+        self.kernel.require()
+        view = View(self._caches, self._clock.wall(), self._seed, key)
         subject = self._caches[self.controller.kind].get(key)
         memory = self._memory.get(key)
         try:
@@ -248,8 +201,7 @@ class Loop:
         finally:
             view.close()
         self._remember(key, decision.memory)
-        self.counters.decisions += 1
-        name = f"{self.controller.name}-{self._chance.uid('decision', self.counters.decisions)}"
+        name = self.kernel.next_decision()
         acted = Acted()
         if subject is not None:
             self._echoes.begin(key, int(subject["metadata"]["resourceVersion"]))
@@ -259,10 +211,9 @@ class Loop:
             if subject is not None:
                 for change in self._echoes.end(key):
                     self._changed(change)
-        if self._recorder is not None:
-            term = self._term.text if self._term is not None else ""
-            recorded = record_of(self.controller, self._build, term, name, item, view, memory, subject, decision, acted)
-            self._recorder(recorded)
+        if self.kernel.recorder is not None:
+            basis = Basis(name, item, view, memory, subject)
+            self.kernel.recorder(record_decision(self.kernel.origin, self.controller, basis, decision, acted))
         return outcome
 
     def _remember(self, key: ObjectKey, memory: Any) -> None:
@@ -272,7 +223,7 @@ class Loop:
             self._memory[key] = memory
 
     def _report_bug(self, key: ObjectKey, error: Exception) -> None:
-        self.counters.bugs += 1
+        self.kernel.counters.bugs += 1
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"{self.controller.name} cannot decide about {self.controller.kind} {key}", "exception": error}
         )
@@ -313,20 +264,20 @@ class Loop:
         return outcome
 
     def _is_held(self, acted: Acted) -> bool:
-        """Whether somebody has held the controller since this was decided. What is left of it is decided on anew."""
+        """Whether a Hold holds the controller since this was decided. What is left of it is decided again."""
         if self._gate.held is None:
             return False
         acted.held_back = self._gate.held.words
         return True
 
     def _tell(self, decision: Decision, subject: Object, acted: Acted, name: str) -> None:
-        if self._events is None:
+        if self.kernel.events is None:
             return
         done = {id(action) for action in acted.done}
         about = About.of(self.controller.kind, subject)
         for event in decision.events:
             if event.after is None or id(event.after) in done:
-                self._events.tell(about, event.reason, event.message, is_warning=event.is_warning, decision=name)
+                self.kernel.events.tell(about, event.reason, event.message, is_warning=event.is_warning, decision=name)
 
     async def _carry_out_all(
         self, batch: Sequence[Action], key: ObjectKey, writes: Sequence[WriteOptions], acted: Acted
@@ -341,18 +292,15 @@ class Loop:
 
     async def _carry_out(self, action: Action, key: ObjectKey, write: WriteOptions, acted: Acted) -> None:
         try:
-            wrote = await act(action, self._client, write)
-        except Fenced as error:
-            if self._term is not None:
-                self._term.lost()
-            raise Deposed(str(error)) from error
+            with self.kernel.fencing():
+                wrote = await act(action, self._client, write)
         except ApiError as error:
-            self.counters.failures += 1
+            self.kernel.counters.failures += 1
             if error.may_have_happened:
                 self._own_writes.doubt(key, action.kind)
             acted.failed(action, error)
         else:
-            self.counters.actions += 1
+            self.kernel.counters.actions += 1
             self._own_writes.wrote(key, wrote)
             if (wrote.kind, wrote.key) == (self.controller.kind, key) and wrote.revision:
                 is_exact = isinstance(action, Patch) and bool(action.resource_version)
@@ -367,13 +315,7 @@ class Loop:
             metadata = subject["metadata"]
             at = ObjectKey(metadata.get("namespace", ""), metadata["name"])
             cause = f"{self.controller.kind}/{at}@{metadata['resourceVersion']}"
-        return WriteOptions(
-            field_manager=self.controller.name,
-            operation=f"{name}.{number}",
-            decision=name,
-            cause=cause,
-            term=self._term.text if self._term is not None else "",
-        )
+        return self.kernel.write(name, f"{name}.{number}", cause)
 
     def _status_patch(
         self, decision: Decision, key: ObjectKey, subject: Object, stalled: Condition | None
@@ -424,7 +366,7 @@ class Loop:
                     await self._own_writes.seen(key)
                 return
             except (TimeoutError, Unavailable, Throttled) as error:
-                self.counters.late_own_writes += 1
+                self.kernel.counters.late_own_writes += 1
                 name = self.controller.name
                 _logger.warning("%s: the caches do not show the last writes for %s yet: %s", name, key, error)
                 await tasks.sleep(ASK_AGAIN)

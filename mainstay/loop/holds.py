@@ -30,8 +30,9 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Chance, Env, tasks
-from mainstay.journal.record import DecisionRecord, Ending, Outcome, Seen, Subject, WhyNot, bounded, micros
+from mainstay.journal.record import Ending, Outcome, Seen, Subject, WhyNot, micros
 from mainstay.loop.events import About, Events
+from mainstay.loop.record import Origin, Recorder, make_record
 from mainstay.loop.term import Term
 
 LOOK_EVERY: Final = timedelta(minutes=1)
@@ -126,7 +127,7 @@ class Holding:
         informers: Informers,
         env: Env,
         *,
-        recorder: Callable[[DecisionRecord], None] | None = None,
+        recorder: Recorder | None = None,
         build: str = "",
         events: Events | None = None,
     ) -> None:
@@ -236,19 +237,15 @@ class Holding:
             revision = self._informer.cache.revision if self._informer is not None else 0
             at = micros(now)
             self._recorder(
-                bounded(
-                    DecisionRecord(
-                        id=name,
-                        at=at,
-                        component=gate.component,
-                        build=self._build,
-                        subject=Subject(HOLDS.text, "", about.name, about.uid, about.generation),
-                        outcome=outcome,
-                        term=gate.term,
-                        view=(Seen(HOLDS.text, revision),),
-                        now=at,
-                        reasons=(text,),
-                        why_not=(WhyNot.READ_OUTSIDE,),
-                    )
+                make_record(
+                    Origin(gate.component, self._build, gate.term),
+                    name,
+                    Subject(HOLDS.text, "", about.name, about.uid, about.generation),
+                    outcome,
+                    at,
+                    at,
+                    view=(Seen(HOLDS.text, revision),),
+                    reasons=(text,),
+                    why_not=(WhyNot.READ_OUTSIDE,),
                 )
             )

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from mainstay.client.breaker import Condition
 from mainstay.client.client import Client
 from mainstay.client.informer import Informers
-from mainstay.loop.controller_loop import Loop
 from mainstay.loop.holds import Holding
+from mainstay.loop.kernel import Loop
 from mainstay.loop.queue.items import Durations, Figures
 from mainstay.loop.record_shipper import Shipper
 from mainstay.loop.term import Term
@@ -73,7 +73,8 @@ class ComponentMetrics(Collector):
         yield from self._decisions()
 
     def _queues(self) -> Iterator[Metric]:
-        queues = [(loop.queue.name, loop.queue.figures()) for loop in self._component.loops]
+        with_queues = [loop.kernel.queue for loop in self._component.loops]
+        queues = [(queue.name, queue.figures()) for queue in with_queues if queue is not None]
         for name, meaning, value in (
             ("workqueue_depth", "Keys in line.", lambda figures: figures.ready),
             ("workqueue_unfinished_work_seconds", "Age of the oldest key in hand.", _in_hand_s),
@@ -143,7 +144,7 @@ class ComponentMetrics(Collector):
         ):
             counter = CounterMetricFamily(f"mainstay_controller_{name}", meaning, labels=("controller",))
             for loop in self._component.loops:
-                counter.add_metric((loop.controller.name,), getattr(loop.counters, name))
+                counter.add_metric((loop.kernel.name,), getattr(loop.kernel.counters, name))
             yield counter
         held = GaugeMetricFamily(
             "mainstay_controller_held", "Whether somebody holds it, so that it takes nothing.", labels=("controller",)

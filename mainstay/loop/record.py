@@ -1,20 +1,36 @@
-"""A decision as the journal's record of it.
+"""The journal's records of decisions: one maker for all components, and what each schedule puts into them.
 
-What `decide` said is one part of it (`decided`), and the same whether it was just made or is made again; how it ended
-also depends on what came of its actions.
+`make_record` is the only place outside the journal where a component's record is put together. What was decided is one
+part of it (`Decided`), and the same whether it was just decided or is replayed; how it ended also depends on what came
+of its writes.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from mainstay.api.holds import HoldReason
 from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.errors import ApiError
+from mainstay.client.informer import Informer
 from mainstay.journal import record
-from mainstay.journal.record import DecisionRecord, Ending, LookedAt, Memory, Seen, Subject, WriteResult, micros
+from mainstay.journal.record import (
+    NO_MEMORY,
+    DecisionRecord,
+    Ending,
+    LookedAt,
+    Memory,
+    Outcome,
+    Policy,
+    Seen,
+    Subject,
+    WriteResult,
+    micros,
+)
 from mainstay.loop.act import Wrote, key_of
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Apply, Create, Decision, Delete, GiveUp, Patch, Retry, WakeAt
@@ -22,9 +38,103 @@ from mainstay.loop.queue.items import Item
 from mainstay.loop.record_marks import marks_of
 from mainstay.loop.view import View
 
+Recorder = Callable[[DecisionRecord], None]
+"""Takes a record of each decision. Must not wait."""
+
 # Sorted, so that equal actions have equal digests whatever order they were put together in.
-_encode = msgspec.json.Encoder(order="sorted").encode
+encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _pack = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where records come from."""
+
+    component: str
+    build: str = ""
+    term: str = ""
+
+
+class Fields(TypedDict, total=False):
+    """What else a record may say, by the names of its fields."""
+
+    view: tuple[Seen, ...]
+    seed: str
+    policies: tuple[Policy, ...]
+    memory: Memory
+    queue_wait_us: int
+    attempts: int
+    woken_by: tuple[int, ...]
+    woken_count: int
+    looked_at: tuple[LookedAt, ...]
+    looked_at_count: int
+    reasons: tuple[str, ...]
+    conditions: tuple[record.Condition, ...]
+    actions: tuple[record.Action, ...]
+    writes: tuple[WriteResult, ...]
+    why_not: tuple[str, ...]
+    priority: int
+    priority_class: str
+    is_rolling_out: bool
+    rest: bytes
+
+
+def make_record(
+    origin: Origin,
+    id: str,  # noqa: A002 - as the record calls it
+    subject: Subject,
+    outcome: Outcome,
+    at: int,
+    now: int,
+    **fields: Unpack[Fields],
+) -> DecisionRecord:
+    """A record that is not larger than records may be. `at` is when it is made, `now` the present of the decision."""
+    made = DecisionRecord(id, at, origin.component, origin.build, subject, outcome, origin.term, now=now, **fields)
+    return record.bounded(made)
+
+
+def pack_memory(value: object) -> Memory:
+    """What a decision remembered, or went by besides its view: a frozen value."""
+    return NO_MEMORY if value is None else record.whole(_pack(value))
+
+
+def make_subject(kind: KindName, key: ObjectKey, obj: Object | None) -> Subject:
+    """What a record is about: an object, or the name of one that is gone."""
+    metadata = {} if obj is None else obj["metadata"]
+    return Subject(kind.text, *key, uid=metadata.get("uid", ""), generation=metadata.get("generation", 0))
+
+
+def name_view(informers: Iterable[Informer]) -> tuple[Seen, ...]:
+    """The name of what these caches show at this moment: each collection, and how far it is."""
+    return tuple(
+        [
+            Seen(each.cache.kind.text, each.cache.revision, where.namespace, where.labels, where.fields)
+            for each in informers
+            for where in (each.collection,)
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Those fields of a record that follow from the decision alone: the same at work and in a replay."""
+
+    actions: tuple[record.Action, ...] = ()
+    reasons: tuple[str, ...] = ()
+    conditions: tuple[record.Condition, ...] = ()
+    rest: bytes = b""
+    outcome: Outcome | None = None
+    """How it ends if all its writes succeed; None: the decision alone does not tell, so it is not compared."""
+    subject: Subject | None = None
+    """What it is about, if the decision chooses that; None: the subject of its record."""
+    source: Decision | None = None
+    """What has the bodies of actions and what `rest` is a digest of, for people who look into a difference."""
+
+
+def describe_write(verb: str, kind: KindName, key: ObjectKey, subresource: str = "", body: Any = None) -> record.Action:
+    """A write as records have it."""
+    encoded = b"" if body is None else encode_sorted(body)
+    return record.action(verb, kind.text, *key, subresource=subresource, body=encoded)
 
 
 @dataclass(slots=True)
@@ -51,74 +161,73 @@ class Acted:
         self.results.append(WriteResult(action.kind.text, *key_of(action), error=name, may_have_happened=happened))
 
 
-def record_of(
-    controller: Controller,
-    build: str,
-    term: str,
-    name: str,
-    item: Item[ObjectKey],
-    view: View,
-    memory: object,
-    subject: Object | None,
-    decision: Decision,
-    acted: Acted,
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a decision about one key was made from."""
+
+    name: str
+    """Of the decision."""
+    item: Item[ObjectKey]
+    view: View
+    memory: object
+    subject: Object | None
+    """None: it is not there."""
+
+
+def record_decision(
+    origin: Origin, controller: Controller, basis: Basis, decision: Decision, acted: Acted
 ) -> DecisionRecord:
-    """The record of a decision that was made with this view and memory, and of what came of it."""
-    metadata = {} if subject is None else subject["metadata"]
+    """The record of a controller's decision, and of what came of it."""
+    item, view, memory, subject = basis.item, basis.view, basis.memory, basis.subject
     now = micros(view.now)
-    return record.bounded(
-        DecisionRecord(
-            id=name,
-            at=now,
-            component=controller.name,
-            build=build,
-            subject=Subject(
-                controller.kind.text, *item.key, uid=metadata.get("uid", ""), generation=metadata.get("generation", 0)
-            ),
-            outcome=_outcome(decision, acted),
-            term=term,
-            view=_seen(controller, view),
-            now=now,
-            seed=view.seed,
-            memory=_memory(controller.settings, memory),
-            queue_wait_us=item.waited_ns // 1000,
-            attempts=item.attempt,
-            woken_by=item.woken_by,
-            woken_count=item.wakes,
-            looked_at=tuple(
-                [
-                    LookedAt(
-                        look.kind.text, look.namespace, look.name, look.revision, look.index, look.value, look.count
-                    )
-                    for look in view.looks[: record.LOOKED_AT_MAX]
-                ]
-            ),
-            looked_at_count=len(view.looks),
-            writes=tuple(acted.results),
-            **decided(decision),
-            **marks_of(subject)._asdict(),
-        )
-    )
-
-
-class Decided(TypedDict):
-    """Those fields of a record that follow from the decision alone."""
-
-    reasons: tuple[str, ...]
-    conditions: tuple[record.Condition, ...]
-    actions: tuple[record.Action, ...]
-    rest: bytes
-
-
-def decided(decision: Decision) -> Decided:
-    return Decided(
-        reasons=decision.reasons,
-        conditions=tuple(
-            [record.Condition(each.type, each.status, each.reason, each.message) for each in decision.conditions]
+    return make_record(
+        origin,
+        basis.name,
+        make_subject(controller.kind, item.key, subject),
+        _outcome(decision, acted),
+        now,
+        now,
+        view=_seen(controller, view),
+        seed=view.seed,
+        memory=pack_memory(memory if controller.settings is None else (controller.settings, memory)),
+        queue_wait_us=item.waited_ns // 1000,
+        attempts=item.attempt,
+        woken_by=item.woken_by,
+        woken_count=item.wakes,
+        looked_at=tuple(
+            [
+                LookedAt(look.kind.text, look.namespace, look.name, look.revision, look.index, look.value, look.count)
+                for look in view.looks[: record.LOOKED_AT_MAX]
+            ]
         ),
-        actions=tuple([_action(each) for each in decision.actions]),
+        looked_at_count=len(view.looks),
+        writes=tuple(acted.results),
+        reasons=decision.reasons,
+        conditions=_conditions(decision),
+        actions=_actions(decision),
         rest=_rest(decision),
+        **marks_of(subject)._asdict(),
     )
+
+
+def describe_decision(decision: Decision) -> Decided:
+    """What a controller has decided, as its record has it."""
+    return Decided(
+        _actions(decision),
+        decision.reasons,
+        _conditions(decision),
+        _rest(decision),
+        describe_outcome(decision),
+        source=decision,
+    )
+
+
+def _conditions(decision: Decision) -> tuple[record.Condition, ...]:
+    return tuple([record.Condition(each.type, each.status, each.reason, each.message) for each in decision.conditions])
+
+
+def _actions(decision: Decision) -> tuple[record.Action, ...]:
+    return tuple([_action(each) for each in decision.actions])
 
 
 def failure_to_decide(error: Exception) -> Decision:
@@ -149,46 +258,38 @@ def _rest(decision: Decision) -> bytes:
         (each.reason, each.message, each.is_warning, None if each.after is None else numbers.get(id(each.after)))
         for each in decision.events
     ]
-    return record.digest_of(_encode((decision.status, events, decision.memory)))[:8]
+    return record.digest_of(encode_sorted((decision.status, events, decision.memory)))[:8]
 
 
-def _outcome(decision: Decision, acted: Acted) -> record.Outcome:
+def _outcome(decision: Decision, acted: Acted) -> Outcome:
     if acted.error is not None:
-        return record.Outcome(Ending.RETRY, type(acted.error).__name__, str(acted.error))
+        return Outcome(Ending.RETRY, type(acted.error).__name__, str(acted.error))
     if acted.held_back:
-        return record.Outcome(Ending.RETRY, HoldReason.HELD, acted.held_back)
-    return outcome_of(decision)
+        return Outcome(Ending.RETRY, HoldReason.HELD, acted.held_back)
+    return describe_outcome(decision)
 
 
-def outcome_of(decision: Decision) -> record.Outcome:
+def describe_outcome(decision: Decision) -> Outcome:
     """How a decision ends whose actions can all be carried out."""
     match decision.result:
         case WakeAt(at=at, reason=reason):
-            return record.Outcome(Ending.WAKE_AT, reason, wake_at=micros(at))
+            return Outcome(Ending.WAKE_AT, reason, wake_at=micros(at))
         case Retry(reason=reason, message=message):
-            return record.Outcome(Ending.RETRY, reason, message)
+            return Outcome(Ending.RETRY, reason, message)
         case GiveUp(reason=reason, message=message):
-            return record.Outcome(Ending.GIVE_UP, reason, message)
+            return Outcome(Ending.GIVE_UP, reason, message)
         case _:
-            return record.Outcome(Ending.DONE)
-
-
-def _memory(settings: object, memory: object) -> Memory:
-    if settings is not None:
-        return record.whole(_pack((settings, memory)))
-    if memory is None:
-        return record.NO_MEMORY
-    return record.whole(_pack(memory))
+            return Outcome(Ending.DONE)
 
 
 def _action(action: Action) -> record.Action:
     kind, key = action.kind.text, key_of(action)
     match action:
         case Create(object=obj):
-            return record.action("create", kind, *key, body=_encode(obj))
+            return record.action("create", kind, *key, body=encode_sorted(obj))
         case Apply(object=obj):
-            return record.action("apply", kind, *key, body=_encode(obj))
+            return record.action("apply", kind, *key, body=encode_sorted(obj))
         case Patch(body=body, subresource=subresource):
-            return record.action("patch", kind, *key, subresource=subresource, body=_encode(body))
+            return record.action("patch", kind, *key, subresource=subresource, body=encode_sorted(body))
         case Delete():
             return record.action("delete", kind, *key)

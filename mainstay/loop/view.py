@@ -11,7 +11,7 @@ A decision can read only what its controller declares, so that the declaration i
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,8 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Entry
 from mainstay.client.indexes import Index
+
+NO_SUBJECT: Final = ObjectKey("", "")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,9 +51,11 @@ class Look:
 class View:
     """Given to `decide`, and only for as long as that runs. What it returns is the caller's own."""
 
-    __slots__ = ("_caches", "_closed_at", "looks", "now", "seed")
+    __slots__ = ("_caches", "_closed_at", "looks", "now", "seed", "subject")
 
-    def __init__(self, caches: Mapping[KindName, Cache], now: datetime, seed: str = "") -> None:
+    def __init__(
+        self, caches: Mapping[KindName, Cache], now: datetime, seed: str = "", subject: ObjectKey = NO_SUBJECT
+    ) -> None:
         self._caches = caches
         self._closed_at: dict[KindName, int] | None = None
         """Once it is closed: how far each cache was then."""
@@ -59,6 +63,8 @@ class View:
         """What this decision takes for the present."""
         self.seed = seed
         """Where ties may be broken by a hash: `hash(seed, uid, name)`, the same in every replay."""
+        self.subject = subject
+        """Which object is decided about; none, if the decision is about everything."""
         self.looks: list[Look] = []
 
     @classmethod
@@ -104,6 +110,15 @@ class View:
     def owned_by(self, kind: KindName, uid: str) -> list[Object]:
         """Those that have an owner of this uid. The kind must be declared with the index `OWNER`."""
         return self.by(kind, "owner", uid)
+
+    def cache(self, kind: KindName) -> Cache:
+        """All of a kind with its indexes, for decisions about everything. What is read there is not noted."""
+        return self._cache(kind)
+
+    @property
+    def kinds(self) -> tuple[KindName, ...]:
+        """Of what it shows objects."""
+        return tuple(self._caches)
 
     def close(self) -> None:
         self._closed_at = self.revisions

@@ -24,7 +24,7 @@ from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_health.loop import LOOP
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._agents import PODS, TIMES, AgentStage, a_pod
 from mainstay.scenarios._stages import LEASE, SERVERS, UserStage
 from mainstay.sim.active_faults import release_all
@@ -41,7 +41,7 @@ class HealthStage(AgentStage):
     zones: Mapping[str, str] = MappingProxyType(
         {"node-1": "a", "node-2": "a", "node-3": "b", "node-4": "b", "node-5": "c", "node-6": "c"}
     )
-    own_loops: Sequence[OwnLoop] = (LOOP,)
+    loops: Sequence[LoopSpec] = (LOOP,)
 
     def __init__(self, world: World) -> None:
         UserStage.__init__(self, world)
@@ -65,7 +65,7 @@ class HealthStage(AgentStage):
                 env,
                 instance=name,
                 controllers=(),
-                own_loops=self.own_loops,
+                loops=self.loops,
                 settings=settings,
                 recorder=self.world.recorder,
             ).run()

@@ -13,7 +13,7 @@ from mainstay.client.errors import AlreadyExists, ApiError
 from mainstay.controllers.component import Controllers
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._stages import LEASE, UserStage
 from mainstay.sim.cluster.world import World
 
@@ -28,20 +28,20 @@ KINDS: Final = {
 
 
 class OwnershipStage(UserStage):
-    def __init__(self, world: World, own_loops: Sequence[OwnLoop]) -> None:
+    def __init__(self, world: World, loops: Sequence[LoopSpec]) -> None:
         super().__init__(world)
         for program in CLEANERS:
-            world.add_program(program, partial(self._clean, program, own_loops=own_loops))
+            world.add_program(program, partial(self._clean, program, loops=loops))
             self._expected += 1
 
-    async def _clean(self, program: str, env: Env, own_loops: Sequence[OwnLoop]) -> None:
+    async def _clean(self, program: str, env: Env, loops: Sequence[LoopSpec]) -> None:
         async with self.world.client_for(program, env) as client:
             component = self.components[program] = Controllers(
                 client,
                 env,
                 instance=program,
                 controllers=(),
-                own_loops=own_loops,
+                loops=loops,
                 settings=ComponentSettings(lease=LEASE),
                 recorder=self.world.recorder,
             )

@@ -23,7 +23,7 @@ from mainstay.controllers.component import Controllers
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
@@ -37,7 +37,7 @@ decode: Final = msgspec.json.Decoder(Object).decode
 
 class WorkloadStage(UserStage):
     controllers: Sequence[Controller] = ()
-    own_loops: Sequence[OwnLoop] = ()
+    loops: Sequence[LoopSpec] = ()
     programs: tuple[str, ...] = ("controllers-1", "controllers-2")
     settings = ComponentSettings(lease=LEASE)
     older_controllers: Sequence[Controller] = ()
@@ -87,7 +87,7 @@ class WorkloadStage(UserStage):
                 env,
                 instance=program,
                 controllers=controllers,
-                own_loops=self.own_loops,
+                loops=self.loops,
                 settings=settings,
                 recorder=self.world.recorder,
             )

@@ -30,8 +30,8 @@ from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import LoopSettings
 from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
-from mainstay.loop.periodic import OwnLoop
 from mainstay.scenarios._expected_state import WORLD, Missing, find_deviations
 from mainstay.scenarios._operators import CPUS
 from mainstay.scenarios._users import BROKEN, PASSING, SwarmOptions, UserAction, draw_options
@@ -81,7 +81,7 @@ _GOES_ON: Final = Behaviour(timedelta(seconds=0.5), timedelta(seconds=0.5))
 
 class WorldStage(Stage):
     controllers: Sequence[Controller] = ()
-    own_loops: Sequence[OwnLoop] = ()
+    loops: Sequence[LoopSpec] = ()
     observed: Sequence[str] = ()
     """How the keys of those kinds begin in the store whose controllers say which generation they have observed."""
     users: Mapping[str, Sequence[UserAction]] = MappingProxyType({})
@@ -195,7 +195,7 @@ class WorldStage(Stage):
                 env,
                 instance=name,
                 controllers=self.controllers,
-                own_loops=self.own_loops,
+                loops=self.loops,
                 settings=settings,
                 recorder=self.world.recorder,
             )

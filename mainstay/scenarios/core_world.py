@@ -44,7 +44,7 @@ OBSERVED: Final = ("apps/replicasets/", "policy/poddisruptionbudgets/")
 
 class CoreWorld(WorldStage):
     controllers = (ReplicaSets(), DisruptionBudgets())
-    own_loops = (NODE_HEALTH, REPAIR)
+    loops = (NODE_HEALTH, REPAIR)
     observed = OBSERVED
     users = MappingProxyType(
         {

@@ -90,7 +90,7 @@ class FraudBatch(HealthStage):
                 env,
                 instance=name,
                 controllers=(ReplicaSets(),),
-                own_loops=self.own_loops,
+                loops=self.loops,
                 settings=ComponentSettings(lease=LEASE),
                 recorder=self.world.recorder,
             ).run()

@@ -24,7 +24,7 @@ from mainstay.api.kind_names import (
     SERVICES,
 )
 from mainstay.client.client import Client
-from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
+from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.scenarios import _operators as operators
 from mainstay.scenarios import _users as users
 from mainstay.scenarios._stages import NAMESPACE
@@ -69,7 +69,7 @@ OWNED: Final[Mapping[str, KindName]] = {
 
 class FullWorld(WorldStage):
     controllers = CONTROLLERS
-    own_loops = OWN_LOOPS
+    loops = LOOPS
     observed = OBSERVED
     users = MappingProxyType(
         {

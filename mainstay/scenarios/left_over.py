@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(Object).decode
 
 class LeftOver(HealthStage):
     turn_every = timedelta(seconds=6)
-    own_loops = (NODE_HEALTH, REPAIR)
+    loops = (NODE_HEALTH, REPAIR)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

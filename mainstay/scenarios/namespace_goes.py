@@ -15,7 +15,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from mainstay.controllers.namespace.loop import NamespaceDeletion
 from mainstay.env import tasks
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._ownership import CLEANERS, KINDS, OwnershipStage, define
 from mainstay.scenarios._stages import SILENCE, USER
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
@@ -34,7 +34,7 @@ class NamespaceGoes(OwnershipStage):
     turn_every = timedelta(milliseconds=700)
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, [OwnLoop("namespace", NamespaceDeletion)])
+        super().__init__(world, [LoopSpec("namespace", NamespaceDeletion)])
         self._is_defined = False
         self._freeing: asyncio.Task[None] | None = None
 

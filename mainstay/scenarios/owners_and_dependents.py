@@ -16,7 +16,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.env import tasks
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._ownership import CLEANERS, KINDS, OwnershipStage, define, named
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
@@ -38,7 +38,7 @@ class OwnersAndDependents(OwnershipStage):
     turn_every = timedelta(milliseconds=700)
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, [OwnLoop("owner-cleanup", OwnerCleanup)])
+        super().__init__(world, [LoopSpec("owner-cleanup", OwnerCleanup)])
         self._made: list[tuple[KindName, Object]] = []
         """In the order in which they were made: owners are older than what they own, so there are no circles."""
         self._count = 0

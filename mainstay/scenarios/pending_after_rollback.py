@@ -212,7 +212,7 @@ class PendingAfterRollback(UserStage):
             await self.scheduler.run()
 
     async def _look_after(self, env: Env) -> None:
-        await self._component("controllers-1", env, partial(Controllers, own_loops=(NODE_HEALTH, REPAIR)))
+        await self._component("controllers-1", env, partial(Controllers, loops=(NODE_HEALTH, REPAIR)))
 
     async def _scale(self, env: Env) -> None:
         await self._component(_risk.AUTOSCALER, env, None)

@@ -13,7 +13,6 @@ the beginning of its term, which takes about a second for 50,000 pods.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -24,18 +23,19 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import HOLDS, NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
-from mainstay.client.errors import ApiError, Fenced, NotFound
+from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Informers, Subscriber
 from mainstay.env import Env, tasks
 from mainstay.journal import record
-from mainstay.journal.record import DecisionRecord, Seen
+from mainstay.journal.record import Seen
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.loop.component_state import ComponentState, PublishSettings, publish
-from mainstay.loop.controller_loop import Loop
 from mainstay.loop.events import Events
-from mainstay.loop.holds import Holding, gate_of, known
+from mainstay.loop.holds import Holding
+from mainstay.loop.kernel import Kernel, Loop, LoopContext
 from mainstay.loop.lease import Leader, LeaseSettings
-from mainstay.loop.term import Deposed, Term
+from mainstay.loop.record import Recorder
+from mainstay.loop.term import Term
 from mainstay.scheduler.bind import Binder
 from mainstay.scheduler.bindings import ClusterWriters
 from mainstay.scheduler.cache.feed import DEFAULT_NAME
@@ -52,8 +52,6 @@ OWN_NAME: Final = "mainstay"
 
 _ASK_AGAIN: Final = timedelta(seconds=1)
 _logger = logging.getLogger(__name__)
-
-Recorder = Callable[[DecisionRecord], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,11 +205,13 @@ class Scheduler:
 
     async def _lead(self, term: Term | None) -> None:
         self.term = term
-        text = term.text if term is not None else ""
         self._cycles += 1
         pods = self.informers.get(PODS)
-        gate = gate_of(self.holding, SCHEDULER, term, opened=self._look_again, component=self.instance)
-        author = Author(self.instance, self.settings.build, text, self._env.chance.uid("cycle", self._cycles))
+        build, events = self.settings.build, self._events
+        context = LoopContext(self.client, self.informers, self._env, term, self._recorder, build, events, self.holding)
+        kernel = Kernel(SCHEDULER, context, resumed=self._look_again, component=self.instance)
+        text = kernel.term_text
+        author = Author(kernel.origin, self._env.chance.uid("cycle", self._cycles))
         reporter = Reporter(self.client, pods.cache, self._env, self.instance, self.settings.report, term=text)
         cycle = self.cycle = Cycle(
             self._env,
@@ -220,27 +220,17 @@ class Scheduler:
             RecordWriter(self._env, author, self._recorder),
             self.settings.cycle,
             self.counts,
-            gate,
+            kernel.gate,
         )
         try:
-            if term is not None:
-                # Not on a picture from before this leader's time. With Kubernetes, which sends bookmarks once a
-                # minute, this may take as long.
-                for informer in self.informers.all():
-                    await informer.cache.wait_until(term.revision)
-            await known(self.holding, term)
+            await kernel.ready(self.informers.all())
             self._subscribe(cycle)
             self.is_deciding = True
-            with gate:
+            with kernel.gate, kernel.fencing():
                 await tasks.together(
                     [cycle.run(), *[reporter.run() for _ in range(self.settings.report.writers)]],
                     name=f"{self.instance} works",
                 )
-        except Fenced as error:
-            if term is None:
-                raise
-            term.lost()
-            raise Deposed(str(error)) from error
         finally:
             self.is_deciding = False
             self._unsubscribe()

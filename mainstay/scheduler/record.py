@@ -20,7 +20,6 @@ from typing import Final, assert_never
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.journal import record
 from mainstay.journal.record import (
     Action,
     DecisionRecord,
@@ -34,6 +33,7 @@ from mainstay.journal.record import (
     WhyNot,
 )
 from mainstay.journal.record import WriteResult as Write
+from mainstay.loop.record import Origin, make_record
 from mainstay.scheduler.bind import Answer, Bind, Bound, NotDone, Refused, Unknown
 from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.reasons import Unschedulable
@@ -91,9 +91,7 @@ class Haunting(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class Setting(msgspec.Struct, frozen=True, gc=False):
     """What is the same for all decisions of one step."""
 
-    component: str
-    build: str
-    term: str
+    origin: Origin
     now: int
     """In microseconds, see `record.micros`."""
     view: tuple[Seen, ...]
@@ -160,23 +158,21 @@ def ghosts(
         part = found[start : start + GHOSTS_OF_A_RECORD]
         memory = _pack(Haunting(number, number, (), start, list(part), len(found)))
         made.append(
-            DecisionRecord(
+            make_record(
+                setting.origin,
                 f"{name}.{start}" if start else name,
-                at,
-                setting.component,
-                setting.build,
                 Subject("nodes", "", node, ""),
                 outcome,
-                setting.term,
-                setting.view,
+                at,
                 setting.now,
-                setting.seed,
+                view=setting.view,
+                seed=setting.seed,
                 memory=Memory(len(memory), memory),
                 reasons=tuple(f"{each.get('namespace')}/{each.get('name')}" for each in part),
                 why_not=(WhyNot.NOTHING_DECIDED,),
             )
         )
-    return [record.bounded(each) for each in made]
+    return made
 
 
 def failure(deciding: Deciding, reason: str, message: str, at: int) -> DecisionRecord:
@@ -187,22 +183,18 @@ def failure(deciding: Deciding, reason: str, message: str, at: int) -> DecisionR
 def forgotten(setting: Setting, name: str, number: int, bind: Bind, message: str, at: int) -> DecisionRecord:
     """A pod that was said to be bound is not, after all: the store has gone back. It is not assumed any more."""
     memory = _pack(Remembered(number, number, since=setting.since))
-    return record.bounded(
-        DecisionRecord(
-            name,
-            at,
-            setting.component,
-            setting.build,
-            Subject("pods", bind.namespace, bind.name, bind.uid),
-            Outcome(Ending.RETRY, FORGOTTEN, message),
-            setting.term,
-            setting.view,
-            setting.now,
-            setting.seed,
-            memory=Memory(len(memory), memory),
-            reasons=(f"node={bind.node}",),
-            why_not=(WhyNot.NOTHING_DECIDED,),
-        )
+    return make_record(
+        setting.origin,
+        name,
+        Subject("pods", bind.namespace, bind.name, bind.uid),
+        Outcome(Ending.RETRY, FORGOTTEN, message),
+        at,
+        setting.now,
+        view=setting.view,
+        seed=setting.seed,
+        memory=Memory(len(memory), memory),
+        reasons=(f"node={bind.node}",),
+        why_not=(WhyNot.NOTHING_DECIDED,),
     )
 
 
@@ -220,28 +212,24 @@ def _record(
     memory = _pack(
         Remembered(deciding.number, answered, deciding.left_out, setting.since, deciding.assumed, setting.haunted, sent)
     )
-    return record.bounded(
-        DecisionRecord(
-            deciding.name,
-            at,
-            setting.component,
-            setting.build,
-            Subject("pods", deciding.namespace, deciding.pod, deciding.uid),
-            outcome,
-            setting.term,
-            setting.view,
-            setting.now,
-            setting.seed,
-            policies=setting.policies,
-            memory=Memory(len(memory), memory),
-            queue_wait_us=deciding.queue_wait_us,
-            attempts=deciding.attempts,
-            woken_by=deciding.woken_by,
-            woken_count=deciding.wakes,
-            looked_at=(LookedAt("pods", deciding.namespace, deciding.pod, deciding.revision),),
-            looked_at_count=1,
-            reasons=reasons,
-            actions=actions,
-            writes=writes,
-        )
+    return make_record(
+        setting.origin,
+        deciding.name,
+        Subject("pods", deciding.namespace, deciding.pod, deciding.uid),
+        outcome,
+        at,
+        setting.now,
+        view=setting.view,
+        seed=setting.seed,
+        policies=setting.policies,
+        memory=Memory(len(memory), memory),
+        queue_wait_us=deciding.queue_wait_us,
+        attempts=deciding.attempts,
+        woken_by=deciding.woken_by,
+        woken_count=deciding.wakes,
+        looked_at=(LookedAt("pods", deciding.namespace, deciding.pod, deciding.revision),),
+        looked_at_count=1,
+        reasons=reasons,
+        actions=actions,
+        writes=writes,
     )

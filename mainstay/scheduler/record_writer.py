@@ -5,12 +5,13 @@ were still assumed (record.py has what a record contains). `next_number` is to b
 not there is a recorder: the numbers also name the decisions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.env import Env
-from mainstay.journal.record import DecisionRecord, micros
+from mainstay.journal.record import micros
+from mainstay.loop.record import Origin, Recorder
 from mainstay.scheduler import record as recording
 from mainstay.scheduler.bind import Answer, Bind
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
@@ -23,19 +24,17 @@ from mainstay.scheduler.record import Deciding, Sent, Setting
 class Author:
     """How records name the scheduler that decides."""
 
-    component: str
-    build: str = ""
-    term: str = ""
+    origin: Origin
     cycle: str = ""
     """New for each cycle of one component: decisions are named by it."""
 
 
 class RecordWriter:
-    def __init__(self, env: Env, author: Author, recorder: Callable[[DecisionRecord], None] | None = None) -> None:
+    def __init__(self, env: Env, author: Author, recorder: Recorder | None = None) -> None:
         self._clock = env.clock
         self._author = author
         self._recorder = recorder
-        self._prefix = f"{author.component}-{author.cycle or env.chance.uid('scheduler', 0)}"
+        self._prefix = f"{author.origin.component}-{author.cycle or env.chance.uid('scheduler', 0)}"
         self.seed = env.chance.uid("scheduler seed", 0)
         """By which equally good nodes are chosen from."""
         self.number = 0
@@ -59,11 +58,8 @@ class RecordWriter:
         since = min([self.number + 1, *self._unconfirmed_at.values()])
         if (oldest := state.pods.oldest_assumed) is not None and oldest.attempt is not None:
             since = min(since, oldest.attempt.deciding.number)
-        author = self._author
         return Setting(
-            author.component,
-            author.build,
-            author.term,
+            self._author.origin,
             self._now(),
             view.seen(),
             self.seed,

@@ -21,8 +21,8 @@ from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes, Observed
+from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
-from mainstay.loop.periodic import OwnLoop
 from mainstay.sim.cluster.history import RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
@@ -179,7 +179,7 @@ async def a_fleet(
     zones: dict[str, str] = ZONES,
     programs: Sequence[str] = (WATCHER,),
     controllers: Sequence[Controller] = (),
-    own_loops: Sequence[OwnLoop] = (LOOP,),
+    loops: Sequence[LoopSpec] = (LOOP,),
     prepare: Callable[[World], None] | None = None,
 ) -> AsyncIterator[Fleet]:
     """Nodes that run, pods that nobody has asked for yet, and node health, which has listened for long enough."""
@@ -195,7 +195,7 @@ async def a_fleet(
                 env,
                 instance=program,
                 controllers=controllers,
-                own_loops=own_loops,
+                loops=loops,
                 settings=ComponentSettings(lease=ELECTION),
             )
             await component.run()

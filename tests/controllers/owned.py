@@ -12,11 +12,11 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.garbage.loop import OwnerCleanup
-from mainstay.controllers.registry import OWN_LOOPS
+from mainstay.controllers.registry import LOOPS
 from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.controller import Controller
-from mainstay.loop.periodic import Around, OwnLoop
+from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.sim.cluster.history import RequestReceived
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
@@ -25,8 +25,8 @@ from tests.controllers.running import CONTROLLER, SETTINGS, USER
 Object = dict[str, Any]
 
 WEBSITES = KindName("example.dev", "v1", "Website", "websites", True)
-CLEANUP = tuple(each for each in OWN_LOOPS if each.name == "owner-cleanup")
-NAMESPACES_TOO = tuple(each for each in OWN_LOOPS if each.name in ("owner-cleanup", "namespace"))
+CLEANUP = tuple(each for each in LOOPS if each.name == "owner-cleanup")
+NAMESPACES_TOO = tuple(each for each in LOOPS if each.name in ("owner-cleanup", "namespace"))
 
 
 @dataclass
@@ -136,7 +136,7 @@ async def define(home: Household, kind: KindName = WEBSITES) -> None:
 async def a_household(
     sim: Simulation,
     *,
-    own_loops: Sequence[OwnLoop] = CLEANUP,
+    loops: Sequence[LoopSpec] = CLEANUP,
     controllers: Sequence[Controller] = (),
     programs: Sequence[str] = (CONTROLLER,),
     servers: Sequence[str] = ("server-0",),
@@ -151,18 +151,18 @@ async def a_household(
     records: list[DecisionRecord] = []
 
     async def control(program: str, env: Env) -> None:
-        def watched(around: Around) -> OwnerCleanup:
-            cleanups[program] = OwnerCleanup(around)
+        def watched(context: LoopContext) -> OwnerCleanup:
+            cleanups[program] = OwnerCleanup(context)
             return cleanups[program]
 
-        loops = [OwnLoop(each.name, watched) if each.name == "owner-cleanup" else each for each in own_loops]
+        specs = [LoopSpec(each.name, watched) if each.name == "owner-cleanup" else each for each in loops]
         async with world.client_for(program, env) as client:
             component = Controllers(
                 client,
                 env,
                 instance=program,
                 controllers=controllers,
-                own_loops=loops,
+                loops=specs,
                 settings=SETTINGS,
                 recorder=records.append,
             )

@@ -117,7 +117,7 @@ class Rollouts(UserStage):
         async with self.world.client_for(name, env) as client:
             settings = ComponentSettings(lease=LEASE)
             component = self._programs[name] = Controllers(
-                client, env, instance=name, controllers=OURS, own_loops=(), settings=settings
+                client, env, instance=name, controllers=OURS, loops=(), settings=settings
             )
             await component.run()
 

@@ -147,7 +147,7 @@ async def a_cluster(
                 env,
                 instance=program,
                 controllers=controllers,
-                own_loops=(),
+                loops=(),
                 settings=SETTINGS,
                 recorder=records.append,
             )

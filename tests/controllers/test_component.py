@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 
 from mainstay.controllers.component import Controllers, UnknownController, chosen
-from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
+from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import tasks
-from mainstay.loop.periodic import Around, OwnLoop
+from mainstay.loop.kernel import Kernel, LoopContext, LoopSpec
 from tests.client.world import a_world
 
 
 def test_all_run_unless_somebody_chooses():
-    assert chosen() == (CONTROLLERS, OWN_LOOPS)
+    assert chosen() == (CONTROLLERS, LOOPS)
 
 
 def test_some_can_be_chosen_and_others_left_out():
@@ -32,32 +32,33 @@ def test_none_of_a_name_is_said_with_those_that_there_are():
 
 
 def test_no_two_have_the_same_name():
-    names = [*(each.name for each in CONTROLLERS), *(each.name for each in OWN_LOOPS)]
+    names = [*(each.name for each in CONTROLLERS), *(each.name for each in LOOPS)]
 
     assert len(set(names)) == len(names)
 
 
 class Remembering:
-    def __init__(self, around: Around, seen: list[str]) -> None:
-        self._around = around
+    def __init__(self, context: LoopContext, seen: list[str]) -> None:
+        self.kernel = Kernel("remembering", context)
+        self._context = context
         self._seen = seen
 
     async def run(self) -> None:
-        assert self._around.term is not None
-        self._seen.append(self._around.term.text)
+        assert self._context.term is not None
+        self._seen.append(self._context.term.text)
         await tasks.sleep(timedelta(days=1))
 
 
 @pytest.mark.parametrize("controllers", [CONTROLLERS[:1], ()], ids=["beside a controller", "alone"])
 async def test_a_loop_of_its_own_runs_under_the_term_of_the_controllers(sim, controllers):
     seen: list[str] = []
-    loop = OwnLoop("remembering", lambda around: Remembering(around, seen))
+    loop = LoopSpec("remembering", lambda context: Remembering(context, seen))
     async with a_world(sim) as world:
-        component = Controllers(world.client, sim.env("one"), controllers=controllers, own_loops=[loop])
+        component = Controllers(world.client, sim.env("one"), controllers=controllers, loops=[loop])
         running = tasks.spawn(component.run(), name="one")
         await tasks.sleep(timedelta(seconds=30))
 
         assert component.term is not None
         assert seen == [component.term.text]
-        assert [each.controller.name for each in component.loops] == [each.name for each in controllers]
+        assert [each.kernel.name for each in component.loops] == [*(each.name for each in controllers), "remembering"]
         await tasks.stop(running)

@@ -112,7 +112,7 @@ async def is_gone(home: Household, name: str = "team") -> bool:
 
 
 async def test_all_that_is_in_it_goes_custom_kinds_and_many_objects_included(sim):
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         await define(home)
         await make_namespace(home)
         for number in range(520):
@@ -139,7 +139,7 @@ async def test_all_that_is_in_it_goes_custom_kinds_and_many_objects_included(sim
 
 
 async def test_a_finalizer_in_it_holds_it_open_and_is_named(sim):
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         await make_namespace(home)
         await home.make("held", namespace="team", finalizers=["example.dev/hold"])
         await home.client.delete(NAMESPACES, "team")
@@ -166,7 +166,7 @@ async def test_what_cannot_be_listed_or_deleted_holds_it_open_and_is_said(sim, m
         return await honest(self, kind, *given, **more)
 
     monkeypatch.setattr(MetadataSource, "list_raw", list_raw)
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         await make_namespace(home)
         await home.client.delete(NAMESPACES, "team")
         await tasks.sleep(timedelta(minutes=5))
@@ -185,7 +185,7 @@ async def test_kinds_that_cannot_be_asked_for_hold_it_open_and_are_said(sim, mon
         return Served(found.kinds, dict(problems))
 
     monkeypatch.setattr(under_test, "all_kinds", all_kinds)
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         await make_namespace(home)
         await home.client.delete(NAMESPACES, "team")
         await tasks.sleep(timedelta(minutes=5))
@@ -206,7 +206,7 @@ async def test_a_kind_that_the_server_asked_does_not_know_yet_holds_it_open(sim,
         return Served(tuple([each for each in found.kinds if each.name.group != WEBSITES.group]), found.problems)
 
     monkeypatch.setattr(discovery, "served_kinds", served_kinds)
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         await define(home)
         await make_namespace(home)
         await home.make("site", kind=WEBSITES, namespace="team")
@@ -221,7 +221,7 @@ async def test_a_kind_that_the_server_asked_does_not_know_yet_holds_it_open(sim,
 
 
 async def test_a_definition_that_is_refused_holds_nothing_open(sim):
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         await define(home)
         taken = definition(replace(WEBSITES, plural="webpages"))  # The kind's name is taken.
         await home.client.create(DEFINITIONS, taken)
@@ -232,7 +232,7 @@ async def test_a_definition_that_is_refused_holds_nothing_open(sim):
 
 
 async def test_others_may_hold_a_namespace_too(sim):
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         given = {"metadata": {"name": "team"}, "spec": {"finalizers": ["kubernetes", "example.dev/mine"]}}
         await home.client.create(NAMESPACES, given)
         await home.client.delete(NAMESPACES, "team")
@@ -242,7 +242,7 @@ async def test_others_may_hold_a_namespace_too(sim):
 
 
 async def test_a_namespace_of_the_same_name_is_another_one(sim):
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         for round_ in range(10):
             with contextlib.suppress(AlreadyExists):
                 await make_namespace(home)
@@ -264,7 +264,7 @@ async def test_a_namespace_of_the_same_name_is_another_one(sim):
 
 async def test_who_finishes_a_namespace_says_which_one(sim):
     # The server refuses to finish another one of the same name.
-    async with a_household(sim, own_loops=()) as home:
+    async with a_household(sim, loops=()) as home:
         await make_namespace(home)
         body = {
             "kind": "Namespace",
@@ -285,7 +285,7 @@ async def test_a_server_that_is_away_for_a_while_only_takes_time(sim, monkeypatc
         return await honest(self, kind, *given, **more)
 
     monkeypatch.setattr(MetadataSource, "list_raw", list_raw)
-    async with a_household(sim, own_loops=NAMESPACES_TOO) as home:
+    async with a_household(sim, loops=NAMESPACES_TOO) as home:
         await make_namespace(home)
         await home.make("map", namespace="team")
         await home.client.delete(NAMESPACES, "team")

@@ -283,7 +283,7 @@ async def test_a_cluster_in_order_is_read_and_not_written(sim):
 
 @pytest.mark.parametrize("way", [Propagation.FOREGROUND, Propagation.ORPHAN])
 async def test_a_second_deletion_that_says_nothing_changes_nothing_about_the_dependents(sim, way):
-    async with a_household(sim, own_loops=()) as home:
+    async with a_household(sim, loops=()) as home:
         await home.make("owner")
         await home.client.delete(CONFIG_MAPS, "owner", "default", propagation=way)
         first = await home.get("owner")

@@ -11,7 +11,7 @@ from mainstay.client.informer import Informers
 from mainstay.controllers.pod_gc.loop import INDEXES, Known, PodGarbage, Removal, garbage, garbage_in
 from mainstay.controllers.repair.snapshot import LOOKED_AT
 from mainstay.env import tasks
-from mainstay.loop.periodic import Around
+from mainstay.loop.kernel import LoopContext
 from tests.controllers.objects import Object, a_pod
 from tests.controllers.running import a_cluster
 
@@ -59,7 +59,7 @@ async def test_in_a_cluster_only_the_newest_that_have_ended_stay(sim):
     async with a_cluster(sim, controllers=()) as cluster:
         env = sim.env("garbage")
         informers = Informers(cluster.client, env)
-        loop = PodGarbage(Around(cluster.client, informers, env), ended_max=2)
+        loop = PodGarbage(LoopContext(cluster.client, informers, env), ended_max=2)
         running = tasks.spawn(loop.run(), name="garbage")
         for number in range(5):
             name = f"p{number}"

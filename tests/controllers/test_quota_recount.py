@@ -42,7 +42,7 @@ async def a_quota(fleet: Fleet) -> None:
 
 
 async def test_what_is_used_is_counted_anew_from_pods_that_were_there_before(sim):
-    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+    async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await fleet.add_pod("web-1", "node-a")
         await fleet.add_pod("web-2", "node-b")
         await fleet.after(5)
@@ -52,7 +52,7 @@ async def test_what_is_used_is_counted_anew_from_pods_that_were_there_before(sim
 
 
 async def test_pods_that_are_removed_by_repair_are_not_used_any_more(sim):
-    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+    async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await a_quota(fleet)
         await fleet.add_pod("web-1", "node-a")
         await fleet.add_pod("web-2", "node-b")
@@ -66,7 +66,7 @@ async def test_pods_that_are_removed_by_repair_are_not_used_any_more(sim):
 
 
 async def test_a_status_that_somebody_has_changed_is_put_right_by_the_server_with_the_next_pod(sim):
-    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+    async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await a_quota(fleet)
         wrong = {"status": {"used": {"pods": "9"}}}
         await fleet.client.patch(RESOURCE_QUOTAS, "all", "default", wrong, subresource="status")
@@ -102,7 +102,7 @@ async def a_spoiled_fleet(fleet: Fleet) -> None:
 
 
 async def test_what_is_counted_wrong_is_put_right_by_repair(sim):
-    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+    async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await a_spoiled_fleet(fleet)
         (condition,) = (await fleet.client.get(COMPONENT_STATES, "repair"))["status"]["conditions"]
         assert (condition["status"], condition["reason"]) == ("True", "NothingLeft")
@@ -110,13 +110,13 @@ async def test_what_is_counted_wrong_is_put_right_by_repair(sim):
 
 async def test_a_repair_that_trusts_the_quotas_is_found(sim, monkeypatch):
     twins.trusts_the_quotas(monkeypatch)
-    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+    async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         with pytest.raises(AssertionError):
             await a_spoiled_fleet(fleet)
 
 
 async def test_one_namespace_is_counted_in_each_look_and_nothing_is_written_that_is_right(sim):
-    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+    async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await a_quota(fleet)
         await fleet.add_pod("web-1", "node-a")
         await fleet.after(30)
@@ -137,7 +137,7 @@ async def test_quotas_that_cannot_be_put_right_are_told_of_until_they_are(sim, m
     async def busy(*_):
         return False
 
-    async with a_fleet(sim, own_loops=(NODE_HEALTH, REPAIR)) as fleet:
+    async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await a_quota(fleet)
         await fleet.add_pod("web-1", "node-a")
         await fleet.after(5)

@@ -30,7 +30,7 @@ async def complete(fleet: Fleet) -> tuple[str, str, int]:
 
 
 async def test_a_reservation_whose_workload_is_gone_is_released(sim):
-    async with a_fleet(sim, own_loops=LOOPS) as fleet:
+    async with a_fleet(sim, loops=LOOPS) as fleet:
         workload = {"kind": "Deployment", "name": "risk-api", "uid": "gone"}
         name = reservation_name(workload, 42, "replica-042")
         spec = {
@@ -52,7 +52,7 @@ async def test_a_reservation_whose_workload_is_gone_is_released(sim):
 
 
 async def test_one_whose_workload_is_there_stays(sim):
-    async with a_fleet(sim, own_loops=LOOPS) as fleet:
+    async with a_fleet(sim, loops=LOOPS) as fleet:
         labels = {"app": "risk-api"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "x:1"}]}}
         deployment = await fleet.client.create(
@@ -80,7 +80,7 @@ async def test_one_whose_workload_is_there_stays(sim):
 
 
 async def test_pods_of_a_node_that_was_deleted_are_removed_after_a_while(sim):
-    async with a_fleet(sim, own_loops=LOOPS) as fleet:
+    async with a_fleet(sim, loops=LOOPS) as fleet:
         await fleet.add_pod("web", "node-a")
         await fleet.after(5)
         await fleet.world.programs["node-a"].stop()
@@ -96,7 +96,7 @@ async def test_pods_of_a_node_that_was_deleted_are_removed_after_a_while(sim):
 
 
 async def test_an_at_most_one_pod_of_a_deleted_node_is_removed_only_when_its_agent_must_have_ended_it(sim):
-    async with a_fleet(sim, own_loops=LOOPS) as fleet:
+    async with a_fleet(sim, loops=LOOPS) as fleet:
         await fleet.add_pod("db-0", "node-a", annotations={"mainstay.dev/at-most-one": "true"})
         await fleet.after(5)
         await fleet.client.delete(NODES, "node-a")
@@ -115,7 +115,7 @@ async def test_an_at_most_one_pod_of_a_deleted_node_is_removed_only_when_its_age
 
 
 async def test_a_ledger_that_is_wrong_is_counted_anew(sim):
-    async with a_fleet(sim, own_loops=LOOPS) as fleet:
+    async with a_fleet(sim, loops=LOOPS) as fleet:
         await fleet.add_pod("web", "node-b")
         await fleet.after(5)
         store, key = fleet.world.store, ledger_key("node-b")
@@ -128,7 +128,7 @@ async def test_a_ledger_that_is_wrong_is_counted_anew(sim):
 
 
 async def test_finalizers_that_take_too_long_are_told_of_once_and_not_removed(sim):
-    async with a_fleet(sim, own_loops=LOOPS) as fleet:
+    async with a_fleet(sim, loops=LOOPS) as fleet:
         await fleet.add_pod("web", "node-a", finalizers=["example.com/wait"])
         await fleet.after(5)
         await fleet.client.delete(PODS, "web", "default")
@@ -142,7 +142,7 @@ async def test_finalizers_that_take_too_long_are_told_of_once_and_not_removed(si
 
 
 async def test_nothing_is_written_when_there_is_nothing_to_put_right(sim):
-    async with a_fleet(sim, own_loops=LOOPS) as fleet:
+    async with a_fleet(sim, loops=LOOPS) as fleet:
         await fleet.add_pod("web", "node-a")
         await fleet.after(60)
         begun_ns = sim.loop.time_ns()

@@ -10,7 +10,7 @@ from tests.controllers.owned import WEBSITES, a_household, define, definition
 
 
 async def test_the_old_form_of_discovery_says_the_same_as_the_new_one(sim, monkeypatch):
-    async with a_household(sim, own_loops=()) as home:
+    async with a_household(sim, loops=()) as home:
         await define(home)
         new = await served_kinds(home.client)
         monkeypatch.setattr(under_test, "_AGGREGATED", "application/json")
@@ -21,7 +21,7 @@ async def test_the_old_form_of_discovery_says_the_same_as_the_new_one(sim, monke
 
 
 async def test_a_kind_comes_once_in_the_version_that_its_group_prefers(sim):
-    async with a_household(sim, own_loops=()) as home:
+    async with a_household(sim, loops=()) as home:
         twice = definition()
         (version,) = twice["spec"]["versions"]
         twice["spec"]["versions"].append({**version, "name": "v1beta1", "storage": False})
@@ -36,7 +36,7 @@ async def test_a_kind_comes_once_in_the_version_that_its_group_prefers(sim):
 
 
 async def test_what_is_defined_and_not_served_yet_is_a_problem(sim, monkeypatch):
-    async with a_household(sim, own_loops=()) as home:
+    async with a_household(sim, loops=()) as home:
         await define(home)
         taken = definition(replace(WEBSITES, plural="webpages"))  # Refused, as the kind's name is taken.
         await home.client.create(DEFINITIONS, taken)

@@ -7,9 +7,9 @@ from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.service_account.controller import RootAuthorities, ServiceAccounts
 from mainstay.env import tasks
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Create, Decision, Delete, Patch
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.view import View
 from tests.controllers.objects import NOON
 from tests.controllers.owned import NAMESPACES_TOO, a_household
@@ -69,12 +69,12 @@ def test_without_authorities_there_is_nothing_to_hand_out():
 
 
 async def test_every_namespace_has_both_whatever_is_done_to_them_until_it_goes(sim):
-    given = OwnLoop(
+    given = LoopSpec(
         "root-ca",
-        lambda around: Loop(RootAuthorities(PEM), around.client, around.informers, around.env, term=around.term),
+        lambda context: ControllerLoop(RootAuthorities(PEM), context),
     )
     loops = (*NAMESPACES_TOO, given)
-    async with a_household(sim, own_loops=loops, controllers=(ServiceAccounts(),)) as home:
+    async with a_household(sim, loops=loops, controllers=(ServiceAccounts(),)) as home:
         await home.client.create(NAMESPACES, {"metadata": {"name": "team"}})
         await home.at_rest()
         for name in ("default", "kube-system", "team"):

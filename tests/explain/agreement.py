@@ -18,6 +18,7 @@ from mainstay.api.kind_names import NAMESPACES
 from mainstay.env import tasks
 from mainstay.explain.replay import Summary, replay_all
 from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.registry import DECIDERS
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.faults.schedule import NAMES
@@ -56,7 +57,7 @@ def journal_of(seed: int, lasts: timedelta = AT_WORK) -> MemoryJournal:
 
 async def agreed(journal: MemoryJournal, summary: Summary, limit: int | None = None) -> None:
     """Make all decisions of a journal again."""
-    async for record, answer in replay_all(journal, journal.records()[:limit]):
+    async for record, answer in replay_all(journal, journal.records()[:limit], DECIDERS):
         summary.add(record, answer)
 
 

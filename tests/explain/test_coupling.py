@@ -7,7 +7,7 @@ import pytest
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
-from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
+from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import tasks
 from mainstay.explain.coupling import Input, NoSuchComponent, Turn, coupling_of, coupling_of_object, oscillations
 from mainstay.explain.coupling_text import coupling_text
@@ -133,7 +133,7 @@ def test_one_writer_alone_values_that_go_on_and_flips_far_apart_are_none():
 
 
 def test_everybody_who_decides_declares_what_it_reads_and_writes():
-    names = {each.name for each in CONTROLLERS} | {each.name for each in OWN_LOOPS} | {"scheduler", "agents"}
+    names = {each.name for each in CONTROLLERS} | {each.name for each in LOOPS} | {"scheduler", "agents"}
 
     assert names <= set(DECLARED)
     assert declared_of("scheduler-1") is DECLARED["scheduler"]

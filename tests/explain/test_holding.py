@@ -15,6 +15,7 @@ from mainstay.env import tasks
 from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.replay import CannotReplay, Same, replay_all
+from mainstay.registry import DECIDERS
 from mainstay.scenarios._workloads import a_workload, with_image
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
@@ -200,7 +201,7 @@ async def test_decisions_that_went_by_holds_are_made_again_the_same(sim: Simulat
         held = [each for each in records if each.component == "node-health" and "are frozen by" in str(each.reasons)]
         assert held
 
-        answers = [(record, answer) async for record, answer in replay_all(cluster.journal, records)]
+        answers = [(record, answer) async for record, answer in replay_all(cluster.journal, records, DECIDERS)]
 
     ours = [(record, answer) for record, answer in answers if record.component in CAN_BE_HELD]
     assert {"deployment", "node-health", "holds", "replicaset"} <= {record.component for record, _ in ours}

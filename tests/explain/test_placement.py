@@ -12,9 +12,10 @@ from mainstay.api.kind_names import DEPLOYMENTS, NODES, PLACEMENT_POLICIES, PODS
 from mainstay.env import tasks
 from mainstay.explain.placement import Scheduling, Verdict, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild
-from mainstay.explain.replay import SAME, CannotReplay, replayed
+from mainstay.explain.replay import SAME, CannotReplay, replay
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot, whole
+from mainstay.registry import DECIDERS
 from mainstay.scenarios._workloads import a_workload
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.filters import table as filtering
@@ -146,7 +147,7 @@ async def test_a_pod_whose_binding_got_no_answer_stays_where_it_is_assumed(sim: 
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 6))
         await settled(cluster, 40)
 
-        answers = [await replayed(cluster.journal, record) for record in of_scheduler(cluster.journal)]
+        answers = [await replay(cluster.journal, record, DECIDERS) for record in of_scheduler(cluster.journal)]
 
         assert answers == [SAME] * len(answers)
         assert any(record.outcome.reason == "Unknown" for record in of_scheduler(cluster.journal)) or len(answers) >= 6
@@ -187,13 +188,13 @@ async def test_what_a_scheduler_had_sent_when_it_ended_is_known_from_its_refusal
 
         # As if it had crashed: nothing was recorded but the refusal, and nothing that it had sent came true.
         lost = await copied(cluster.journal, refused, until=seen)
-        assert await replayed(lost, refused) == SAME
+        assert await replay(lost, refused, DECIDERS) == SAME
 
         # What came true can be told from the writes, too, which carry their decisions.
         bare = told_of_nothing(refused)
-        assert await replayed(await copied(cluster.journal, bare), bare) == SAME
+        assert await replay(await copied(cluster.journal, bare), bare, DECIDERS) == SAME
 
-        answer = await replayed(await copied(cluster.journal, bare, until=seen), bare)
+        answer = await replay(await copied(cluster.journal, bare, until=seen), bare, DECIDERS)
         assert isinstance(answer, CannotReplay)
         assert answer.why is WhyNot.MEMORY_NOT_KEPT
         assert "pods that were assumed to be on nodes 0 are known" in answer.text
@@ -221,7 +222,7 @@ async def test_a_placement_goes_by_the_policy_in_the_version_that_applied(sim: S
 
         assert [each.policy.allocation for each in found] == [Allocation.LEAST] * 3 + [Allocation.MOST] * 3
         assert found[0].policy == DEFAULT
-        assert [await replayed(cluster.journal, each) for each in of_scheduler(cluster.journal)] == [SAME] * 6
+        assert [await replay(cluster.journal, each, DECIDERS) for each in of_scheduler(cluster.journal)] == [SAME] * 6
 
 
 async def test_ghosts_that_the_server_told_of_are_part_of_what_was_known(sim: Simulation):
@@ -241,7 +242,7 @@ async def test_ghosts_that_the_server_told_of_are_part_of_what_was_known(sim: Si
 
         assert found
         assert [len(ghosts) for each in found for _, ghosts in each.objects.ghosts] == [2] * len(found)
-        assert [await replayed(cluster.journal, each) for each in records] == [SAME] * len(records)
+        assert [await replay(cluster.journal, each, DECIDERS) for each in records] == [SAME] * len(records)
         cluster.world.programs["n1"].resume()
 
 

@@ -12,7 +12,7 @@ from mainstay.api.kind_names import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import NODE, label
 from mainstay.controllers.service_account.controller import RootAuthorities, ServiceAccounts
-from mainstay.explain.rebuild import CannotRebuild, Past, controller_view
+from mainstay.explain.rebuild import CannotRebuild, Past, rebuild
 from mainstay.journal.keys import key_of
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import (
@@ -28,7 +28,8 @@ from mainstay.journal.record import (
     whole,
 )
 from mainstay.loop.controller import Controller, Reads
-from mainstay.loop.decision import Decision
+from mainstay.loop.decider import decide_per_key
+from mainstay.loop.decision import Create, Decision
 from mainstay.loop.view import Closed, View
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -48,6 +49,9 @@ class Counting(Controller):
 
     def decide(self, view: View, key: ObjectKey, memory: Tried | None) -> Decision:
         return Decision(reasons=(str(len(view.by(PODS, NODE.name, key.name))),), memory=memory)
+
+
+COUNTING = decide_per_key(Counting())
 
 
 def a_journal(*written: tuple[int, KindName, str, dict[str, Any] | None], begins: int = 0) -> MemoryJournal:
@@ -92,7 +96,7 @@ async def test_each_kind_is_as_it_was_at_its_own_revision():
         (5, NODES, "n2", {}),
     )
 
-    rebuilt = await controller_view(journal, a_record(Seen("nodes", 1), Seen("pods", 3)), Counting())
+    rebuilt = await rebuild(Past(journal), a_record(Seen("nodes", 1), Seen("pods", 3)), COUNTING)
 
     assert [each["metadata"]["name"] for each in rebuilt.view.all(PODS)] == ["a", "b"]
     assert [each["metadata"]["name"] for each in rebuilt.view.all(NODES)] == ["n1"]
@@ -105,7 +109,7 @@ async def test_each_kind_is_as_it_was_at_its_own_revision():
 async def test_objects_are_as_a_server_gives_them_and_are_found_by_the_indexes_of_the_controller():
     journal = a_journal((1, NODES, "n1", {}), (2, PODS, "default/a", on("n1", app="web")), (3, PODS, "x/b", on("n2")))
 
-    rebuilt = await controller_view(journal, a_record(Seen("nodes", 3), Seen("pods", 3)), Counting())
+    rebuilt = await rebuild(Past(journal), a_record(Seen("nodes", 3), Seen("pods", 3)), COUNTING)
 
     [pod] = rebuilt.view.by(PODS, APP.name, "web")
     assert (pod["kind"], pod["apiVersion"], pod["metadata"]["resourceVersion"]) == ("Pod", "v1", "2")
@@ -121,7 +125,7 @@ async def test_only_what_a_cache_had_selected_is_there():
     )
     seen = (Seen("namespaces", 4), Seen("serviceaccounts", 4, fields="metadata.name=default"))
 
-    rebuilt = await controller_view(journal, a_record(*seen, subject="default"), ServiceAccounts())
+    rebuilt = await rebuild(Past(journal), a_record(*seen, subject="default"), decide_per_key(ServiceAccounts()))
 
     found = [each["metadata"] for each in rebuilt.view.all(SERVICE_ACCOUNTS)]
     assert [(each["namespace"], each["name"]) for each in found] == [("default", "default"), ("shop", "default")]
@@ -145,18 +149,25 @@ async def test_what_the_controller_remembered_is_a_value_of_its_own_type_again()
     journal = a_journal((1, NODES, "n1", {}))
     memory = whole(msgspec.msgpack.encode(Tried(NOON, 3)))
 
-    rebuilt = await controller_view(journal, a_record(Seen("nodes", 1), Seen("pods", 1), memory=memory), Counting())
+    rebuilt = await rebuild(Past(journal), a_record(Seen("nodes", 1), Seen("pods", 1), memory=memory), COUNTING)
 
     assert rebuilt.memory == Tried(NOON, 3)
 
 
 async def test_what_a_controller_was_made_with_is_not_taken_for_its_memory():
     journal = a_journal((1, NAMESPACES, "default", {}))
-    record = a_record(Seen("namespaces", 1), Seen("configmaps", 1), memory=whole(msgspec.msgpack.encode(("pem", None))))
+    memory = whole(msgspec.msgpack.encode(("pem", None)))
+    record = a_record(Seen("namespaces", 1), Seen("configmaps", 1), subject="default", memory=memory)
 
-    rebuilt = await controller_view(journal, record, RootAuthorities("pem"))
+    decider = decide_per_key(RootAuthorities(""), RootAuthorities)
+    rebuilt = await rebuild(Past(journal), record, decider)
 
-    assert rebuilt.memory is None
+    assert rebuilt.memory == ("pem", None)
+    (decided,) = decider.decide(rebuilt.view, rebuilt.memory)
+    assert decided.source is not None
+    (action,) = decided.source.actions
+    assert isinstance(action, Create)
+    assert action.object["data"] == {"ca.crt": "pem"}
 
 
 async def test_a_memory_that_nobody_kept_and_one_that_makes_no_sense_are_said():
@@ -164,19 +175,19 @@ async def test_a_memory_that_nobody_kept_and_one_that_makes_no_sense_are_said():
     seen = (Seen("nodes", 1), Seen("pods", 1))
 
     with pytest.raises(CannotRebuild, match="no checkpoint has it"):
-        await controller_view(journal, a_record(*seen, memory=Memory(5_000, digest=b"x" * 16)), Counting())
+        await rebuild(Past(journal), a_record(*seen, memory=Memory(5_000, digest=b"x" * 16)), COUNTING)
     with pytest.raises(CannotRebuild, match="from a build whose memory was another one"):
-        await controller_view(journal, a_record(*seen, memory=whole(msgspec.msgpack.encode([1, 2]))), Counting())
+        await rebuild(Past(journal), a_record(*seen, memory=whole(msgspec.msgpack.encode([1, 2]))), COUNTING)
     with pytest.raises(CannotRebuild, match="overloaded"):
-        await controller_view(journal, a_record(*seen, why_not=(WhyNot.DETAIL_DROPPED,)), Counting())
+        await rebuild(Past(journal), a_record(*seen, why_not=(WhyNot.DETAIL_DROPPED,)), COUNTING)
     with pytest.raises(CannotRebuild, match="does not name what it saw"):
-        await controller_view(journal, a_record(), Counting())
+        await rebuild(Past(journal), a_record(), COUNTING)
 
 
 async def test_what_the_journal_does_not_have_is_a_gap():
     journal = a_journal((11, NODES, "n1", {}), begins=10)
 
-    rebuilt = await controller_view(journal, a_record(Seen("nodes", 11), Seen("pods", 5)), Counting())
+    rebuilt = await rebuild(Past(journal), a_record(Seen("nodes", 11), Seen("pods", 5)), COUNTING)
 
     assert rebuilt.gaps
 

@@ -2,7 +2,6 @@
 
 import itertools
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,20 +12,22 @@ from mainstay.controllers.pod_gc.loop import PodGarbage
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import tasks
 from mainstay.explain.replay import (
-    NAMED,
     SAME,
     Answer,
     CannotReplay,
+    Deciders,
     Differs,
     Same,
     Summary,
+    replay,
     replay_all,
-    replayed,
 )
 from mainstay.journal.record import DecisionRecord, Seen, WhyNot
+from mainstay.loop.decider import decide_per_key
 from mainstay.loop.decision import Decision
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.view import View
+from mainstay.registry import DECIDERS
 from mainstay.scenarios._workloads import a_workload
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
@@ -49,7 +50,7 @@ def test_all_decisions_of_a_troubled_cluster_are_the_same_when_they_are_made_aga
     assert summary.replayed > 300
     assert sum(count for name, count in summary.same.items() if name.startswith("scheduler")) > 10
     # What cannot be made again is what was refused or learned, and what a scheduler took with it when it crashed.
-    whys = {why for (component, why), _ in summary.cannot.items() if component in NAMED}
+    whys = {why for (component, why), _ in summary.cannot.items() if component in DECIDERS.named}
     assert whys == set()
 
 
@@ -59,9 +60,14 @@ async def a_small_cluster(cluster: Cluster) -> None:
     await tasks.sleep(timedelta(seconds=20))
 
 
-async def answers(cluster: Cluster, component: str = "", **more: Any) -> list[Answer]:
+async def answers(cluster: Cluster, component: str = "", deciders: Deciders = DECIDERS) -> list[Answer]:
     records = cluster.journal.records(lambda each: not component or each.component == component)
-    return [answer async for _, answer in replay_all(cluster.journal, records, **more)]
+    return [answer async for _, answer in replay_all(cluster.journal, records, deciders)]
+
+
+def with_replica_sets(controller: ReplicaSets) -> Deciders:
+    """Another build, in which one controller decides otherwise."""
+    return Deciders({**DECIDERS.named, "replicaset": decide_per_key(controller)}, DECIDERS.others)
 
 
 async def test_a_view_that_is_not_the_one_that_was_seen_is_noticed(sim: Simulation):
@@ -73,7 +79,7 @@ async def test_a_view_that_is_not_the_one_that_was_seen_is_noticed(sim: Simulati
             later = tuple(
                 Seen(each.kind, each.revision + 12, *msgspec.structs.astuple(each)[2:]) for each in record.view
             )
-            answer = await replayed(cluster.journal, replace(record, view=later))
+            answer = await replay(cluster.journal, replace(record, view=later), DECIDERS)
             different[record.component] = different.get(record.component, 0) + isinstance(answer, Differs)
 
         assert {name for name, count in different.items() if count} >= {"deployment", "replicaset", "scheduler-1"}
@@ -105,7 +111,7 @@ async def test_a_decider_that_is_no_function_of_its_view_is_found_out(sim: Simul
     async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
 
-        found = await answers(cluster, "replicaset", controllers={**NAMED, "replicaset": Whimsical()})
+        found = await answers(cluster, "replicaset", with_replica_sets(Whimsical()))
 
         assert found
         assert all(isinstance(each, Differs) and each.field == "reasons" and "whim" in each.now for each in found)
@@ -123,7 +129,7 @@ async def test_the_first_difference_is_told_with_what_is_written_now(sim: Simula
     async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
 
-        found = await answers(cluster, "replicaset", controllers={**NAMED, "replicaset": Doubling()})
+        found = await answers(cluster, "replicaset", with_replica_sets(Doubling()))
 
         first = next(each for each in found if isinstance(each, Differs) and each.field.startswith("actions"))
         assert first.field == "actions[3]"
@@ -140,9 +146,9 @@ class Stumbling(ReplicaSets):
 async def test_a_build_that_raises_differs_and_one_that_raised_then_is_the_same(sim: Simulation):
     async with whole_cluster(sim, nodes={"n1": NodeOptions()}) as cluster:
         await a_small_cluster(cluster)
-        stumbling = {**NAMED, "replicaset": Stumbling()}
+        stumbling = with_replica_sets(Stumbling())
 
-        found = await answers(cluster, "replicaset", controllers=stumbling)
+        found = await answers(cluster, "replicaset", stumbling)
         assert all(isinstance(each, Differs) for each in found)
 
         [record, *_] = cluster.journal.records(lambda each: each.component == "replicaset")
@@ -150,7 +156,7 @@ async def test_a_build_that_raises_differs_and_one_that_raised_then_is_the_same(
             record.outcome, ending="Retry", reason="InternalError", message="ZeroDivisionError: a bug", wake_at=0
         )
         fell = replace(record, outcome=outcome, actions=(), reasons=(), conditions=(), rest=b"", writes=())
-        assert await replayed(cluster.journal, fell, controllers=stumbling) == SAME
+        assert await replay(cluster.journal, fell, stumbling) == SAME
 
 
 async def test_how_it_ended_is_not_compared_when_a_write_has_failed(sim: Simulation):
@@ -162,11 +168,11 @@ async def test_how_it_ended_is_not_compared_when_a_write_has_failed(sim: Simulat
             if each.component == "replicaset" and each.writes and not any(write.error for write in each.writes)
         )
 
-        assert await replayed(cluster.journal, record) == SAME
+        assert await replay(cluster.journal, record, DECIDERS) == SAME
         outcome = replace(record.outcome, ending="Retry", reason="Conflict")
-        assert isinstance(await replayed(cluster.journal, replace(record, outcome=outcome)), Differs)
+        assert isinstance(await replay(cluster.journal, replace(record, outcome=outcome), DECIDERS), Differs)
         writes = (replace(record.writes[0], error="Conflict"), *record.writes[1:])
-        assert await replayed(cluster.journal, replace(record, outcome=outcome, writes=writes)) == SAME
+        assert await replay(cluster.journal, replace(record, outcome=outcome, writes=writes), DECIDERS) == SAME
 
 
 async def test_what_cannot_be_replayed_says_why(sim: Simulation):
@@ -175,7 +181,7 @@ async def test_what_cannot_be_replayed_says_why(sim: Simulation):
         record = next(each for each in cluster.journal.records() if each.component == "deployment")
 
         async def why(changed: DecisionRecord) -> WhyNot:
-            answer = await replayed(cluster.journal, changed)
+            answer = await replay(cluster.journal, changed, DECIDERS)
             assert isinstance(answer, CannotReplay)
             assert answer.text
             return answer.why
@@ -234,8 +240,8 @@ async def test_a_step_of_node_health_that_would_not_be_taken_again_differs(sim: 
 
         elsewhere = replace(record, actions=(replace(record.actions[0], name="n2"),))
 
-        assert isinstance(await replayed(cluster.journal, elsewhere), Differs)
-        assert isinstance(await replayed(cluster.journal, replace(record, id=f"{record.id[:-1]}7")), Differs)
+        assert isinstance(await replay(cluster.journal, elsewhere, DECIDERS), Differs)
+        assert isinstance(await replay(cluster.journal, replace(record, id=f"{record.id[:-1]}7"), DECIDERS), Differs)
 
 
 async def test_repair_and_the_clean_up_behind_owners_do_the_same_again(sim: Simulation):
@@ -273,12 +279,12 @@ async def test_a_namespace_goes_the_same_way_again(sim: Simulation):
         # With what was left in the meantime it would have been something else.
         deleting = next(each for each in records if each.actions[0].verb == "update")
         earlier = tuple(replace(seen, revision=records[0].view[0].revision) for seen in deleting.view)
-        assert isinstance(await replayed(cluster.journal, replace(deleting, view=earlier)), Differs)
+        assert isinstance(await replay(cluster.journal, replace(deleting, view=earlier), DECIDERS), Differs)
 
 
 async def test_pods_that_nobody_else_removes_go_the_same_way_again(sim: Simulation):
-    own_loops = [OwnLoop("pod-garbage", lambda around: PodGarbage(around, ended_max=1))]
-    async with whole_cluster(sim, nodes={"n1": NodeOptions()}, own_loops=own_loops) as cluster:
+    loops = [LoopSpec("pod-garbage", lambda context: PodGarbage(context, ended_max=1))]
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}, loops=loops) as cluster:
         for number in range(4):
             spec = {"containers": [{"name": "main", "image": "x:1"}], "schedulerName": "nobody"}
             name = f"p{number}"

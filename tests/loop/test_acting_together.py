@@ -14,8 +14,9 @@ from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Action, Create, Decision
+from mainstay.loop.kernel import LoopContext
 from mainstay.loop.view import View
 from tests.client.world import a_client, a_world
 from tests.server.world import a_deployment
@@ -60,7 +61,7 @@ class Many(Controller):
 async def run_with(sim, world, controller: Controller, replicas: int, lasts: timedelta) -> Any:
     async with a_client(sim, name="controller") as client:
         env = sim.env("controller")
-        loop = Loop(controller, client, Informers(client, env), env)
+        loop = ControllerLoop(controller, LoopContext(client, Informers(client, env), env))
         task = tasks.spawn(loop.run(), name="loop")
         await world.client.create(DEPLOYMENTS, a_deployment("web", replicas), "default")
         await tasks.sleep(lasts)
@@ -74,7 +75,7 @@ async def test_actions_that_do_not_depend_on_each_other_are_all_done(sim):
 
         page = await world.client.list(CONFIG_MAPS, "default")
         assert len([each for each in page.items if each["metadata"]["name"].startswith("web-")]) == 40
-        assert loop.counters.actions >= 40
+        assert loop.kernel.counters.actions >= 40
 
 
 async def test_if_the_first_is_refused_no_other_is_tried_and_the_controller_can_say_why(sim):
@@ -82,7 +83,7 @@ async def test_if_the_first_is_refused_no_other_is_tried_and_the_controller_can_
         controller = Many(prefix="No_")
         loop = await run_with(sim, world, controller, 40, timedelta(milliseconds=50))
 
-        assert loop.counters.failures == 1
+        assert loop.kernel.counters.failures == 1
         (failed,) = (await world.client.get(DEPLOYMENTS, "web", "default"))["status"]["conditions"][:1]
         assert (failed["type"], failed["reason"]) == ("Failed", "Refused")
         assert controller.memories[0] is None
@@ -93,7 +94,8 @@ async def test_a_change_can_wake_those_that_select_it(sim):
     async with a_world(sim) as world, a_client(sim, name="controller") as client:
         env = sim.env("controller")
         controller = Many()
-        task = tasks.spawn(Loop(controller, client, Informers(client, env), env).run(), name="loop")
+        loop = ControllerLoop(controller, LoopContext(client, Informers(client, env), env))
+        task = tasks.spawn(loop.run(), name="loop")
         await world.client.create(DEPLOYMENTS, a_deployment("web", 0), "default")
         await tasks.sleep(timedelta(seconds=5))
         before = len(controller.memories)

@@ -10,9 +10,10 @@ from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.journal.trace_id import trace_of
 from mainstay.loop.controller import Controller
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Create, Decision, Tell
 from mainstay.loop.events import COMBINED, About, Events, EventSettings
+from mainstay.loop.kernel import LoopContext
 from tests.client.world import a_world
 
 WEB = About(PODS, "web", "default", "uid-of-web")
@@ -149,7 +150,7 @@ async def test_a_decision_tells_of_those_actions_that_were_carried_out(sim):
     async with a_world(sim) as world, telling(sim, world) as events:
         env = sim.env("copies")
         informers = Informers(world.client, env)
-        loop = Loop(Copies(), world.client, informers, env, events=events)
+        loop = ControllerLoop(Copies(), LoopContext(world.client, informers, env, events=events))
         running = tasks.spawn(loop.run(), name="copies")
         await world.client.create(CONFIG_MAPS, {"metadata": {"name": "one", "namespace": "default"}})
         await tasks.sleep(SECOND)

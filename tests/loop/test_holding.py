@@ -121,7 +121,9 @@ async def test_a_held_controller_decides_nothing_and_catches_up_when_it_is_relea
         await cluster.world.client.delete(CONFIG_MAPS, "web-copy", "default")
         await tasks.sleep(10 * MINUTE)
         assert (cluster.decisions(), await cluster.copies()) == (before, {})
-        assert cluster.components[0].loops[0].queue.figures().ready == 2
+        queue = cluster.components[0].loops[0].kernel.queue
+        assert queue is not None
+        assert queue.figures().ready == 2
 
         await cluster.release()
         await settle()

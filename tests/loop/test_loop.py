@@ -14,7 +14,8 @@ from mainstay.api.retry_shape import RetryShape
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending
-from mainstay.loop.controller_loop import Loop, LoopSettings
+from mainstay.loop.controller_loop import ControllerLoop, LoopSettings
+from mainstay.loop.kernel import LoopContext
 from mainstay.loop.queue.settings import QueueSettings
 from mainstay.sim.simulation import Simulation
 from tests.client.world import World, a_client, a_gate, a_world
@@ -28,7 +29,7 @@ SETTINGS = LoopSettings(queue=QueueSettings(retry=FAST))
 class Running:
     """A loop at work, and what it has recorded."""
 
-    def __init__(self, world: World, loop: Loop, records: list[DecisionRecord]) -> None:
+    def __init__(self, world: World, loop: ControllerLoop, records: list[DecisionRecord]) -> None:
         self.world = world
         self.loop = loop
         self.records = records
@@ -53,7 +54,8 @@ async def running(sim: Simulation, world: World, *servers: str) -> AsyncIterator
     records: list[DecisionRecord] = []
     async with a_client(sim, *servers, name="controller") as client:
         informers = Informers(client, env)
-        loop = Loop(Copying(), client, informers, env, settings=SETTINGS, recorder=records.append, build="b1")
+        context = LoopContext(client, informers, env, recorder=records.append, build="b1")
+        loop = ControllerLoop(Copying(), context, SETTINGS)
         task = tasks.spawn(loop.run(), name="loop")
         try:
             yield Running(world, loop, records)
@@ -100,10 +102,10 @@ async def test_a_status_that_is_as_it_should_be_is_not_written(sim):
         await controller.submit("web")
         await settle()
         before = await controller.deployment("web")
-        decisions = controller.loop.counters.decisions
+        decisions = controller.loop.kernel.counters.decisions
         controller.loop.queue.add(ObjectKey("default", "web"))
         await settle()
-        assert controller.loop.counters.decisions == decisions + 1
+        assert controller.loop.kernel.counters.decisions == decisions + 1
         assert await controller.deployment("web") == before
 
 
@@ -169,7 +171,7 @@ async def test_a_bug_in_one_decision_leaves_the_others_alone(sim):
         await controller.submit("good")
         await tasks.sleep(timedelta(minutes=5))
         assert "good-copy" in await controller.copies()
-        assert controller.loop.counters.bugs == len(heard) == 3
+        assert controller.loop.kernel.counters.bugs == len(heard) == 3
         assert condition(await controller.deployment("bad"), "Stalled")["reason"] == "InternalError"
 
 

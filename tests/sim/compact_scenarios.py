@@ -37,7 +37,7 @@ from mainstay.controllers.progress.controller import DeploymentProgress, JobProg
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.controllers.service_account.controller import ServiceAccounts
 from mainstay.loop.component import Component
-from mainstay.loop.periodic import OwnLoop
+from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._health import WATCHERS
 from mainstay.scenarios._stages import NAMESPACE, USER
 from mainstay.scenarios._workloads import WorkloadStage, a_workload, removed, told, with_image
@@ -146,7 +146,7 @@ class NamespaceWithAll(CompactStage):
     """A namespace goes with what is in it."""
 
     controllers = (ReplicaSets(), ServiceAccounts())
-    own_loops = (OwnLoop("namespace", NamespaceDeletion),)
+    loops = (LoopSpec("namespace", NamespaceDeletion),)
     steps = (_fill, lambda client: client.delete(NAMESPACES, TEAM))
 
 
@@ -167,7 +167,7 @@ class OwnersGo(CompactStage):
     """Owners go in each of the three ways."""
 
     controllers = (Deployments(), ReplicaSets())
-    own_loops = (OwnLoop("owner-cleanup", OwnerCleanup),)
+    loops = (LoopSpec("owner-cleanup", OwnerCleanup),)
     steps = (_own, _disown)
 
 

@@ -19,7 +19,7 @@ from mainstay.controllers.node_health import decide
 from mainstay.controllers.node_health import loop as node_loop
 from mainstay.controllers.node_health.heartbeats import Deafness, Heard, Listening
 from mainstay.controllers.replicaset import controller as replicaset
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Patch
 from mainstay.loop.record import Acted
 from mainstay.scheduler.report import Reason, Report, Reporter
@@ -85,22 +85,22 @@ def goes_by_what_a_set_has_said_of_its_past(patch: pytest.MonkeyPatch) -> None:
 
 
 def says_what_it_has_found_out_though_it_is_held(patch: pytest.MonkeyPatch) -> None:
-    honest_patch, honest_held = Loop._status_patch, Loop._is_held
+    honest_patch, honest_held = ControllerLoop._status_patch, ControllerLoop._is_held
     is_saying = False
 
-    def status_patch(self: Loop, *given: Any) -> Patch | None:
+    def status_patch(self: ControllerLoop, *given: Any) -> Patch | None:
         nonlocal is_saying
         found = honest_patch(self, *given)
         is_saying = found is not None  # Then the next question is whether that may be said.
         return found
 
-    def is_held(self: Loop, acted: Acted) -> bool:
+    def is_held(self: ControllerLoop, acted: Acted) -> bool:
         nonlocal is_saying
         is_saying, may_say = False, is_saying
         return not may_say and honest_held(self, acted)
 
-    patch.setattr(Loop, "_status_patch", status_patch)
-    patch.setattr(Loop, "_is_held", is_held)
+    patch.setattr(ControllerLoop, "_status_patch", status_patch)
+    patch.setattr(ControllerLoop, "_is_held", is_held)
 
 
 def does_not_hear_that_a_node_was_there(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from mainstay.controllers.job import tally as job_counting
 from mainstay.controllers.job.tally import Tally
 from mainstay.controllers.pods import slots
 from mainstay.loop.conditions import Condition
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Action, Decision, Patch
 from tests.twins import scenarios
 
@@ -75,15 +75,15 @@ def makes_another_pod_at_each_look(patch: pytest.MonkeyPatch) -> None:
 
 def writes_a_status_over_whatever_is_there(patch: pytest.MonkeyPatch) -> None:
     """The controller's count wins over what an eviction has taken meanwhile. (kubernetes #82149)"""
-    honest = Loop._status_patch
+    honest = ControllerLoop._status_patch
 
     def status_patch(
-        self: Loop, decision: Decision, key: Any, subject: Object, stalled: Condition | None
+        self: ControllerLoop, decision: Decision, key: Any, subject: Object, stalled: Condition | None
     ) -> Patch | None:
         found = honest(self, decision, key, subject, stalled)
         return None if found is None else replace(found, resource_version="")
 
-    patch.setattr(Loop, "_status_patch", status_patch)
+    patch.setattr(ControllerLoop, "_status_patch", status_patch)
 
 
 def believes_its_cache_about_evicted_pods(patch: pytest.MonkeyPatch) -> None:

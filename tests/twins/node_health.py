@@ -1,5 +1,6 @@
 """Bugs that node health could have."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from mainstay.controllers.node_health.evidence import Hearing, hearing_of
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
 from mainstay.controllers.node_health.plan import MarkPod, Remove, Sight, Step, WriteNode
 from mainstay.loop import evidence
-from mainstay.loop.pass_record import Look
+from mainstay.loop.periodic import Pass
 
 # Hearing
 
@@ -93,10 +94,10 @@ def releases_as_many_as_there_are(patch: pytest.MonkeyPatch) -> None:
 
 def says_it_of_pods_only_once(patch: pytest.MonkeyPatch) -> None:
     """After it has said it of the node itself; and not what somebody else has left to be said."""
-    honest = node_loop.NodeHealth._act
+    honest = node_loop.NodeHealth.carry_out
     told: dict[node_loop.NodeHealth, dict[str, None]] = {}
 
-    async def act(self: node_loop.NodeHealth, steps: list[Step], look: Look) -> None:
+    async def act(self: node_loop.NodeHealth, looked: Pass, steps: Sequence[Step]) -> bool:
         own = told.setdefault(self, {})
         own.update({step.name: None for step in steps if isinstance(step, WriteNode) and step.ready is not None})
         pods = self._pods.cache
@@ -105,9 +106,9 @@ def says_it_of_pods_only_once(patch: pytest.MonkeyPatch) -> None:
             for step in steps
             if not isinstance(step, MarkPod) or (pods.get(step.key) or {"spec": {}})["spec"].get("nodeName") in own
         ]
-        await honest(self, kept, look)
+        return await honest(self, looked, kept)
 
-    patch.setattr(node_loop.NodeHealth, "_act", act)
+    patch.setattr(node_loop.NodeHealth, "carry_out", act)
 
 
 # At most one

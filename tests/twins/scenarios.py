@@ -23,7 +23,7 @@ from mainstay.client.reflector import Instructions, Reflector, Watch
 from mainstay.env import Clock
 from mainstay.loop.act import Wrote
 from mainstay.loop.controller import Reads
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.lease import Leader
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.term import Term
@@ -78,13 +78,13 @@ def goes_on_one_change_too_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def restarts_operation_ids_in_each_term(patch: pytest.MonkeyPatch) -> None:
-    honest = Loop.__init__
+    honest = ControllerLoop.__init__
 
-    def init(self: Loop, controller: Any, client: Any, informers: Any, env: Any, **options: Any) -> None:
-        honest(self, controller, client, informers, env, **options)
-        self._chance = env.chance.child(controller.name)
+    def init(self: ControllerLoop, controller: Any, context: Any, settings: Any = None) -> None:
+        honest(self, controller, context, settings)
+        self.kernel.chance = context.env.chance.child(controller.name)
 
-    patch.setattr(Loop, "__init__", init)
+    patch.setattr(ControllerLoop, "__init__", init)
 
 
 def leads_with_caches_from_before_its_time(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from mainstay.agent.node.node import Node
 from mainstay.agent.pod.admit import admit
 from mainstay.agent.pod.events import Events
 from mainstay.agent.pod.preparation import Preparing
-from mainstay.agent.pod.record import AgentRecording, Recorder
+from mainstay.agent.pod.record import AgentRecording
 from mainstay.agent.pod.status_report import RETRY, Turns
 from mainstay.agent.pod.worker import Home, PodWorker
 from mainstay.agent.runner import Exited, Runner
@@ -37,6 +37,7 @@ from mainstay.client.entry import Change, Entry
 from mainstay.client.errors import ApiError
 from mainstay.client.indexes import NODE
 from mainstay.env import Env, tasks
+from mainstay.loop.record import Recorder
 
 STRAY_GRACE: Final = timedelta(seconds=10)
 """What a pod is given to end of which nothing is known any more."""

@@ -7,7 +7,6 @@ whether the pod is ready, how it ended, that it was refused. The status that is 
 These decisions depend on what the machine knows of its processes, which no store has: they cannot be made again.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -20,16 +19,15 @@ from mainstay.client.call import NOTHING_SAID, WriteOptions
 from mainstay.env import Chance
 from mainstay.journal.record import (
     Condition,
-    DecisionRecord,
     Ending,
     LookedAt,
     Outcome,
     Seen,
     Subject,
     WhyNot,
-    bounded,
     micros,
 )
+from mainstay.loop.record import Origin, Recorder, make_record
 from mainstay.loop.record_marks import marks_of
 
 COMPONENT: Final = "agent"
@@ -37,8 +35,6 @@ PODS: Final = "pods"
 _TERMINAL: Final = ("Succeeded", "Failed")
 _NO_NEWS: Final = ("", "ContainerCreating", "PodInitializing")  # What every container waits for at first.
 _BACK_OFF: Final = "CrashLoopBackOff"
-
-Recorder = Callable[[DecisionRecord], None]
 
 
 class Reason(StrEnum):
@@ -81,7 +77,7 @@ class AgentRecording:
         self._recorder = recorder
         self._chance = chance
         self._node = node
-        self._build = build
+        self._origin = Origin(COMPONENT, build)
         self._number = 0
 
     @property
@@ -97,23 +93,20 @@ class AgentRecording:
         metadata, at = pod["metadata"], micros(now)
         where = metadata.get("namespace", ""), metadata["name"]
         self._recorder(
-            bounded(
-                DecisionRecord(
-                    id=name,
-                    at=at,
-                    component=COMPONENT,
-                    build=self._build,
-                    subject=Subject(PODS, *where, metadata.get("uid", ""), metadata.get("generation", 0)),
-                    outcome=told.outcome,
-                    view=(Seen(PODS, seen, fields=f"spec.nodeName={self._node}"),),
-                    now=at,
-                    looked_at=(LookedAt(PODS, *where, int(metadata.get("resourceVersion", 0))),),
-                    looked_at_count=1,
-                    reasons=(f"node={self._node}", *told.steps),
-                    conditions=told.conditions,
-                    why_not=(WhyNot.READ_OUTSIDE,),
-                    **marks_of(pod)._asdict(),
-                )
+            make_record(
+                self._origin,
+                name,
+                Subject(PODS, *where, metadata.get("uid", ""), metadata.get("generation", 0)),
+                told.outcome,
+                at,
+                at,
+                view=(Seen(PODS, seen, fields=f"spec.nodeName={self._node}"),),
+                looked_at=(LookedAt(PODS, *where, int(metadata.get("resourceVersion", 0))),),
+                looked_at_count=1,
+                reasons=(f"node={self._node}", *told.steps),
+                conditions=told.conditions,
+                why_not=(WhyNot.READ_OUTSIDE,),
+                **marks_of(pod)._asdict(),
             )
         )
         return name

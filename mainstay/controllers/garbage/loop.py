@@ -20,17 +20,18 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from mainstay.api.kind import Object
-from mainstay.client.call import WriteOptions
 from mainstay.client.errors import NotFound
 from mainstay.controllers.garbage import decide as deciding
 from mainstay.controllers.garbage.decide import Because, Keep, Known, LetGo, Remove, Standing
 from mainstay.controllers.garbage.follow import Following
 from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Node, Reference, references_of
 from mainstay.env import tasks
-from mainstay.loop.fresh_read import LiveLoop, WentBy
-from mainstay.loop.notices import tell
-from mainstay.loop.periodic import Around
+from mainstay.loop.decider import Decider, Schedule
+from mainstay.loop.fresh_read import FreshRead, FreshReadLoop
+from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.queue.items import DONE, GONE, Item, Outcome, Retry, WakeAfter
+from mainstay.loop.record import Decided, describe_write
+from mainstay.loop.view import View
 
 NAME: Final = "owner-cleanup"
 WORKERS: Final = 8
@@ -48,13 +49,17 @@ _Place = tuple[Reference, str]
 """A reference, and the namespace it is in."""
 
 
-class OwnerCleanup(LiveLoop[str]):
+class OwnerCleanup(FreshReadLoop[str]):
     """`run` until cancelled. The keys are uids."""
 
-    def __init__(self, around: Around) -> None:
-        super().__init__(NAME, around)
-        least = around.term.revision if around.term is not None else 0
-        self.following = Following(around.client, around.env, self._wake, least)
+    name = NAME
+
+    def __init__(self, context: LoopContext) -> None:
+        super().__init__(context)
+        self._client = context.client
+        self._clock = context.env.clock
+        least = context.term.revision if context.term is not None else 0
+        self.following = Following(context.client, context.env, self._wake, least)
         self.graph = self.following.graph
         self._source = self.following.source
         self._absent: dict[_Place, int] = {}
@@ -177,8 +182,7 @@ class OwnerCleanup(LiveLoop[str]):
             self._told.clear()
         self._told[node.uid, reference.uid] = None
         message = f"it names {reference.kind} {reference.name} as its owner, which is not in its namespace"
-        write = WriteOptions(term=self._term_text, field_manager=NAME)
-        await tell(self._client, self._clock, node.kind, obj, MISPLACED, message, who=NAME, write=write)
+        await self.kernel.warn(node.kind, obj, MISPLACED, message, self.kernel.write())
 
     # Something that waits for its dependents.
 
@@ -223,7 +227,7 @@ class OwnerCleanup(LiveLoop[str]):
             lambda write: self._client.patch(node.kind, key.name, key.namespace, body, write=write),
             why,
             about=(node.kind, obj),
-            went_by=WentBy(known, body=metadata),
+            read=FreshRead(known, body=metadata),
         )
 
     async def _remove(self, node: Node, obj: Object, plan: Remove, known: Known) -> None:
@@ -243,10 +247,22 @@ class OwnerCleanup(LiveLoop[str]):
             ),
             "none of its owners is there any more",
             about=(node.kind, obj),
-            went_by=WentBy(known, body=str(plan.propagation)),
+            read=FreshRead(known, body=str(plan.propagation)),
         )
 
 
 def _is_about(error: NotFound, name: str) -> bool:
     """Whether it is the object that is not there, and not its kind."""
     return error.details.get("name") == name
+
+
+def _decide(view: View, known: Known) -> list[Decided]:
+    """The write about one object, as it was read."""
+    (kind,) = view.kinds
+    obj = view.get(kind, view.subject)
+    found = None if obj is None else deciding.written(obj, known)
+    return [] if found is None else [Decided((describe_write(found[0], kind, view.subject, body=found[1]),))]
+
+
+DECIDER: Final = Decider(NAME, Schedule.FRESH_READ, (), Known, _decide)
+LOOP: Final = LoopSpec(NAME, OwnerCleanup, DECIDER)

@@ -48,7 +48,7 @@ class Known:
     """Kinds of which something could not be told to go, when it was tried."""
 
 
-def found_again(known: Known, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> Found:
+def find_again(known: Known, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> Found:
     """What was found, from what each list had: in the order in which kinds are listed, each object once. Some kinds are
     served twice, and their objects are there once."""
     left: dict[str, Left] = {}

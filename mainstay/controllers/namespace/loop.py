@@ -28,13 +28,16 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.client.served_kinds import all_kinds
-from mainstay.controllers.namespace.content import Found, Known, Left, decide, in_order, said_after
+from mainstay.controllers.namespace.content import Found, Known, Left, decide, find_again, in_order, said_after
 from mainstay.env import tasks
 from mainstay.journal.record import Seen
 from mainstay.loop.conditions import Condition, with_conditions
-from mainstay.loop.fresh_read import LiveLoop, WentBy
-from mainstay.loop.periodic import Around
+from mainstay.loop.decider import Decider, Schedule
+from mainstay.loop.fresh_read import FreshRead, FreshReadLoop
+from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.queue.items import GONE, Item, Outcome, WakeAfter
+from mainstay.loop.record import Decided, describe_write
+from mainstay.loop.view import View
 
 NAME: Final = "namespace"
 FINALIZER: Final = "kubernetes"
@@ -46,24 +49,22 @@ DELAY_MAX: Final = timedelta(seconds=10)
 """Nobody tells when what is left has gone, so it is looked for: ever less often while nothing changes."""
 
 
-class NamespaceDeletion(LiveLoop[ObjectKey]):
+class NamespaceDeletion(FreshReadLoop[ObjectKey]):
     """`run` until cancelled."""
 
-    def __init__(self, around: Around) -> None:
-        super().__init__(NAME, around)
-        self._informer = around.informers.get(NAMESPACES)
-        self._source = MetadataSource(around.client)
+    name = NAME
+
+    def __init__(self, context: LoopContext) -> None:
+        super().__init__(context)
+        self._client = context.client
+        self._informer = context.informers.get(NAMESPACES)
+        self._source = MetadataSource(context.client)
         self._rounds: dict[ObjectKey, tuple[Found, timedelta]] = {}
         """What was found in the last round, and how long was waited after it."""
 
     async def run(self) -> None:
         """Raises `Deposed` when the term is over, `Stopped` when the cache of namespaces is not fed any more."""
-        await self._informer.synced()
-        self._informer.subscribe(self._changed)
-        try:
-            await self.work(WORKERS)
-        finally:
-            self._informer.unsubscribe(self._changed)
+        await self.work(WORKERS, [(self._informer, self._changed)])
 
     def _changed(self, change: Change) -> None:
         if change.new is None or is_ours(change.new.object()):
@@ -81,10 +82,10 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
         found, view = await self._find(key.name)
         plan, known = decide(found), Known(dict(found.unlisted), dict(found.undiscovered))
         if plan.is_over:
-            await self._let_go(namespace, WentBy(known, view))
+            await self._let_go(namespace, FreshRead(known, view))
             return WakeAfter(FIRST_DELAY)  # If it is gone by then, nothing is left to do.
-        known = replace(known, failed=await self._delete(namespace, plan.deletes, WentBy(known, view)))
-        await self._say(namespace, said_after(found, known), WentBy(known, view))
+        known = replace(known, failed=await self._delete(namespace, plan.deletes, FreshRead(known, view)))
+        await self._say(namespace, said_after(found, known), FreshRead(known, view))
         before, delay = self._rounds.get(key, (None, FIRST_DELAY))
         delay = FIRST_DELAY if before != found else min(delay * 2, DELAY_MAX)
         self._rounds[key] = (found, delay)
@@ -133,17 +134,17 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
 
     # Acting.
 
-    async def _delete(self, namespace: Object, deletes: Sequence[Left], went_by: WentBy) -> dict[str, str]:
+    async def _delete(self, namespace: Object, deletes: Sequence[Left], read: FreshRead) -> dict[str, str]:
         """Tell these to go. Returns the kinds of which one could not be told, and why."""
         failed: dict[str, str] = {}
         for first in range(0, len(deletes), AT_ONCE):
             some = deletes[first : first + AT_ONCE]
             await tasks.together(
-                [self._delete_one(namespace, each, failed, went_by) for each in some], name=f"{NAME} deletes"
+                [self._delete_one(namespace, each, failed, read) for each in some], name=f"{NAME} deletes"
             )
         return failed
 
-    async def _delete_one(self, namespace: Object, each: Left, failed: dict[str, str], went_by: WentBy) -> None:
+    async def _delete_one(self, namespace: Object, each: Left, failed: dict[str, str], read: FreshRead) -> None:
         place = ObjectKey(namespace["metadata"]["name"], each.name)
         try:
             await self.write(
@@ -160,7 +161,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
                 ),
                 "its namespace is being deleted",
                 about=(NAMESPACES, namespace),
-                went_by=went_by,
+                read=read,
             )
         except (Fenced, Throttled, Unavailable):
             raise
@@ -169,9 +170,9 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
         except ApiError as error:
             failed[each.kind.text] = str(error)
 
-    async def _say(self, namespace: Object, conditions: tuple[Condition, ...], went_by: WentBy) -> None:
+    async def _say(self, namespace: Object, conditions: tuple[Condition, ...], read: FreshRead) -> None:
         before = namespace.get("status") or {}
-        status = with_conditions(before, conditions, None, self._clock.wall())
+        status = with_conditions(before, conditions, None, self.kernel.clock.wall())
         if status == before:
             return
         metadata = namespace["metadata"]
@@ -189,7 +190,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
                 ),
                 "what holds it open is said",
                 about=(NAMESPACES, namespace),
-                went_by=replace(went_by, body=conditions),
+                read=replace(read, body=conditions),
                 subresource="status",
             )
         except Fenced:
@@ -197,7 +198,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
         except Conflict:
             pass  # Somebody changed it. The next round says it again.
 
-    async def _let_go(self, namespace: Object, went_by: WentBy) -> None:
+    async def _let_go(self, namespace: Object, read: FreshRead) -> None:
         metadata = namespace["metadata"]
         kept = {name: metadata[name] for name in ("name", "uid", "resourceVersion")}
         rest = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
@@ -209,7 +210,7 @@ class NamespaceDeletion(LiveLoop[ObjectKey]):
             lambda write: self._client.replace(NAMESPACES, body, subresource="finalize", write=write),
             "nothing is left in it",
             about=(NAMESPACES, namespace),
-            went_by=went_by,
+            read=read,
             subresource="finalize",
         )
 
@@ -218,6 +219,23 @@ def is_ours(namespace: Object) -> bool:
     """Whether a namespace is being deleted, and waits for us."""
     metadata: dict[str, Any] = namespace.get("metadata") or {}
     return "deletionTimestamp" in metadata and FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ())
+
+
+def _decide(view: View, known: Known) -> list[Decided]:
+    """The writes of one round, from what it listed."""
+    name = view.subject.name
+    found = find_again(known, [(kind, view.all(kind)) for kind in view.kinds])
+    plan, here = decide(found), ObjectKey("", name)
+    actions = [describe_write("delete", each.kind, ObjectKey(name, each.name)) for each in plan.deletes]
+    if plan.is_over:
+        actions.append(describe_write("update", NAMESPACES, here, "finalize"))
+    else:
+        actions.append(describe_write("patch", NAMESPACES, here, "status", said_after(found, known)))
+    return [Decided((each,)) for each in actions]
+
+
+DECIDER: Final = Decider(NAME, Schedule.FRESH_READ, (), Known, _decide)
+LOOP: Final = LoopSpec(NAME, NamespaceDeletion, DECIDER)
 
 
 @dataclass(frozen=True, slots=True)

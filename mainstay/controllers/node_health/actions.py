@@ -8,36 +8,27 @@ other side): take the Lease, on condition that it is as we have observed it; rem
 Whoever finds the Lease held by `HOLDER` goes on from there.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from mainstay.api import times
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import LEASES, NODES, PODS
 from mainstay.api.node_health import HEALTH, LEASE_NAMESPACE, NO_RECORD, SUSPECT, State, text_of
+from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import NO_EXECUTE
-from mainstay.client.call import PatchType, WriteOptions
+from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, Fenced, NotFound
 from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Remove, Replace, WriteNode
 from mainstay.env import Clock
+from mainstay.loop.act import Wrote
+from mainstay.loop.periodic import Writes
 
 TOLD: Final = "DeletionByTaintManager"
 """The reason of the condition `DisruptionTarget`, as Kubernetes has it: Jobs do not count such an end as a failure."""
-
-Writes = Callable[[], WriteOptions]
-"""What the next write says besides the object: each is an operation of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wrote:
-    kind: KindName
-    revision: int
 
 
 class Actions:
@@ -74,7 +65,7 @@ class Actions:
                 _let_pass(error)
                 break
             version = answer["metadata"]["resourceVersion"]
-            wrote.append(Wrote(NODES, int(version)))
+            wrote.append(Wrote(NODES, ObjectKey("", step.name), int(version)))
         return wrote
 
     def _taints_of(self, step: WriteNode, node: Object) -> tuple[dict[str, Any] | None, str]:
@@ -189,7 +180,7 @@ class Actions:
         except (Conflict, NotFound) as error:
             _let_pass(error)
             return []
-        return [Wrote(PODS, int(answer["metadata"]["resourceVersion"]))]
+        return [Wrote(PODS, step.key, int(answer["metadata"]["resourceVersion"]))]
 
 
 def _let_pass(error: Exception) -> None:

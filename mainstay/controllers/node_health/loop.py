@@ -6,24 +6,22 @@ have failed, servers that do not answer, our own writes that do not come back, a
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import count
 from typing import Final
 
 from mainstay.api.holds import Held, freezing
 from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, LEASES, NODES, PODS
 from mainstay.api.node_health import LEASE_NAMESPACE, State
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.breaker import Condition
-from mainstay.client.call import WriteOptions
 from mainstay.client.entry import Change
-from mainstay.client.errors import ApiError, Fenced, Throttled, Unavailable
+from mainstay.client.errors import ApiError, Throttled, Unavailable
 from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informer
-from mainstay.controllers.node_health.actions import Actions, Writes, Wrote
+from mainstay.controllers.node_health.actions import Actions
 from mainstay.controllers.node_health.decide import doubtful
 from mainstay.controllers.node_health.evidence import NodeFacts, facts_of
 from mainstay.controllers.node_health.heartbeats import (
@@ -45,16 +43,13 @@ from mainstay.controllers.node_health.plan import (
     Step,
     WriteNode,
 )
-from mainstay.controllers.node_health.snapshot import NAME, frozen_by, known_of, said_of, steps_of
-from mainstay.env import tasks
-from mainstay.journal.record import WriteResult
+from mainstay.controllers.node_health.snapshot import DECIDER, NAME, frozen_by, known_of, said_of, steps_of
+from mainstay.loop.act import Wrote
 from mainstay.loop.events import About
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
-from mainstay.loop.holds import gate_of, known
-from mainstay.loop.notices import tell
-from mainstay.loop.pass_record import Look, Steps, seen_by
-from mainstay.loop.periodic import Around, OwnLoop
-from mainstay.loop.term import Deposed
+from mainstay.loop.kernel import LoopContext, LoopSpec
+from mainstay.loop.periodic import PeriodicLoop, Writes
+from mainstay.loop.record import Decided
 
 LOOK_EVERY: Final = timedelta(seconds=1)
 STOOD_STILL: Final = timedelta(seconds=3)
@@ -72,24 +67,24 @@ _logger = logging.getLogger(__name__)
 class Ears:
     """What is heard of nodes. Fed by informers, so that it is noted in the moment in which it comes."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, context: LoopContext) -> None:
         self.heard: dict[str, Heard] = {}
         self.facts: dict[str, NodeFacts] = {}
-        self._clock = around.env.clock
-        self._leases = around.informers.get(LEASES, LEASE_NAMESPACE)
-        self._nodes = around.informers.get(NODES)
+        self._clock = context.env.clock
+        self._leases = context.informers.get(LEASES, LEASE_NAMESPACE)
+        self.nodes = context.informers.get(NODES)
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        return (self._leases, self._nodes)
+        return (self._leases, self.nodes)
 
     def open(self) -> None:
         self._leases.subscribe(self._lease_changed)
-        self._nodes.subscribe(self._node_changed)
+        self.nodes.subscribe(self._node_changed)
 
     def close(self) -> None:
         self._leases.unsubscribe(self._lease_changed)
-        self._nodes.unsubscribe(self._node_changed)
+        self.nodes.unsubscribe(self._node_changed)
 
     def of(self, name: str) -> Heard:
         found = self.heard.get(name)
@@ -115,66 +110,45 @@ class Ears:
         self.heard[name] = heard
 
 
-class NodeHealth:
+class NodeHealth(PeriodicLoop[Step]):
     """`run` until cancelled."""
 
-    def __init__(self, around: Around) -> None:
+    name = NAME
+    every = LOOK_EVERY
+    first_after = LOOK_EVERY
+    pass_within = ACT_WITHIN
+
+    def __init__(self, context: LoopContext) -> None:
         self.memory = Memory()
-        self._around = around
-        self._client = around.client
-        self._clock = around.env.clock
-        self._term = around.term
-        self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
-        self._pods = around.informers.get(PODS, indexes=(NODE,))
-        self._holds = around.informers.get(HOLDS)
-        self._gate = gate_of(around.holding, NAME, around.term)
-        self._ears = Ears(around)
-        self._actions = Actions(around.client, around.env.clock)
-        self._steps = Steps(NAME, around)
-        self._informers: dict[KindName, Informer] = {
-            each.cache.kind: each for each in (*self._ears.informers, self._pods, self._holds)
-        }
-        self._wrote: dict[KindName, int] = {}
-        self._wrote_ns = 0
+        self._client = context.client
+        self._clock = context.env.clock
+        self._pods = context.informers.get(PODS, indexes=(NODE,))
+        self._holds = context.informers.get(HOLDS)
+        self._ears = Ears(context)
+        self._actions = Actions(context.client, context.env.clock)
         self._failures = 0
-        self._looks = 0
+        super().__init__(context, [*self._ears.informers, self._pods, self._holds])
 
-    async def run(self) -> None:
-        for informer in self._informers.values():
-            await informer.synced()
-            if self._term is not None:
-                await informer.cache.wait_until(self._term.revision)
-        await known(self._around.holding, self._term)
+    def begin(self) -> None:
         self._ears.open()
-        try:
-            with self._gate:
-                await self._look_on()
-        finally:
-            self._ears.close()
 
-    async def _look_on(self) -> None:
-        while True:
-            before_ns = self._clock.monotonic_ns()
-            await tasks.sleep(LOOK_EVERY)
-            if self._clock.monotonic_ns() - before_ns > _ns(LOOK_EVERY + STOOD_STILL):
-                # What was said meanwhile may not have reached us yet.
-                self.memory = replace(self.memory, listening=None)
-            if self._gate.held is None:  # Else we go on listening, and do nothing.
-                await self.look()
+    def end(self) -> None:
+        self._ears.close()
+
+    def paused(self, took: timedelta) -> None:
+        if took > LOOK_EVERY + STOOD_STILL:
+            # What was said meanwhile may not have reached us yet.
+            self.memory = replace(self.memory, listening=None)
 
     async def look(self) -> None:
-        if self._term is not None:
-            self._term.require()
         own = self._doubts()
-        if not own and not self._sees_own_writes():
+        if not own and not self.sees_own_writes():
             return
         now, before = self._clock.wall(), self.memory
         sight = self._sight(own, now)
         steps, self.memory = steps_of(sight, before)
-        self._looks += 1
         if steps:
-            name = f"{NAME}-{self._chance.uid('look', self._looks)}"
-            await self._act(steps, Look(name, seen_by(self._informers.values()), now, known_of(sight, before)))
+            await self.carry_out(self.begin_pass(known_of(sight, before), now), steps)
 
     # Looking.
 
@@ -198,8 +172,8 @@ class NodeHealth:
         found = []
         if any(informer.last_error for informer in self._ears.informers) or self._is_stream_silent():
             found.append(Evidence(Signal.WATCH_DISCONNECTS, Strength.HINT, Scope.OURSELVES))
-        is_late = self._clock.monotonic_ns() - self._wrote_ns > _ns(OWN_WRITES_WITHIN)
-        if is_late and not self._sees_own_writes() and not found:
+        is_late = self._clock.monotonic_ns() - self.wrote_ns > OWN_WRITES_WITHIN // timedelta(microseconds=1) * 1000
+        if is_late and not self.sees_own_writes() and not found:
             found.append(Evidence(Signal.WATCH_DISCONNECTS, Strength.REPEATED, Scope.OURSELVES))
         servers = self._client.servers()
         if self._failures >= FAILURES_MAX or all(server.condition is not Condition.CLOSED for server in servers):
@@ -216,65 +190,41 @@ class NodeHealth:
         )
         return silent is None or silent >= max(STREAM_SILENT_MIN, shortest / 2)
 
-    def _sees_own_writes(self) -> bool:
-        return all(self._informers[kind].cache.revision >= revision for kind, revision in self._wrote.items())
-
     # Acting.
 
-    async def _act(self, steps: list[Step], look: Look) -> None:
-        until_ns = self._clock.monotonic_ns() + _ns(ACT_WITHIN)
-        for number, step in enumerate(steps):
-            if self._term is not None:
-                self._term.require()
-            left_ns = until_ns - self._clock.monotonic_ns()
-            if left_ns <= 0 or self._gate.held is not None:
-                return
-            if self._is_frozen(step):
-                continue
-            was = self._state_before(step)
-            try:
-                async with tasks.timeout(timedelta(microseconds=left_ns // 1000)):
-                    wrote = await self._carry_out(step, self._writes(look.step(number)))
-            except TimeoutError as error:
-                self._failures += 1
-                self._steps.record(look, number, said_of(step), Unavailable(f"no answer within {ACT_WITHIN}: {error}"))
-                return
-            except Fenced as error:
-                if self._term is not None:
-                    self._term.lost()
-                raise Deposed(str(error)) from error
-            except (Unavailable, Throttled) as error:
-                self._failures += 1
-                _logger.warning("%s: %s cannot be done now: %s", NAME, type(step).__name__, error)
-                self._steps.record(look, number, said_of(step), error)
-                return  # The next look begins with whether we can hear at all.
-            except ApiError as error:
-                _logger.warning("%s: %s was refused: %s", NAME, step, error)
-                self._steps.record(look, number, said_of(step), error)
-                continue
-            self._failures = 0
-            self._record(look, number, step, wrote)
-            self._tell(step, was, look.step(number))
-            for each in wrote:
-                self._wrote[each.kind] = max(self._wrote.get(each.kind, 0), each.revision)
-                self._wrote_ns = self._clock.monotonic_ns()
-
-    def _is_frozen(self, step: Step) -> bool:
-        """Whether somebody holds evictions since this was decided."""
+    def may_act(self, step: Step) -> bool:
+        """Not if a Hold holds evictions since this was decided."""
         match step:
             case Evict(key=key) | Remove(key=key):
                 keys = [key]
             case Replace(pods=pods):
                 keys = [pod.key for pod in pods]
             case _:
-                return False
+                return True
         frozen = self._frozen(self._clock.wall())
-        return any(freezing(frozen, key.namespace) is not None for key in keys)
+        return not any(freezing(frozen, key.namespace) is not None for key in keys)
+
+    def ends_pass(self, error: ApiError, is_late: bool) -> bool:
+        """If the server does not answer: the next pass begins with whether we hear anything at all."""
+        if not isinstance(error, (Unavailable, Throttled)):
+            return False
+        self._failures += 1
+        return True
+
+    async def act(self, step: Step, write: Writes) -> Sequence[Wrote]:
+        was = self._state_before(step)
+        wrote = await self._carry_out(step, write)
+        self._failures = 0
+        self._tell(step, was, write().decision)
+        return wrote
+
+    def describe(self, step: Step) -> Decided:
+        return said_of(step)
 
     async def _carry_out(self, step: Step, write: Writes) -> list[Wrote]:
         match step:
             case WriteNode():
-                node = self._informers[NODES].cache.get(ObjectKey("", step.name))
+                node = self._ears.nodes.cache.get(ObjectKey("", step.name))
                 if node is None or node["metadata"]["resourceVersion"] != step.version:
                     return []
                 return await self._actions.write_node(step, node, write)
@@ -289,16 +239,7 @@ class NodeHealth:
             case Say():
                 _logger.warning("%s: %s", NAME, step.message)
                 about = {"metadata": {"name": NAME}}
-                await tell(
-                    self._client,
-                    self._clock,
-                    COMPONENT_STATES,
-                    about,
-                    step.reason,
-                    step.message,
-                    who=NAME,
-                    write=write(),
-                )
+                await self.kernel.warn(COMPONENT_STATES, about, step.reason, step.message, write())
         return []
 
     def _state_before(self, step: Step) -> str:
@@ -307,7 +248,7 @@ class NodeHealth:
 
     def _tell(self, step: Step, was: str, decision: str) -> None:
         """Of what was done. The words are upstream's, where it has any."""
-        events = self._around.events
+        events = self.kernel.events
         if events is None:
             return
         match step:
@@ -325,21 +266,6 @@ class NodeHealth:
             case _:
                 pass
 
-    def _writes(self, decision: str) -> Writes:
-        """What the writes of one step say."""
-        numbers = count(1)
-        term = self._term.text if self._term is not None else ""
-        return lambda: WriteOptions(
-            operation=f"{decision}.{next(numbers)}", decision=decision, term=term, field_manager=NAME
-        )
-
-    def _record(self, look: Look, number: int, step: Step, wrote: list[Wrote]) -> None:
-        said = said_of(step)
-        at = said.subject.namespace, said.subject.name
-        self._steps.record(
-            look, number, said, writes=[WriteResult(each.kind.text, *at, each.revision) for each in wrote]
-        )
-
 
 _NEWS: Final = {
     State.HEALTHY: ("NodeReady", "it is heard again"),
@@ -349,8 +275,4 @@ _NEWS: Final = {
 }
 
 
-def _ns(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1) * 1000
-
-
-LOOP: Final = OwnLoop(NAME, NodeHealth)
+LOOP: Final = LoopSpec(NAME, NodeHealth, DECIDER)

@@ -11,17 +11,20 @@ from typing import Final, assert_never
 
 from mainstay.api.holds import Held, What, in_force
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import COMPONENT_STATES, LEASES, NODES, PODS
+from mainstay.api.kind_names import COMPONENT_STATES, EVENTS, HOLDS, LEASES, NODES, PODS
 from mainstay.api.node_health import LEASE_NAMESPACE
+from mainstay.api.object_key import ObjectKey
+from mainstay.client.indexes import NODE
 from mainstay.controllers.node_health.decide import decide, doubtful, saying
 from mainstay.controllers.node_health.evidence import Hearing, facts_of, hearing_of
 from mainstay.controllers.node_health.heartbeats import Heard, after_deafness, listening
 from mainstay.controllers.node_health.plan import Evict, MarkPod, Memory, Remove, Replace, Say, Sight, Step, WriteNode
-from mainstay.journal import record
-from mainstay.journal.record import Subject
+from mainstay.journal.record import Action, Subject
+from mainstay.loop.controller import Reads
+from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.evidence import Evidence
-from mainstay.loop.pass_record import Step as StepSaid
-from mainstay.loop.pass_record import encode_sorted
+from mainstay.loop.record import Decided, describe_write
+from mainstay.loop.view import View
 
 NAME: Final = "node-health"
 
@@ -74,29 +77,42 @@ def steps_of(sight: Sight, memory: Memory) -> tuple[list[Step], Memory]:
     return [*plan.steps, *saying(memory, plan.memory)], plan.memory
 
 
-def said_of(step: Step) -> StepSaid:
-    """A step as its record tells it."""
-    body = encode_sorted(step)
+def said_of(step: Step) -> Decided:
+    """A step as its record has it."""
     match step:
-        case WriteNode(record=health, state=state):
+        case WriteNode(name=name, record=health, state=state):
             reasons = (str(state), *(() if health is None else (*health.evidence, *filter(None, (health.held,)))))
-            subject = Subject(NODES.text, "", step.name, step.uid)
-            return StepSaid(subject, record.action("patch", NODES.text, "", step.name, body=body), reasons)
-        case MarkPod(message=message):
-            action = record.action("patch", PODS.text, *step.key, subresource="status", body=body)
-            return StepSaid(Subject(PODS.text, *step.key, uid=step.uid), action, (message,))
-        case Evict(message=message):
-            action = record.action("delete", PODS.text, *step.key, body=body)
-            return StepSaid(Subject(PODS.text, *step.key, uid=step.uid), action, (message,))
-        case Remove():
-            action = record.action("delete", PODS.text, *step.key, body=body)
-            return StepSaid(Subject(PODS.text, *step.key, uid=step.uid), action, ("its machine is out of service",))
+            action = describe_write("patch", NODES, ObjectKey("", name), body=step)
+            return Decided((action,), reasons, subject=Subject(NODES.text, "", name, step.uid))
+        case MarkPod(key=key, uid=uid, message=message):
+            return _about_pod(key, uid, describe_write("patch", PODS, key, "status", step), message)
+        case Evict(key=key, uid=uid, message=message):
+            return _about_pod(key, uid, describe_write("delete", PODS, key, body=step), message)
+        case Remove(key=key, uid=uid):
+            return _about_pod(key, uid, describe_write("delete", PODS, key, body=step), "its machine is out of service")
         case Replace(node=node):
-            action = record.action("update", LEASES.text, LEASE_NAMESPACE, node, body=body)
-            subject = Subject(LEASES.text, LEASE_NAMESPACE, node)
-            return StepSaid(subject, action, (f"the lease of {node} has run out",))
+            lease = ObjectKey(LEASE_NAMESPACE, node)
+            action = describe_write("update", LEASES, lease, body=step)
+            return Decided((action,), (f"the lease of {node} has run out",), subject=Subject(LEASES.text, *lease))
         case Say(reason=reason, message=message):
-            action = record.action("create", "events", "default", NAME, body=body)
-            return StepSaid(Subject(COMPONENT_STATES.text, "", NAME), action, (f"{reason}: {message}",))
+            action = describe_write("create", EVENTS, ObjectKey("default", NAME), body=step)
+            subject = Subject(COMPONENT_STATES.text, "", NAME)
+            return Decided((action,), (f"{reason}: {message}",), subject=subject)
         case _:
             assert_never(step)
+
+
+def _about_pod(key: ObjectKey, uid: str, action: Action, why: str) -> Decided:
+    return Decided((action,), (why,), subject=Subject(PODS.text, *key, uid=uid))
+
+
+def _decide(view: View, known: Known) -> list[Decided]:
+    frozen = frozen_by(view.all(HOLDS), view.now)
+    sight = sight_of(known, view.all(NODES), lambda node: tuple(view.by(PODS, NODE.name, node)), frozen)
+    steps, _ = steps_of(sight, known.memory)
+    return [said_of(step) for step in steps]
+
+
+DECIDER: Final = Decider(
+    NAME, Schedule.PERIODIC, (Reads(NODES), Reads(PODS, indexes=(NODE,)), Reads(HOLDS)), Known, _decide
+)

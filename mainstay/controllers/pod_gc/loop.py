@@ -1,16 +1,15 @@
-"""Removes pods that nobody is going to remove: old ones that have ended, and those that leave and never had a node.
+"""Removes finished pods above a number, and deleted pods that never had a node.
 
-A pod that has ended stays, so that somebody can look into it. Above a number of them (`ENDED_MAX`, as upstream) the
-oldest go. A pod that was told to leave is removed by the agent of its node in the end; one that has no node has nobody
-to do so, and goes at once.
+A pod that has finished stays, so that people can look into it. Above a number of them (`ENDED_MAX`, as upstream) the
+oldest go. A deleted pod is removed by the agent of its node in the end; one that has no node has no agent either, and
+is removed at once.
 
-Not handled here: pods of nodes that are gone, which takes more care (controllers/repair/decide.py), and what has lost
-its owner (owner_cleanup/). A pod with finalizers is only told to go; whoever holds it lets it go.
+Not handled here: pods of nodes that are gone, which takes more care (repair/decide.py), and objects that have lost
+their owner (garbage/). A pod with finalizers is only deleted; their owners remove it in the end.
 
-Looks every `EVERY`, at two indexes: what has ended is decoded only when there is too much of it.
+Looks at two indexes: finished pods are decoded only when there are too many.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,23 +20,20 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
-from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
 from mainstay.client.indexes import field
 from mainstay.controllers.repair.snapshot import LEAVING
-from mainstay.env import tasks
-from mainstay.journal import record
 from mainstay.journal.record import Subject
-from mainstay.loop.holds import gate_of, known
-from mainstay.loop.pass_record import Look, Step, Steps, encode_sorted, seen_by
-from mainstay.loop.periodic import Around
-from mainstay.loop.term import Deposed
-
-_logger = logging.getLogger(__name__)
+from mainstay.loop.act import Wrote
+from mainstay.loop.controller import Reads
+from mainstay.loop.decider import Decider, Schedule
+from mainstay.loop.kernel import LoopContext, LoopSpec
+from mainstay.loop.periodic import PeriodicLoop, Writes
+from mainstay.loop.record import Decided, describe_write
+from mainstay.loop.view import View
 
 NAME: Final = "pod-garbage"
 ENDED_MAX: Final = 12_500
-EVERY: Final = timedelta(seconds=20)
 BATCH: Final = 500  # Removed at a time; the rest in the next round.
 
 PHASE: Final = field("status", "phase", name="phase")
@@ -90,76 +86,54 @@ def garbage_in(cache: Cache, known: Known) -> list[Removal]:
     return garbage(ended, leaving, known.ended_max)[:BATCH]
 
 
-def said_of(removal: Removal) -> Step:
-    """A removal as its record tells it."""
-    action = record.action("delete", PODS.text, *removal.key, body=encode_sorted(removal))
-    why = "no node has it, so nobody else removes it" if removal.at_once else "it has ended, and too many have"
-    return Step(Subject(PODS.text, *removal.key, uid=removal.uid), action, (why,))
+def describe(removal: Removal) -> Decided:
+    """A removal as its record has it."""
+    why = "no node has it, so no agent removes it" if removal.at_once else "it has ended, and too many have"
+    action = describe_write("delete", PODS, removal.key, body=removal)
+    return Decided((action,), (why,), subject=Subject(PODS.text, *removal.key, uid=removal.uid))
 
 
-class PodGarbage:
+def _decide(view: View, known: Known) -> list[Decided]:
+    return [describe(each) for each in garbage_in(view.cache(PODS), known)]
+
+
+class PodGarbage(PeriodicLoop[Removal]):
     """`run` until cancelled."""
 
-    def __init__(self, around: Around, *, ended_max: int = ENDED_MAX) -> None:
-        self._client, self._clock, self._term = around.client, around.env.clock, around.term
-        self._steps = Steps(NAME, around)
-        self._informer = around.informers.get(PODS, indexes=INDEXES)
-        self._ended_max = ended_max
-        self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
-        self._rounds = 0
-        self._holding = around.holding
-        self._gate = gate_of(around.holding, NAME, around.term)
+    name = NAME
+    every = timedelta(seconds=20)
 
-    async def run(self) -> None:
-        """Raises `Deposed` when the term is over, `Stopped` when the cache is not fed any more."""
-        await self._informer.synced()
-        if self._term is not None:
-            await self._informer.cache.wait_until(self._term.revision)
-        await known(self._holding, self._term)
-        with self._gate:
-            while True:
-                if self._gate.held is None:
-                    await self._round()
-                await tasks.sleep(EVERY)
+    def __init__(self, context: LoopContext, *, ended_max: int = ENDED_MAX) -> None:
+        self._informer = context.informers.get(PODS, indexes=INDEXES)
+        self._known = Known(ended_max)
+        super().__init__(context, [self._informer])
 
-    async def _round(self) -> None:
-        if self._term is not None:
-            self._term.require()
-        remembered = Known(self._ended_max)
-        found = garbage_in(self._informer.cache, remembered)
-        self._rounds += 1
-        name = f"{NAME}-{self._chance.uid('round', self._rounds)}"
-        look = Look(name, seen_by([self._informer]), self._clock.wall(), remembered)
-        for number, each in enumerate(found):
-            if self._gate.held is not None:
-                return  # The rest waits, until it may go on.
-            write = WriteOptions(
-                field_manager=NAME,
-                operation=look.step(number),
-                decision=look.step(number),
-                term=self._term.text if self._term is not None else "",
+    async def look(self) -> None:
+        found = garbage_in(self._informer.cache, self._known)
+        await self.carry_out(self.begin_pass(self._known, self.kernel.clock.wall()), found)
+
+    async def act(self, step: Removal, write: Writes) -> Sequence[Wrote] | None:
+        grace_s = 0 if step.at_once else None
+        try:
+            await self.kernel.client.delete(
+                PODS, step.key.name, step.key.namespace, uid=step.uid, grace_s=grace_s, write=write()
             )
-            try:
-                await self._client.delete(
-                    PODS,
-                    each.key.name,
-                    each.key.namespace,
-                    uid=each.uid,
-                    grace_s=0 if each.at_once else None,
-                    write=write,
-                )
-            except Fenced as error:
-                if self._term is not None:
-                    self._term.lost()
-                raise Deposed(str(error)) from error
-            except (NotFound, Conflict):
-                continue  # It is gone, or another one has its name.
-            except ApiError as error:
-                self._steps.record(look, number, said_of(each), error)
-                _logger.warning("%s: %s cannot be removed now: %s", NAME, each.key, error)
-                return  # The next round begins with it again.
-            self._steps.record(look, number, said_of(each))
+        except Fenced:
+            raise
+        except (NotFound, Conflict):
+            return None  # It is gone, or another one has its name.
+        return ()
+
+    def describe(self, step: Removal) -> Decided:
+        return describe(step)
+
+    def ends_pass(self, error: ApiError, is_late: bool) -> bool:
+        return True  # The next pass begins with it again.
 
 
 def _objects(cache: Cache, keys: Sequence[ObjectKey]) -> list[Object]:
     return [pod for key in keys if (pod := cache.get(key)) is not None]
+
+
+DECIDER: Final = Decider(NAME, Schedule.PERIODIC, (Reads(PODS, indexes=INDEXES),), Known, _decide)
+LOOP: Final = LoopSpec(NAME, PodGarbage, DECIDER)

@@ -5,8 +5,8 @@ namespaces, of which each reads what it counts.
 """
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
-from itertools import count
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -17,9 +17,10 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
-from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound, Unavailable
+from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, NotFound
 from mainstay.client.indexes import NODE
-from mainstay.controllers.node_health.actions import Actions, Writes
+from mainstay.client.informer import Informer
+from mainstay.controllers.node_health.actions import Actions
 from mainstay.controllers.node_health.loop import Ears
 from mainstay.controllers.repair.decide import (
     OWNERS,
@@ -34,17 +35,13 @@ from mainstay.controllers.repair.decide import (
     decide,
     said_of_workloads,
 )
-from mainstay.controllers.repair.snapshot import LOOKED_AT, NAME, Known, known_of, said_of, sight_of, vanished
-from mainstay.env import tasks
+from mainstay.controllers.repair.snapshot import DECIDER, LOOKED_AT, NAME, Known, known_of, said_of, sight_of, vanished
+from mainstay.loop.act import Wrote
 from mainstay.loop.conditions import with_conditions
-from mainstay.loop.holds import gate_of, known
-from mainstay.loop.notices import tell
-from mainstay.loop.pass_record import Look, Steps, seen_by
-from mainstay.loop.periodic import Around, OwnLoop
-from mainstay.loop.term import Deposed
+from mainstay.loop.kernel import LoopContext, LoopSpec
+from mainstay.loop.periodic import PeriodicLoop, Writes
+from mainstay.loop.record import Decided
 
-LOOK_EVERY: Final = timedelta(seconds=10)
-STEP_WITHIN: Final = timedelta(seconds=10)
 MISCOUNTED_MAX: Final = 3
 """Namespaces that were wrong and are counted once more, in one look."""
 
@@ -52,21 +49,20 @@ _logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder().decode
 
 
-class Repair:
+class Repair(PeriodicLoop[Step]):
     """`run` until cancelled."""
 
-    def __init__(self, around: Around) -> None:
+    name = NAME
+    every = timedelta(seconds=10)
+
+    def __init__(self, context: LoopContext) -> None:
         self.findings: tuple[Finding, ...] = ()
-        self._around = around
-        self._client = around.client
-        self._clock = around.env.clock
-        self._term = around.term
-        self._chance = around.env.chance.child(NAME, around.term.text if around.term is not None else "")
-        self._caches = {kind: around.informers.get(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()}
+        self._client = context.client
+        self._clock = context.env.clock
+        self._caches = {kind: context.informers.get(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()}
         self._held = {kind: informer.cache for kind, informer in self._caches.items()}
-        self._gate = gate_of(around.holding, NAME, around.term)
-        self._ears = Ears(around)
-        self._actions = Actions(around.client, around.env.clock)
+        self._ears = Ears(context)
+        self._actions = Actions(context.client, context.env.clock)
         self._memory = Memory()
         self._drifted: dict[str, None] = {}
         self._counted = ""
@@ -75,65 +71,35 @@ class Repair:
         self._counted_quotas_of = ""
         """The namespace that was counted last."""
         self._said: Any = None
-        self._steps = Steps(NAME, around)
-        self._looks = 0
-        self._writes = 0
+        super().__init__(context, list(self._caches.values()))
 
-    async def run(self) -> None:
-        for informer in (*self._caches.values(), *self._ears.informers):
-            await informer.synced()
-            if self._term is not None:
-                await informer.cache.wait_until(self._term.revision)
-        await known(self._around.holding, self._term)
+    @property
+    def waits_for(self) -> Sequence[Informer]:
+        return (*self.informers, *self._ears.informers)
+
+    def begin(self) -> None:
         self._ears.open()
-        try:
-            with self._gate:
-                await self._look_on()
-        finally:
-            self._ears.close()
 
-    async def _look_on(self) -> None:
-        while True:
-            try:
-                if self._gate.held is None:
-                    await self.look()
-            except Fenced as error:
-                if self._term is not None:
-                    self._term.lost()
-                raise Deposed(str(error)) from error
-            except ApiError as error:
-                _logger.warning("%s: not everything could be done: %s", NAME, error)
-            await tasks.sleep(LOOK_EVERY)
+    def end(self) -> None:
+        self._ears.close()
+
+    def ends_pass(self, error: ApiError, is_late: bool) -> bool:
+        return not is_late  # What takes too long must not keep the rest from its turn.
+
+    def describe(self, step: Step) -> Decided:
+        return said_of(step)
 
     async def look(self) -> None:
         """Raises `ApiError`: what is left will be found again."""
-        if self._term is not None:
-            self._term.require()
         now, remembered = self._clock.wall(), self._known()
         plan = decide(sight_of(remembered, self._held, now), remembered.memory)
-        self._looks += 1
-        name = f"{NAME}-{self._chance.uid('look', self._looks)}"
-        look = Look(name, seen_by(self._caches.values()), now, remembered)
+        looked = self.begin_pass(remembered, now)
         self._memory, self.findings = plan.memory, plan.findings
         said = said_of_workloads(self._all(DEPLOYMENTS), self._all(REPLICASETS), plan.findings)
-        for number, step in enumerate(plan.steps):
-            if self._term is not None:
-                self._term.require()
-            if self._gate.held is not None:
-                return
-            try:
-                async with tasks.timeout(STEP_WITHIN):
-                    if await self._carry_out(step, self._step_writes(look.step(number))):
-                        self._steps.record(look, number, said_of(step))
-            except TimeoutError:
-                _logger.warning("%s: %s took too long", NAME, type(step).__name__)
-                self._steps.record(look, number, said_of(step), Unavailable(f"no answer within {STEP_WITHIN}"))
-            except ApiError as error:
-                self._steps.record(look, number, said_of(step), error)
-                raise
-        await self._recount_next()
-        await self._recount_next_quotas()
-        await self._publish(said)
+        if await self.carry_out(looked, plan.steps):
+            await self._recount_next()
+            await self._recount_next_quotas()
+            await self._publish(said)
 
     # Looking.
 
@@ -151,25 +117,23 @@ class Repair:
 
     # Acting.
 
-    async def _carry_out(self, step: Step, write: Writes) -> bool:
-        """False: by a fresh look nothing has to be done."""
+    async def act(self, step: Step, write: Writes) -> Sequence[Wrote] | None:
         match step:
             case ReleaseReservation():
-                return await self._release(step, write)
+                return () if await self._release(step, write) else None
             case RemoveStranded(node=node, pod=pod):
                 if not await self._is_gone(NODES, ObjectKey("", node), ""):
-                    return False
+                    return None
                 await self._actions.remove(pod, write)
             case ReplaceStranded(step=replacing):
                 if not await self._is_gone(NODES, ObjectKey("", replacing.node), ""):
-                    return False
+                    return None
                 await self._actions.replace(replacing, write)
             case Tell(finding=finding):
                 _logger.warning("%s: %s %s: %s", NAME, finding.kind, finding.key, finding.message)
                 about = {"metadata": {"name": finding.key.name, "namespace": finding.key.namespace, "uid": finding.uid}}
-                client, clock, reason = self._client, self._clock, str(finding.fault)
-                await tell(client, clock, finding.kind, about, reason, finding.message, who=NAME, write=write())
-        return True
+                await self.kernel.warn(finding.kind, about, str(finding.fault), finding.message, write())
+        return ()
 
     async def _release(self, step: ReleaseReservation, write: Writes) -> bool:
         kind, key, uid = step.owner
@@ -222,19 +186,9 @@ class Repair:
         if not answer.get("isRight"):
             wrong[name] = None  # Behind the others: of many, each has its turn.
 
-    def _step_writes(self, decision: str) -> Writes:
-        """What the writes of one step say."""
-        numbers = count(1)
-        term = self._term.text if self._term is not None else ""
-        return lambda: WriteOptions(
-            operation=f"{decision}.{next(numbers)}", decision=decision, term=term, field_manager=NAME
-        )
-
     def _write(self) -> WriteOptions:
-        self._writes += 1
-        name = f"{NAME}-{self._chance.uid('write', self._writes)}"
-        term = self._term.text if self._term is not None else ""
-        return WriteOptions(operation=name, decision=name, term=term, field_manager=NAME)
+        name = self.kernel.next_decision()
+        return self.kernel.write(name, name)
 
     # Saying what came of it.
 
@@ -271,4 +225,4 @@ class Repair:
                 return await self._client.get(COMPONENT_STATES, NAME)
 
 
-LOOP: Final = OwnLoop(NAME, Repair)
+LOOP: Final = LoopSpec(NAME, Repair, DECIDER)

@@ -9,6 +9,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
     DEPLOYMENTS,
+    EVENTS,
     HOLDS,
     JOBS,
     LEASES,
@@ -33,12 +34,14 @@ from mainstay.controllers.repair.decide import (
     Sight,
     Step,
     Tell,
+    decide,
     owners_of,
 )
-from mainstay.journal import record
 from mainstay.journal.record import Subject
-from mainstay.loop.pass_record import Step as StepSaid
-from mainstay.loop.pass_record import encode_sorted
+from mainstay.loop.controller import Reads
+from mainstay.loop.decider import Decider, Schedule
+from mainstay.loop.record import Decided, describe_write
+from mainstay.loop.view import View
 
 NAME: Final = "repair"
 LEAVING: Final = Index("leaving", ("metadata", "deletionTimestamp"), lambda at: ("true",) if at else ())
@@ -107,25 +110,25 @@ def sight_of(known: Known, caches: Mapping[KindName, Cache], now: datetime) -> S
     )
 
 
-def said_of(step: Step) -> StepSaid:
-    """A step as its record tells it."""
-    body = encode_sorted(step)
+def said_of(step: Step) -> Decided:
+    """A step as its record has it."""
     match step:
         case ReleaseReservation(key=key, uid=uid, owner=owner):
-            action = record.action("patch", RESERVATIONS.text, *key, subresource="status", body=body)
+            action = describe_write("patch", RESERVATIONS, key, "status", step)
             why = f"{owner[0]} {owner[1].name}, for which it holds room, is not there"
-            return StepSaid(Subject(RESERVATIONS.text, *key, uid=uid), action, (why,))
+            return Decided((action,), (why,), subject=Subject(RESERVATIONS.text, *key, uid=uid))
         case RemoveStranded(node=node, pod=pod):
-            action = record.action("delete", PODS.text, *pod.key, body=body)
-            return StepSaid(Subject(PODS.text, *pod.key, uid=pod.uid), action, (f"its node {node} is not there",))
+            action, why = describe_write("delete", PODS, pod.key, body=step), f"its node {node} is not there"
+            return Decided((action,), (why,), subject=Subject(PODS.text, *pod.key, uid=pod.uid))
         case ReplaceStranded(step=replacing):
-            action = record.action("update", LEASES.text, LEASE_NAMESPACE, replacing.node, body=body)
+            lease = ObjectKey(LEASE_NAMESPACE, replacing.node)
+            action = describe_write("update", LEASES, lease, body=step)
             why = f"{replacing.node} is not there, and its lease has run out"
-            return StepSaid(Subject(LEASES.text, LEASE_NAMESPACE, replacing.node), action, (why,))
+            return Decided((action,), (why,), subject=Subject(LEASES.text, *lease))
         case Tell(finding=finding):
-            action = record.action("create", "events", finding.key.namespace, finding.key.name, body=body)
+            action = describe_write("create", EVENTS, finding.key, body=step)
             subject = Subject(finding.kind.text, *finding.key, uid=finding.uid)
-            return StepSaid(subject, action, (f"{finding.fault}: {finding.message}",))
+            return Decided((action,), (f"{finding.fault}: {finding.message}",), subject=subject)
         case _:
             assert_never(step)
 
@@ -141,3 +144,13 @@ def _leaving(caches: Mapping[KindName, Cache]) -> Iterable[tuple[KindName, Objec
 
 def _all(cache: Cache) -> list[Object]:
     return [entry.object() for entry in cache.entries()]
+
+
+def _decide(view: View, known: Known) -> list[Decided]:
+    caches = {kind: view.cache(kind) for kind in LOOKED_AT}
+    return [said_of(step) for step in decide(sight_of(known, caches, view.now), known.memory).steps]
+
+
+DECIDER: Final = Decider(
+    NAME, Schedule.PERIODIC, [Reads(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()], Known, _decide
+)

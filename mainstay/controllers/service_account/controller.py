@@ -15,9 +15,10 @@ from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import Change
 from mainstay.loop.controller import Controller, Reads
-from mainstay.loop.controller_loop import Loop
+from mainstay.loop.controller_loop import ControllerLoop
+from mainstay.loop.decider import decide_per_key
 from mainstay.loop.decision import Create, Decision, Delete, Patch
-from mainstay.loop.periodic import Around
+from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.view import View
 
 ACCOUNT: Final = "default"
@@ -83,16 +84,9 @@ class RootAuthorities(Controller):
         return Decision((Patch(CONFIG_MAPS, place, uid, {"data": data}),), reasons=("somebody has changed it",))
 
 
-def root_authorities(around: Around) -> Loop:
-    """The controller of the authorities that this process itself relies on."""
-    controller = RootAuthorities(around.client.config.tls.authorities)
-    return Loop(
-        controller,
-        around.client,
-        around.informers,
-        around.env,
-        term=around.term,
-        recorder=around.recorder,
-        build=around.build,
-        holding=around.holding,
-    )
+def _run_root_authorities(context: LoopContext) -> ControllerLoop:
+    """With the authorities that this process itself relies on."""
+    return ControllerLoop(RootAuthorities(context.client.config.tls.authorities), context)
+
+
+ROOT_CA: Final = LoopSpec(ROOT_AUTHORITIES, _run_root_authorities, decide_per_key(RootAuthorities(""), RootAuthorities))

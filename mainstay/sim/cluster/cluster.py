@@ -34,14 +34,14 @@ from mainstay.api.kind_names import DEFINITIONS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.registry import CONTROLLERS, OWN_LOOPS
+from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
-from mainstay.loop.periodic import OwnLoop
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.always import always
@@ -154,7 +154,7 @@ async def whole_cluster(
     schedulers: int = 1,
     controller_processes: int = 1,
     controllers: Sequence[Controller] = CONTROLLERS,
-    own_loops: Sequence[OwnLoop] = OWN_LOOPS,
+    loops: Sequence[LoopSpec] = LOOPS,
     scheduler_settings: SchedulerSettings | None = None,
     crds: Manifest | None = None,
     checkers: Sequence[Checker] | None = None,
@@ -181,7 +181,7 @@ async def whole_cluster(
                 world.add_program(name, partial(_schedule, cluster, name, scheduler_settings, schedulers > 1))
             for number in range(controller_processes):
                 name = f"controllers-{number + 1}"
-                world.add_program(name, partial(_control, cluster, name, controllers, own_loops))
+                world.add_program(name, partial(_control, cluster, name, controllers, loops))
             await world.boot()
             while not _is_at_work(cluster, schedulers, controller_processes):
                 await tasks.sleep(_TICK)
@@ -238,7 +238,7 @@ async def _schedule(
 
 
 async def _control(
-    cluster: Cluster, name: str, controllers: Sequence[Controller], own_loops: Sequence[OwnLoop], env: Env
+    cluster: Cluster, name: str, controllers: Sequence[Controller], loops: Sequence[LoopSpec], env: Env
 ) -> None:
     async with cluster.world.client_for(name, env) as client:
         component = cluster.controllers[name] = Controllers(
@@ -246,7 +246,7 @@ async def _control(
             env,
             instance=name,
             controllers=controllers,
-            own_loops=own_loops,
+            loops=loops,
             settings=ComponentSettings(lease=LEASE),
             recorder=cluster.world.recorder,
         )
