@@ -13,6 +13,8 @@ FIELD_MANAGER_CONFLICT: Final = "FieldManagerConflict"
 """Another manager owns the field. Kubernetes' word."""
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 DISRUPTION_BUDGET: Final = "DisruptionBudget"
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+"""A ResourceQuota of the namespace has not enough left (403)."""
 
 
 class BindingCause(StrEnum):

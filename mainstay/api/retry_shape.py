@@ -5,8 +5,8 @@ attempts; after each failure a delay that grows by a factor up to a limit, short
 together do not come back together; and a deadline, after which the intent is no longer worth it. It is a plain value
 and draws no random numbers itself: the caller passes them in.
 
-It does not make a retry safe. That takes a stable identity of the action and a fresh look before it is repeated, which
-`loop/retry.py` adds, together with the reasons that users see.
+It does not make a retry safe. That takes a stable identity of the action and a fresh read before it is repeated:
+`loop/retry.py` says how loops have both.
 """
 
 import math

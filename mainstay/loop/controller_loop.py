@@ -5,7 +5,7 @@
                      └───────────────────────────── again later, if need be ◄─────────────────────────────────┘
 
 What fails in acting is expected: the next decision looks at what is there then. A failure decides how soon that is, and
-whether it counts towards giving up (`_after_failure`). Whatever is tried too often in vain is said in the object's own
+whether it counts towards giving up (retry.py). Whatever is tried too often in vain is said in the object's own
 status, as condition `Stalled`. A `decide` that raises is a bug: it is reported to the loop's exception handler with the
 key, counts as a failure of that key, and leaves all others alone.
 
@@ -29,7 +29,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache, Stopped
 from mainstay.client.call import WriteOptions
 from mainstay.client.entry import Change
-from mainstay.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, Throttled, Unavailable
+from mainstay.client.errors import ApiError, Throttled, Unavailable
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.env import tasks
 from mainstay.loop import decision as decisions
@@ -46,6 +46,7 @@ from mainstay.loop.queue.items import Item, Outcome, Priority
 from mainstay.loop.queue.settings import QueueSettings
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.record import Acted, Basis, failure_to_decide, record_decision
+from mainstay.loop.retry import follow_up
 from mainstay.loop.term import Deposed
 from mainstay.loop.view import View
 
@@ -344,7 +345,7 @@ class ControllerLoop:
 
     def _outcome(self, decision: Decision, acted: Acted, is_gone: bool) -> Outcome:
         if acted.error is not None:
-            return _after_failure(acted.error)
+            return follow_up(acted.error)
         match decision.result:
             case decisions.WakeAt(at=at):
                 return outcomes.WakeAfter(max(timedelta(0), at - self._clock.wall()))
@@ -388,23 +389,3 @@ def _stalled(decision: Decision, item: Item[ObjectKey], acted: Acted, outcome: O
             return None
         message = f"given up after {item.attempt} attempts" + (f": {message}" if message else "")
     return Condition(STALLED, Truth.TRUE, reason, message)
-
-
-def _after_failure(error: ApiError) -> Outcome:
-    """How a failed write is followed up. The next decision sees what is there then, and may be another one."""
-    match error:
-        case Throttled(retry_after=after):
-            return outcomes.Retry(at_least=after, counts=False)
-        case Unavailable():
-            return outcomes.Retry(counts=False)
-        case Invalid() | BadRequest():
-            return outcomes.GiveUp()
-        case Forbidden() if "exceeded quota" in error.message or "failed quota" in error.message:
-            # Others have used it up, and may give it back; or it is raised, or taken away. No change of this object
-            # would tell.
-            return outcomes.Retry(counts=False)
-        case Conflict() if error.reason == "Conflict" and not error.causes:
-            # Somebody was faster, and their change will be seen. That is no failure of the object.
-            return outcomes.Retry(counts=False)
-        case _:
-            return outcomes.Retry()

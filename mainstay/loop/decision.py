@@ -96,7 +96,7 @@ class Retry:
     """It cannot be done now. Look again after a backoff; after too many of them the object is given up."""
 
     reason: str
-    """One word, for programs: what it waits for. See `runtime.retry.Waiting` for those that users know."""
+    """One word, for programs: what it waits for."""
     message: str = ""
 
 

@@ -61,7 +61,7 @@ def serves_failing_keys_before_all_others(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_has_failed(patch: pytest.MonkeyPatch) -> None:
     """It is in the logs; nobody looks again."""
-    patch.setattr(controller_loop, "_after_failure", lambda error: outcomes.DONE)
+    patch.setattr(controller_loop, "follow_up", lambda error: outcomes.DONE)
 
 
 def says_refusals_in_logs_only(patch: pytest.MonkeyPatch) -> None:
