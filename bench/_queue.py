@@ -12,8 +12,7 @@ from typing import Final
 from bench.measure import Figure, Stopwatch
 from mainstay.api.object_key import ObjectKey
 from mainstay.loop.queue.core import Queue
-from mainstay.loop.queue.items import DONE, Outcome, Priority, Retry
-from mainstay.loop.queue.settings import QueueSettings
+from mainstay.loop.queue.items import DONE, Outcome, Priority, QueueSettings, Retry
 
 SEED: Final = 7
 KEYS: Final = 10_000

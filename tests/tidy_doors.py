@@ -68,7 +68,7 @@ DOORS: Final = {
     # HTTP/1.1 and WebSocket for the API server: bytes in, requests to a handler, answers out in order.
     "http": "certificates messages outgoing server streams websocket",
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
-    "loop/queue": "items settings",
+    "loop/queue": "items",
     # Which node a pod goes to: decided from columns kept in memory, made true by the server's commit.
     "scheduler": (
         "bind component cycle decide messages metrics pod_class policy reasons record report settings what_if"
@@ -147,7 +147,7 @@ INNER_DOORS: Final = {
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
     "controllers/node_health": "actions heartbeats plan",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
-    "controllers/pods": "adoption domains events stage_durations",
+    "controllers/pods": "adoption events stage_durations",
     # What would let a pod run: the smallest changes, each of them tried out.
     "explain/cures": "quota search",
     # What would happen if this were applied: the controllers and the scheduler decide, in memory.

@@ -15,7 +15,7 @@ from mainstay.controllers.job.controller import Jobs
 from mainstay.controllers.namespace import loop as namespace
 from mainstay.controllers.node_health import loop as node_health
 from mainstay.controllers.pod_gc import loop as pod_gc
-from mainstay.controllers.progress.controller import DeploymentProgress, JobProgress, ReplicaSetProgress
+from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, JOB_PROGRESS, REPLICASET_PROGRESS
 from mainstay.controllers.repair import loop as repair
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.controllers.service_account.controller import ROOT_CA, ServiceAccounts
@@ -32,9 +32,9 @@ _WORKING: Final[tuple[Controller, ...]] = (
     EndpointSlices(),
     Endpoints(),
     Serving(),
-    DeploymentProgress(),
-    ReplicaSetProgress(),
-    JobProgress(),
+    DEPLOYMENT_PROGRESS,
+    REPLICASET_PROGRESS,
+    JOB_PROGRESS,
 )
 
 LOOPS: Final[tuple[LoopSpec, ...]] = (

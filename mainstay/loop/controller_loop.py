@@ -42,8 +42,7 @@ from mainstay.loop.events import About
 from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.queue import items as outcomes
-from mainstay.loop.queue.items import Item, Outcome, Priority
-from mainstay.loop.queue.settings import QueueSettings
+from mainstay.loop.queue.items import Item, Outcome, Priority, QueueSettings
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.record import Acted, Basis, failure_to_decide, record_decision
 from mainstay.loop.retry import follow_up

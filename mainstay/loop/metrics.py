@@ -1,6 +1,6 @@
 """Numbers about a component: its queues, its caches, its client and its loops. Upstream's names where they exist.
 
-Nothing is counted here: what the parts have counted is asked for when somebody reads the metrics, so being measured
+Nothing is counted here: what the parts have counted is asked for when the metrics are read, so being measured
 costs a component nothing. The same figures are for `mainstay top queues`.
 """
 
@@ -77,10 +77,14 @@ class ComponentMetrics(Collector):
         queues = [(queue.name, queue.figures()) for queue in with_queues if queue is not None]
         for name, meaning, value in (
             ("workqueue_depth", "Keys in line.", lambda figures: figures.ready),
-            ("workqueue_unfinished_work_seconds", "Age of the oldest key in hand.", _in_hand_s),
+            ("workqueue_unfinished_work_seconds", "Age of the oldest key being processed.", _processing_s),
             ("mainstay_workqueue_oldest_seconds", "Age of the oldest key in line.", _oldest_s),
             ("mainstay_workqueue_backing_off", "Keys that wait for their next attempt.", lambda each: each.backing_off),
-            ("mainstay_workqueue_given_up", "Keys that are left until they change.", lambda each: each.given_up),
+            (
+                "mainstay_workqueue_given_up",
+                "Terminal keys: left until they change.",
+                lambda each: each.terminal,
+            ),
         ):
             gauge = GaugeMetricFamily(name, meaning, labels=("name",))
             for queue, figures in queues:
@@ -90,14 +94,18 @@ class ComponentMetrics(Collector):
             ("workqueue_adds", "Keys added.", lambda figures: figures.added),
             ("workqueue_retries", "Attempts after a failure.", lambda figures: figures.retries),
             ("mainstay_workqueue_merged", "Adds that found the key in line.", lambda figures: figures.merged),
-            ("mainstay_workqueue_gave_up", "Times that a key was given up.", lambda figures: figures.gave_up),
+            (
+                "mainstay_workqueue_gave_up",
+                "Times a key became terminal.",
+                lambda figures: figures.became_terminal,
+            ),
         ):
             counter = CounterMetricFamily(name, meaning, labels=("name",))
             for queue, figures in queues:
                 counter.add_metric((queue,), value(figures))
             yield counter
         waits = HistogramMetricFamily("workqueue_queue_duration_seconds", "Time in line.", labels=("name",))
-        works = HistogramMetricFamily("workqueue_work_duration_seconds", "Time in hand.", labels=("name",))
+        works = HistogramMetricFamily("workqueue_work_duration_seconds", "Processing time.", labels=("name",))
         for queue, figures in queues:
             for family, durations in ((waits, figures.wait), (works, figures.work)):
                 family.add_metric((queue,), _buckets(durations), durations.total.total_seconds())
@@ -147,7 +155,7 @@ class ComponentMetrics(Collector):
                 counter.add_metric((loop.kernel.name,), getattr(loop.kernel.counters, name))
             yield counter
         held = GaugeMetricFamily(
-            "mainstay_controller_held", "Whether somebody holds it, so that it takes nothing.", labels=("controller",)
+            "mainstay_controller_held", "Whether a Hold holds it, so that it takes nothing.", labels=("controller",)
         )
         for name, hold in sorted(self._component.holding.gates.items()):
             held.add_metric((name,), 0 if hold is None else 1)
@@ -194,8 +202,8 @@ def _oldest_s(figures: Figures) -> float:
     return figures.oldest_age.total_seconds()
 
 
-def _in_hand_s(figures: Figures) -> float:
-    return figures.oldest_in_hand_age.total_seconds()
+def _processing_s(figures: Figures) -> float:
+    return figures.oldest_processing_age.total_seconds()
 
 
 def _buckets(durations: Durations) -> list[tuple[str, float]]:

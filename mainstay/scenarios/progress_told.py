@@ -19,7 +19,7 @@ from mainstay.api.progress import Verdict, progress_of
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.deployment.controller import Deployments
-from mainstay.controllers.progress.controller import DeploymentProgress, ReplicaSetProgress
+from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import Env
 from mainstay.loop.component import Component, ComponentSettings
@@ -46,7 +46,7 @@ class ProgressTold(AgentStage):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        controllers = (Deployments(), ReplicaSets(), DeploymentProgress(), ReplicaSetProgress())
+        controllers = (Deployments(), ReplicaSets(), DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS)
         for program in PROGRAMS:
             world.add_program(program, partial(self._run, controllers, program))
             self._expected += 1

@@ -23,11 +23,11 @@ from mainstay.api.progress import (
     progress_of,
 )
 from mainstay.controllers.progress.controller import (
+    DEPLOYMENT_PROGRESS,
     EVERY,
-    DeploymentProgress,
+    JOB_PROGRESS,
+    REPLICASET_PROGRESS,
     Due,
-    JobProgress,
-    ReplicaSetProgress,
     difference,
     of_deployment,
     of_job,
@@ -320,7 +320,7 @@ NOW = Due(NOON)
 
 
 def decide(replica_set: Object, pods: list[Object], memory: Due | None = NOW) -> Decision:
-    controller = ReplicaSetProgress()
+    controller = REPLICASET_PROGRESS
     indexes = {PODS: controller.reads[0].indexes}
     return controller.decide(View.of({REPLICASETS: [replica_set], PODS: pods}, NOON, indexes=indexes), KEY, memory)
 
@@ -367,8 +367,8 @@ def test_one_that_is_deleted_is_not_judged_any_more():
 def test_each_reads_what_it_is_judged_by():
     deployment, job = a_deployment(2), a_job()
     for controller, workload, kind, of in (
-        (DeploymentProgress(), deployment, DEPLOYMENTS, REPLICASETS),
-        (JobProgress(), job, JOBS, PODS),
+        (DEPLOYMENT_PROGRESS, deployment, DEPLOYMENTS, REPLICASETS),
+        (JOB_PROGRESS, job, JOBS, PODS),
     ):
         view = View.of({kind: [workload], of: []}, NOON, indexes={of: controller.reads[0].indexes})
         key = ObjectKey("default", workload["metadata"]["name"])

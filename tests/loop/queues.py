@@ -6,8 +6,7 @@ from typing import Any
 
 from mainstay.api.retry_shape import RetryShape
 from mainstay.loop.queue.core import Queue
-from mainstay.loop.queue.items import DONE, Item, Outcome, Retry, State
-from mainstay.loop.queue.settings import QueueSettings
+from mainstay.loop.queue.items import DONE, Item, Outcome, QueueSettings, Retry, State
 
 S = 1_000_000_000
 SHAPE = RetryShape(attempts_max=3, first_delay=timedelta(seconds=4), delay_max=timedelta(minutes=1), jitter=0)

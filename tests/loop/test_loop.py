@@ -16,7 +16,7 @@ from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending
 from mainstay.loop.controller_loop import ControllerLoop, LoopSettings
 from mainstay.loop.kernel import LoopContext
-from mainstay.loop.queue.settings import QueueSettings
+from mainstay.loop.queue.items import QueueSettings
 from mainstay.sim.simulation import Simulation
 from tests.client.world import World, a_client, a_gate, a_world
 from tests.loop.copying import Copying

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from mainstay.api.retry_shape import RetryShape
-from mainstay.loop.queue.core import NotInHand, Queue
+from mainstay.loop.queue.core import NotProcessing, Queue
 from mainstay.loop.queue.items import (
     DONE,
     GONE,
     Because,
     GiveUp,
     Priority,
+    QueueSettings,
     Retry,
     State,
     WakeAfter,
 )
-from mainstay.loop.queue.settings import QueueSettings
 from tests.loop.queues import S, a_queue, failed, take, taken
 from tests.twins import queue as twins
 
@@ -73,7 +73,7 @@ def test_being_done_with_a_key_that_one_does_not_have_is_a_bug():
     queue = a_queue()
     queue.add("a", 0)
 
-    with pytest.raises(NotInHand, match="a is not in hand, but Ready"):
+    with pytest.raises(NotProcessing, match="a is not being processed, but it is Ready"):
         queue.done("a", DONE, 0)
 
 
@@ -113,7 +113,7 @@ def test_a_wish_for_later_that_comes_true_in_hand_means_one_more_look():
     queue.add("a", 0)
     queue.add_after("a", 0, timedelta(seconds=5))
     take(queue)
-    queue.wake_due(5 * S)
+    queue.enqueue_due(5 * S)
 
     assert queue.done("a", DONE, 6 * S) is State.READY
     assert take(queue, 6 * S).because is Because.TIMER
@@ -201,7 +201,7 @@ def test_a_key_that_is_gone_and_comes_back_meanwhile_is_looked_at():
 # Failing
 
 
-def test_a_failing_key_waits_longer_each_time_and_is_then_given_up():
+def test_a_failing_key_waits_longer_each_time_and_is_then_terminal():
     queue = a_queue()
     queue.add("a", 0, woken_by=1)
 
@@ -210,22 +210,22 @@ def test_a_failing_key_waits_longer_each_time_and_is_then_given_up():
     assert failed(queue, "a", 4 * S) is State.BACKING_OFF
     item = take(queue, 12 * S)
     assert (item.attempt, item.is_last_attempt, item.because, item.woken_by) == (3, True, Because.RETRY, (1,))
-    assert queue.done("a", Retry(), 12 * S) is State.GIVEN_UP
-    assert (queue.get(10_000 * S), queue.figures(0).given_up) == (None, 1)
+    assert queue.done("a", Retry(), 12 * S) is State.TERMINAL
+    assert (queue.get(10_000 * S), queue.figures(0).terminal) == (None, 1)
 
 
 def test_a_key_that_was_given_up_begins_anew_when_it_changes():
     queue = a_queue()
     queue.add("a", 0)
     take(queue)
-    assert queue.done("a", GiveUp(), 0) is State.GIVEN_UP
+    assert queue.done("a", GiveUp(), 0) is State.TERMINAL
 
     queue.add("a", S)
 
-    assert (take(queue, S).attempt, queue.figures(S).given_up) == (1, 0)
+    assert (take(queue, S).attempt, queue.figures(S).terminal) == (1, 0)
 
 
-def test_neither_timer_nor_resync_brings_back_what_was_given_up():
+def test_neither_timer_nor_resync_brings_back_what_was_terminal():
     queue = a_queue(resync=timedelta(seconds=10))
     queue.add("a", 0)
     queue.add_after("a", 0, timedelta(seconds=5))
@@ -241,9 +241,9 @@ def test_the_write_that_tells_of_giving_up_does_not_bring_the_key_back():
     take(queue)
     queue.add("a", 0, woken_by=12)  # The worker's own status, seen by its watch before it is done.
 
-    assert queue.done("a", GiveUp(seen=12), 0) is State.GIVEN_UP
+    assert queue.done("a", GiveUp(seen=12), 0) is State.TERMINAL
     queue.add("a", 0, woken_by=12)
-    assert queue.state("a") is State.GIVEN_UP
+    assert queue.state("a") is State.TERMINAL
     queue.add("a", 0, woken_by=13)
     assert queue.state("a") is State.READY
 
@@ -328,7 +328,7 @@ def test_past_the_deadline_a_key_is_given_up_although_it_has_attempts_left():
     queue = a_queue(retry=shape)
     queue.add("a", 0)
 
-    assert [failed(queue, "a", at * S) for at in (0, 4, 8)] == [State.BACKING_OFF, State.BACKING_OFF, State.GIVEN_UP]
+    assert [failed(queue, "a", at * S) for at in (0, 4, 8)] == [State.BACKING_OFF, State.BACKING_OFF, State.TERMINAL]
 
 
 def test_when_everything_fails_at_once_retries_keep_to_their_rate():
@@ -354,9 +354,9 @@ def test_a_draining_queue_takes_nothing_and_gives_nothing_but_lets_workers_finis
     queue.drain()
 
     assert (queue.add("c", 0), queue.add_after("c", 0, timedelta()), queue.get(0)) == (False, False, None)
-    assert list(queue.in_hand) == ["a"]
+    assert list(queue.processing) == ["a"]
     queue.done("a", DONE, 0)
-    assert list(queue.in_hand) == []
+    assert list(queue.processing) == []
     assert queue.figures(0).refused == 2
 
 
@@ -374,11 +374,11 @@ def test_figures_tell_depth_age_and_how_tenants_fare():
 
     figures = queue.figures(3 * S + S // 2)
 
-    assert (figures.ready, figures.in_hand, figures.waiting, figures.backing_off) == (2, 1, 2, 1)
+    assert (figures.ready, figures.processing, figures.waiting, figures.backing_off) == (2, 1, 2, 1)
     assert figures.ready_by_priority[Priority.NORMAL] == 2
-    assert (figures.oldest_age, figures.oldest_in_hand_age) == (timedelta(seconds=2.5), timedelta(seconds=3))
+    assert (figures.oldest_age, figures.oldest_processing_age) == (timedelta(seconds=2.5), timedelta(seconds=3))
     assert (figures.added, figures.merged, figures.taken) == (6, 1, 3)
-    assert [(t.tenant, t.ready, t.in_hand, t.oldest_age, t.taken) for t in figures.tenants] == [
+    assert [(t.tenant, t.ready, t.processing, t.oldest_age, t.taken) for t in figures.tenants] == [
         ("noisy", 2, 0, timedelta(seconds=2.5), 0),
         ("quiet", 0, 1, timedelta(), 3),
     ]
@@ -400,8 +400,8 @@ def test_figures_tell_how_long_keys_waited_and_how_long_they_took():
         timedelta(seconds=9),
     )
     assert figures.work.total == timedelta(microseconds=10)
-    assert timedelta(seconds=4) <= figures.wait.quantile(0.5) <= timedelta(seconds=9)
-    assert figures.wait.quantile(1) == timedelta(seconds=9)
+    assert sum(figures.wait.buckets[: (4 * S).bit_length() + 1]) >= 5
+    assert sum(figures.wait.buckets) == 10
 
 
 def test_everything_about_one_key_can_be_asked():
@@ -432,7 +432,7 @@ def test_everything_about_one_key_can_be_asked():
         {"change_after_failure": timedelta(seconds=-1)},
         {"passed_over_max": 3},
         {"weights": {"tenant": 0}},
-        {"in_hand_per_tenant_max": 0},
+        {"processing_per_tenant_max": 0},
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
@@ -454,11 +454,11 @@ class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queue = a_queue(
-            resync=timedelta(seconds=50), passed_over_max=4, in_hand_per_tenant_max=2, retries_per_second=1000
+            resync=timedelta(seconds=50), passed_over_max=4, processing_per_tenant_max=2, retries_per_second=1000
         )
         self.now_ns = 0
         self.revision = 0
-        self.in_hand: list[str] = []
+        self.processing: list[str] = []
         # Revisions that no finished look has covered yet. A look covers what came before it began.
         self.owed: dict[str, list[int]] = {}
         self.covered: dict[str, list[int]] = {}
@@ -481,45 +481,45 @@ class AnyOrder(RuleBasedStateMachine):
     def take(self):
         item = self.queue.get(self.now_ns)
         if item is not None:
-            assert item.key not in self.in_hand
-            self.in_hand.append(item.key)
+            assert item.key not in self.processing
+            self.processing.append(item.key)
             self.covered[item.key] = self.owed.pop(item.key, [])
             if len(item.woken_by) < 8 and self.covered[item.key]:
                 assert self.covered[item.key][-1] in item.woken_by
 
-    @precondition(lambda self: self.in_hand)
+    @precondition(lambda self: self.processing)
     @rule(
         outcome=st.sampled_from([DONE, GONE, Retry(), Retry(counts=False), GiveUp(), WakeAfter(timedelta(seconds=7))]),
         which=st.integers(0, 3),
     )
     def done(self, outcome, which):
-        key = self.in_hand.pop(which % len(self.in_hand))
+        key = self.processing.pop(which % len(self.processing))
         state = self.queue.done(key, outcome, self.now_ns)
         covered = self.covered.pop(key)
         if state is State.BACKING_OFF:
             self.owed[key] = covered + self.owed.get(key, [])
-        if state is State.GIVEN_UP:
+        if state is State.TERMINAL:
             assert key not in self.owed
 
     @invariant()
     def what_is_owed_is_on_its_way(self):
         for key in self.owed:
-            assert self.queue.state(key) in (State.READY, State.IN_HAND, State.BACKING_OFF)
+            assert self.queue.state(key) in (State.READY, State.PROCESSING, State.BACKING_OFF)
 
     @invariant()
     def figures_agree_with_the_states_of_the_keys(self):
         figures = self.queue.figures(self.now_ns)
         states = [self.queue.state(key) for key in "abcd"]
         assert figures.ready == states.count(State.READY) == sum(figures.ready_by_priority.values())
-        assert figures.in_hand == states.count(State.IN_HAND) == len(self.in_hand)
-        assert figures.given_up == states.count(State.GIVEN_UP)
+        assert figures.processing == states.count(State.PROCESSING) == len(self.processing)
+        assert figures.terminal == states.count(State.TERMINAL)
         assert figures.backing_off == states.count(State.BACKING_OFF)
         assert figures.waiting == states.count(State.WAITING) + states.count(State.BACKING_OFF)
         assert sum(tenant.ready for tenant in figures.tenants) == figures.ready
-        assert all(tenant.in_hand <= 2 for tenant in figures.tenants)
+        assert all(tenant.processing <= 2 for tenant in figures.tenants)
 
     def teardown(self):
-        for key in self.in_hand:
+        for key in self.processing:
             self.queue.done(key, DONE, self.now_ns)
         left = [key for key in "abcd" if self.queue.state(key) in (State.READY, State.BACKING_OFF)]
         seen = taken(self.queue, self.now_ns + 120 * S, at_most=20)
@@ -537,5 +537,5 @@ def test_any_order_of_calls_finds_a_forgetful_twin(twin: twins.Twin, monkeypatch
     # Nobody reads what it finds, so there is no need to make it small.
     quickly = settings(max_examples=300, stateful_step_count=30, database=None, phases=[Phase.generate])
 
-    with pytest.raises((AssertionError, ExceptionGroup, NotInHand)):
+    with pytest.raises((AssertionError, ExceptionGroup, NotProcessing)):
         run_state_machine_as_test(AnyOrder, settings=quickly)

@@ -91,7 +91,7 @@ def test_a_hot_key_does_not_get_in_front_of_those_who_wait():
 
 
 def test_a_tenant_whose_work_takes_long_leaves_workers_for_others():
-    queue = a_queue(in_hand_per_tenant_max=2)
+    queue = a_queue(processing_per_tenant_max=2)
     for number in range(5):
         queue.add(f"slow-{number}", 0, "slow")
     assert [take(queue).key for _ in range(2)] == ["slow-0", "slow-1"]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mainstay.env import tasks
-from mainstay.loop.queue.items import DONE, Because, Figures, Item, Priority, Retry, State, WakeAfter
-from mainstay.loop.queue.settings import QueueSettings
+from mainstay.loop.queue.items import DONE, Because, Figures, Item, Priority, QueueSettings, Retry, State, WakeAfter
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.sim.errors import Deadlock
 from mainstay.sim.simulation import Simulation
@@ -108,7 +107,7 @@ async def test_a_busy_worker_that_finds_several_keys_due_leaves_the_others_to_th
     await settled()
     # The clock has come to the moment, the timer has not rung yet, and somebody looks.
     real_ns = sim.clock.monotonic_ns()
-    queue._core.wake_due(real_ns + 6_000_000_000)
+    queue._core.enqueue_due(real_ns + 6_000_000_000)
     looks.append((await got(queue)).key)
     await asyncio.wait(waiting)
 
@@ -117,14 +116,14 @@ async def test_a_busy_worker_that_finds_several_keys_due_leaves_the_others_to_th
 
 async def test_no_two_workers_have_one_key(sim):
     queue = a_queue(sim)
-    in_hand: list[str] = []
+    processing: list[str] = []
 
     async def worker() -> None:
         while (item := await queue.get()) is not None:
-            assert item.key not in in_hand
-            in_hand.append(item.key)
+            assert item.key not in processing
+            processing.append(item.key)
             await tasks.sleep(timedelta(milliseconds=7))
-            in_hand.remove(item.key)
+            processing.remove(item.key)
             queue.done(item.key, DONE)
 
     workers = [tasks.spawn(worker(), name=f"worker {number}") for number in range(5)]
@@ -288,7 +287,7 @@ async def test_draining_waits_for_those_at_work_and_sends_home_those_who_wait(si
     assert (queue.add("c"), await queue.get()) == (False, None)
 
 
-async def test_draining_ends_when_its_time_is_over_and_names_what_is_still_in_hand(sim):
+async def test_draining_ends_when_its_time_is_over_and_names_what_is_still_processing(sim):
     queue = a_queue(sim)
     queue.add("a")
     await got(queue)
@@ -306,10 +305,10 @@ async def test_a_look_that_never_ends_shows_in_the_figures(sim):
 
     figures: Figures = queue.figures()
 
-    assert (figures.in_hand, figures.oldest_in_hand_age) == (1, timedelta(minutes=5))
+    assert (figures.processing, figures.oldest_processing_age) == (1, timedelta(minutes=5))
     key = queue.look("a")
     assert key is not None
-    assert key.state is State.IN_HAND
+    assert key.state is State.PROCESSING
 
 
 def test_a_worker_that_waits_for_nothing_sets_no_timer():

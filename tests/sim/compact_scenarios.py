@@ -33,7 +33,7 @@ from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.controllers.job.controller import Jobs
 from mainstay.controllers.namespace.loop import NamespaceDeletion
 from mainstay.controllers.pods import slots
-from mainstay.controllers.progress.controller import DeploymentProgress, JobProgress, ReplicaSetProgress
+from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, JOB_PROGRESS, REPLICASET_PROGRESS
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.controllers.service_account.controller import ServiceAccounts
 from mainstay.loop.component import Component
@@ -118,7 +118,7 @@ class CompactStage(ComparedStage, WorkloadStage):
 class Rollout(CompactStage):
     """A Deployment is made, gets another image, and becomes larger."""
 
-    controllers = (Deployments(), ReplicaSets(), DeploymentProgress(), ReplicaSetProgress())
+    controllers = (Deployments(), ReplicaSets(), DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS)
     steps = (
         lambda client: client.create(DEPLOYMENTS, a_workload("web", 2, revisionHistoryLimit=1)),
         lambda client: client.patch(DEPLOYMENTS, "web", NAMESPACE, with_image("x:2")),
@@ -129,7 +129,7 @@ class Rollout(CompactStage):
 class OneJob(CompactStage):
     """Two jobs, of which one knows its pods by number."""
 
-    controllers = (Jobs(), JobProgress())
+    controllers = (Jobs(), JOB_PROGRESS)
     steps = (
         lambda client: client.create(JOBS, _a_job("once", completions=2, parallelism=1)),
         lambda client: client.create(JOBS, _a_job("both", completions=2, parallelism=2, completionMode="Indexed")),

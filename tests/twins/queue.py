@@ -51,7 +51,7 @@ UNFAIR: list[Twin] = [
 ]
 
 
-def forgets_what_happened_while_it_was_in_hand(patch: pytest.MonkeyPatch) -> None:
+def forgets_what_happened_while_it_was_processing(patch: pytest.MonkeyPatch) -> None:
     honest = Queue._settle
 
     def settle(self: Queue[Any], entry: Entry[Any], now_ns: int, wake_ns: int) -> Any:
@@ -61,7 +61,7 @@ def forgets_what_happened_while_it_was_in_hand(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Queue, "_settle", settle)
 
 
-def hands_out_what_is_in_hand(patch: pytest.MonkeyPatch) -> None:
+def hands_out_what_is_processing(patch: pytest.MonkeyPatch) -> None:
     honest = Queue.add
 
     def add(self: Queue[Any], key: Any, now_ns: int, *rest: Any) -> bool:
@@ -80,8 +80,8 @@ def gives_up_although_it_has_changed(patch: pytest.MonkeyPatch) -> None:
 
 
 FORGETFUL: list[Twin] = [
-    forgets_what_happened_while_it_was_in_hand,
-    hands_out_what_is_in_hand,
+    forgets_what_happened_while_it_was_processing,
+    hands_out_what_is_processing,
     gives_up_although_it_has_changed,
 ]
 

@@ -102,9 +102,9 @@ def does_not_follow_slices(patch: pytest.MonkeyPatch) -> None:
 
 def writes_the_whole_status(patch: pytest.MonkeyPatch) -> None:
     """As it has seen it, and with it what is not its own."""
-    honest = controller._Recorder.decide
+    honest = controller.ProgressRecorder.decide
 
-    def decide(self: controller._Recorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
+    def decide(self: controller.ProgressRecorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
         decision = honest(self, view, key, memory)
         workload = view.get(self.kind, key)
         actions = [
@@ -114,7 +114,7 @@ def writes_the_whole_status(patch: pytest.MonkeyPatch) -> None:
         ]
         return replace(decision, actions=tuple(actions))
 
-    patch.setattr(controller._Recorder, "decide", decide)
+    patch.setattr(controller.ProgressRecorder, "decide", decide)
 
 
 def says_when_it_last_looked_at_an_error(patch: pytest.MonkeyPatch) -> None:
@@ -128,10 +128,10 @@ def says_when_it_last_looked_at_an_error(patch: pytest.MonkeyPatch) -> None:
 
 def looks_at_its_pods_no_more_than_once(patch: pytest.MonkeyPatch) -> None:
     """What changes soon after a look is not looked at again."""
-    honest = controller._Recorder.decide
+    honest = controller.ProgressRecorder.decide
 
-    def decide(self: controller._Recorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
+    def decide(self: controller.ProgressRecorder, view: Any, key: ObjectKey, memory: Any) -> Decision:
         decision = honest(self, view, key, memory)
         return decision if decision.actions else Decision(memory=decision.memory)
 
-    patch.setattr(controller._Recorder, "decide", decide)
+    patch.setattr(controller.ProgressRecorder, "decide", decide)

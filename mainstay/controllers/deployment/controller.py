@@ -34,7 +34,7 @@ from mainstay.controllers.deployment.revisions import REVISION
 from mainstay.controllers.deployment.rolling import Bounds, SetSize
 from mainstay.controllers.pods import deletion_order
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
-from mainstay.controllers.pods.domains import zones_of
+from mainstay.controllers.pods.deletion_order import find_zones
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
@@ -290,7 +290,7 @@ def _with_spares(rollout: Rollout, sizes: Sequence[SetSize], view: View) -> list
     for each, size in zip(rollout.old, sizes, strict=True):
         if size.wanted:
             pods = view.owned_by(PODS, each["metadata"]["uid"])
-            last = deletion_order.last_of_domain(pods, successors, zones_of(view, [*pods, *successors]))
+            last = deletion_order.last_of_domain(pods, successors, find_zones(view, [*pods, *successors]))
             size = replace(size, spare=max(0, size.available - len(last)))
         found.append(size)
     return found

@@ -28,7 +28,7 @@ from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.packing import Held, Packing, Slice, held_in, packed
 from mainstay.controllers.endpoints.routes import HEADLESS, families_of, is_headless, wanted
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
-from mainstay.controllers.pods.domains import zones_of
+from mainstay.controllers.pods.deletion_order import find_zones
 from mainstay.controllers.pods.slots import short_hash
 from mainstay.loop.controller import Controller, Reads, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
@@ -100,7 +100,7 @@ class EndpointSlices(Controller):
         slices = {each["metadata"]["name"]: each for each in found if each not in former}
         pods = pods_of(view, service)
         held = [held_in(each) for each in slices.values()]
-        packing = packed(held, wanted(service, pods, zones_of(view, pods)), families_of(service))
+        packing = packed(held, wanted(service, pods, find_zones(view, pods)), families_of(service))
 
         actions: list[Action] = [_removed(each) for each in former]
         actions += [_removed(slices[name]) for name in packing.removed]

@@ -6,7 +6,7 @@ are; ready for the shortest time; restarted most often; youngest; by name. But f
 in which kube-controller-manager does it (without its rounding of ages to powers of two).
 
 The failure domain comes before the cost: a cost is a wish, and the last healthy pod of a zone is what a zone recovers
-with. When only such pods are left they go, too: whoever has asked for fewer pods than zones gets that. That a rollout
+with. When only such pods are left they go, too: a user who asks for fewer pods than zones gets that. That a rollout
 does not ask for it too early is taken care of in controllers/deployment/rolling.py.
 """
 
@@ -15,10 +15,19 @@ from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES
+from mainstay.api.object_key import ObjectKey
+from mainstay.loop.view import View
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def find_zones(view: View, pods: Sequence[Object]) -> dict[str, str]:
+    """The zone of each node that has one of these pods: their failure domains. The view must show nodes."""
+    names = sorted({pod_state.node_of(pod) for pod in pods} - {""})
+    return {name: pod_state.zone_of(view.get(NODES, ObjectKey("", name))) for name in names}
 
 
 def chosen(

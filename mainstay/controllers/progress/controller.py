@@ -14,13 +14,14 @@ status that has changed under its hands.
 Not judged here: what a deadline leads to (controllers/deployment/controller.py, controllers/job/controller.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api import pod_state, times
 from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import (
@@ -61,11 +62,22 @@ class Due:
     at: datetime
 
 
-class _Recorder(Controller):
-    """What the three have in common."""
+Judge = Callable[[Object, Sequence[Object], datetime], Progress]
+"""How far a workload is, from it and what it owns, at a time."""
+
+
+class ProgressRecorder(Controller):
+    """Writes the progress of one kind of workload, as judged from what it owns."""
 
     conditions_have_generation = False
     says_stalled = False
+
+    def __init__(self, name: str, kind: KindName, owned: KindName, judge: Judge) -> None:
+        self.name = name
+        self.kind = kind
+        self.reads = (Reads(owned, wakes=owner(kind), indexes=(OWNER,)),)
+        self._owned = owned
+        self._judge = judge
 
     def decide(self, view: View, key: ObjectKey, memory: Due | None) -> Decision:
         workload = view.get(self.kind, key)
@@ -76,42 +88,13 @@ class _Recorder(Controller):
         if view.now < memory.at:
             return Decision(result=WakeAt(memory.at, "not more often"), memory=memory)
         before = (workload.get("status") or {}).get(FIELD) or {}
-        wanted = self.judged(view, workload).as_object()
+        owned = view.owned_by(self._owned, workload["metadata"]["uid"])
+        wanted = self._judge(workload, owned, view.now).as_object()
         if before == wanted:
             return Decision()
         body = {"status": {FIELD: difference(before, wanted)}}
         patch = Patch(self.kind, key, workload["metadata"]["uid"], body, "status")
         return Decision((patch,), reasons=(wanted["verdict"],))
-
-    def judged(self, view: View, workload: Object) -> Progress:
-        raise NotImplementedError
-
-
-class ReplicaSetProgress(_Recorder):
-    name = "replicaset-progress"
-    kind = REPLICASETS
-    reads = (Reads(PODS, wakes=owner(REPLICASETS), indexes=(OWNER,)),)
-
-    def judged(self, view: View, workload: Object) -> Progress:
-        return of_set(workload, view.owned_by(PODS, workload["metadata"]["uid"]), view.now)
-
-
-class JobProgress(_Recorder):
-    name = "job-progress"
-    kind = JOBS
-    reads = (Reads(PODS, wakes=owner(JOBS), indexes=(OWNER,)),)
-
-    def judged(self, view: View, workload: Object) -> Progress:
-        return of_job(workload, view.owned_by(PODS, workload["metadata"]["uid"]), view.now)
-
-
-class DeploymentProgress(_Recorder):
-    name = "deployment-progress"
-    kind = DEPLOYMENTS
-    reads = (Reads(REPLICASETS, wakes=owner(DEPLOYMENTS), indexes=(OWNER,)),)
-
-    def judged(self, view: View, workload: Object) -> Progress:
-        return of_deployment(workload, view.owned_by(REPLICASETS, workload["metadata"]["uid"]), view.now)
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
@@ -369,3 +352,8 @@ def _name(obj: Object) -> str:
 
 def _created(obj: Object) -> str:
     return str(obj["metadata"].get("creationTimestamp") or "")
+
+
+DEPLOYMENT_PROGRESS: Final = ProgressRecorder("deployment-progress", DEPLOYMENTS, REPLICASETS, of_deployment)
+REPLICASET_PROGRESS: Final = ProgressRecorder("replicaset-progress", REPLICASETS, PODS, of_set)
+JOB_PROGRESS: Final = ProgressRecorder("job-progress", JOBS, PODS, of_job)

@@ -30,7 +30,7 @@ from mainstay.client.indexes import NAMESPACE, OWNER
 from mainstay.controllers.deployment.revisions import revision_of
 from mainstay.controllers.pods import deletion_order, slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
-from mainstay.controllers.pods.domains import zones_of
+from mainstay.controllers.pods.deletion_order import find_zones
 from mainstay.controllers.pods.events import refused, told_of
 from mainstay.controllers.replicaset import replacement
 from mainstay.loop.conditions import Condition, Truth
@@ -94,7 +94,7 @@ class ReplicaSets(Controller):
                 created, result, status, conditions=(said,), reasons=reasons, events=told_of(created), at_once=True
             )
         related, successors = _related(view, replica_set)
-        zones = zones_of(view, [*active, *successors])
+        zones = find_zones(view, [*active, *successors])
         count = min(-missing, BURST)
         leaving = deletion_order.chosen(active, count, related=related, successors=successors, zones=zones)
         drained = tuple([_drain(pod) for pod in leaving])

@@ -55,7 +55,7 @@ from mainstay.loop.act import key_of
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Apply, Create, Decision, Delete, Patch, WakeAt
-from mainstay.loop.queue.settings import DEFAULT_RETRY, QueueSettings
+from mainstay.loop.queue.items import DEFAULT_RETRY, QueueSettings
 from mainstay.loop.view import View
 from mainstay.scheduler.policy import DEFAULT, Policy
 from mainstay.scheduler.reasons import Unschedulable

@@ -3,9 +3,9 @@
 A queue holds keys, never orders. A change adds the key of what it is about; a worker takes the key, reads what is there
 now, and says how it went. Whatever happens to the key meanwhile is merged into one more look.
 
-    add ──► ready ──── get ────► in hand ──── done ─┬─► waiting, until a change, a timer or resync ──► ready
-              ▲                    │ woken          ├─► backing off ──► ready
-              └────────────────────┘ meanwhile      ├─► given up, until a change ──► ready
+    add ──► ready ──── get ────► processing ─ done ─┬─► waiting, until a change, a timer or resync ──► ready
+              ▲                    │ added          ├─► backing off ──► ready
+              └────────────────────┘ meanwhile      ├─► terminal, until a change ──► ready
                                                     └─► forgotten
 
 This is a plain state machine: no clock, no chance of its own, nothing awaited. Times are monotonic nanoseconds that the
@@ -13,7 +13,7 @@ caller passes in, and must not go back. So it can be tested in all its states, a
 `work_queue.py` puts it to work; `lines.py` says who of the ready ones is next, and states the bound that keeps a
 noisy tenant or key from starving others.
 
-What it promises. One worker at a time has a key. A key that was woken is handed out afterwards, or is given up and says
+What it promises. One worker at a time has a key. A key that was added is handed out afterwards, or is terminal and says
 so, as long as workers come and nothing drains. A key that keeps failing is tried less and less often, even when it
 keeps changing, and at most so many times. With resync no key is left alone for longer than that.
 
@@ -38,13 +38,12 @@ from mainstay.loop.queue.items import (
     KeyFigures,
     Outcome,
     Priority,
+    QueueSettings,
     Retry,
     State,
     WakeAfter,
 )
-from mainstay.loop.queue.lines import NEVER, Entry, Lines, duration, nanoseconds
-from mainstay.loop.queue.settings import QueueSettings
-from mainstay.loop.queue.timers import Timers
+from mainstay.loop.queue.lines import NEVER, Entry, Lines, Timers, duration, nanoseconds
 
 _SECOND_NS: Final = 1_000_000_000
 _BUCKETS: Final = 64  # Of durations, by powers of two: more than a nanosecond and less than the age of the machine.
@@ -57,7 +56,7 @@ _WAITING: Final = State.WAITING
 _READY: Final = State.READY
 
 
-class NotInHand(Exception):
+class NotProcessing(Exception):
     """A worker is done with a key that it does not have: a bug of the worker."""
 
 
@@ -68,8 +67,8 @@ class Queue(Generic[K]):
         self.settings = settings
         self._jitter = jitter
         self._entries: dict[K, Entry[K]] = {}
-        self._in_hand: dict[K, Entry[K]] = {}
-        self._lines: Lines[K] = Lines(settings.passed_over_max, settings.weights, settings.in_hand_per_tenant_max)
+        self._processing: dict[K, Entry[K]] = {}
+        self._lines: Lines[K] = Lines(settings.passed_over_max, settings.weights, settings.processing_per_tenant_max)
         self._timers: Timers[K] = Timers()
         self._is_draining = False
         self._attempts_max = settings.retry.attempts_max
@@ -81,11 +80,11 @@ class Queue(Generic[K]):
         self._merged = 0
         self._refused = 0
         self._retries = 0
-        self._gave_up = 0
+        self._became_terminal = 0
         self._resyncs = 0
         # Of the present.
         self._backing_off = 0
-        self._given_up = 0
+        self._terminal = 0
         self._wait = _Measured()
         self._work = _Measured()
 
@@ -125,12 +124,12 @@ class Queue(Generic[K]):
                 self._merged += 1
         elif entry.failures == 0:
             self._lines.enter(entry, now_ns)
-        elif entry.is_given_up:
+        elif entry.is_terminal:
             if entry.latest <= entry.seen:
                 self._merged += 1
                 return True
-            self._given_up -= 1
-            self._start_anew(entry, now_ns)
+            self._terminal -= 1
+            self._start_again(entry, now_ns)
         elif entry.retry_soonest_ns < entry.due_ns:
             entry.due_ns = entry.retry_soonest_ns
             self._timers.set(entry)
@@ -142,7 +141,7 @@ class Queue(Generic[K]):
     ) -> bool:
         """Look at this key after a while, even if it is looked at before that. Of several wishes the earliest counts.
 
-        It does not bring back a key that was given up, and does not hasten one that backs off. False: the queue drains.
+        It does not bring back a terminal key, and does not hasten one that backs off. False: the queue drains.
         """
         if self._is_draining:
             self._refused += 1
@@ -158,9 +157,11 @@ class Queue(Generic[K]):
         return True
 
     def get(self, now_ns: int) -> Item[K] | None:
-        """The next key, which is in hand until `done` is called for it. None: nothing is ready, or the queue drains."""
+        """The next key, which is being processed until `done` is called for it. None: nothing is ready, or the queue
+        drains.
+        """
         if self._timers.first_ns <= now_ns:
-            self.wake_due(now_ns)
+            self.enqueue_due(now_ns)
         if self._is_draining:
             return None
         entry = self._lines.take()
@@ -202,17 +203,17 @@ class Queue(Generic[K]):
         entry.due_ns = NEVER
         if entry.after_ns <= now_ns:
             entry.after_ns = NEVER
-        self._in_hand[key] = entry
+        self._processing[key] = entry
         return item
 
     def done(self, key: K, outcome: Outcome, now_ns: int) -> State:
         """The worker is done with a key. Says where the key is now.
 
-        `GIVEN_UP` is for the worker to tell users of, unless it has done so already (`Item.is_last_attempt`).
+        `TERMINAL` is for the worker to tell users of, unless it has done so already (`Item.is_last_attempt`).
         """
-        entry = self._in_hand.pop(key, None)
+        entry = self._processing.pop(key, None)
         if entry is None or entry.item is None:
-            raise NotInHand(f"{key} is not in hand, but {self.state(key)}")
+            raise NotProcessing(f"{key} is not being processed, but it is {self.state(key)}")
         item = entry.item
         entry.item = None
         self._lines.release(entry.tenant)
@@ -234,13 +235,13 @@ class Queue(Generic[K]):
             case Gone():
                 return self._forget(entry, now_ns)
 
-    def wake_due(self, now_ns: int) -> None:
+    def enqueue_due(self, now_ns: int) -> None:
         """Put in line whatever is due. `get` does so, too."""
-        # Each entry at most twice: one that is woken here is due again only after it was in hand.
+        # Each entry at most twice: one that is woken here is due again only after it was processed.
         while (entry := self._timers.take(now_ns)) is not None:
             if entry.after_ns <= now_ns:
                 entry.after_ns = NEVER
-                if not entry.is_given_up:
+                if not entry.is_terminal:
                     self._wake(entry, _TIMER, entry.after_priority)
             if entry.due_ns <= now_ns:
                 entry.due_ns = NEVER
@@ -268,16 +269,18 @@ class Queue(Generic[K]):
         return self._lines.ready
 
     @property
-    def in_hand(self) -> Sequence[K]:
+    def processing(self) -> Sequence[K]:
         """The keys that workers have, the one taken first coming first."""
-        return tuple(self._in_hand)
+        return tuple(self._processing)
 
     @property
     def is_draining(self) -> bool:
         return self._is_draining
 
     def drain(self) -> None:
-        """Accept nothing more and hand out nothing more. What is in hand can be done; the rest is left as it is."""
+        """Accept nothing more and hand out nothing more. What is being processed can be done; the rest is left as it
+        is.
+        """
         self._is_draining = True
 
     def state(self, key: K) -> State:
@@ -305,23 +308,23 @@ class Queue(Generic[K]):
 
     def figures(self, now_ns: int) -> Figures:
         oldest_ns = self._lines.oldest_since_ns()
-        first_in_hand = next(iter(self._in_hand.values()), None)
-        taken_ns = now_ns if first_in_hand is None or first_in_hand.item is None else first_in_hand.item.taken_ns
+        first = next(iter(self._processing.values()), None)
+        taken_ns = now_ns if first is None or first.item is None else first.item.taken_ns
         return Figures(
             ready=self.ready,
             ready_by_priority=self._lines.ready_by_priority(),
-            in_hand=len(self._in_hand),
-            waiting=len(self._entries) - self.ready - len(self._in_hand) - self._given_up,
+            processing=len(self._processing),
+            waiting=len(self._entries) - self.ready - len(self._processing) - self._terminal,
             backing_off=self._backing_off,
-            given_up=self._given_up,
+            terminal=self._terminal,
             oldest_age=timedelta() if oldest_ns is None else duration(now_ns - oldest_ns),
-            oldest_in_hand_age=duration(now_ns - taken_ns),
+            oldest_processing_age=duration(now_ns - taken_ns),
             added=self._added,
             merged=self._merged,
             refused=self._refused,
             taken=sum(self._wait.buckets),
             retries=self._retries,
-            gave_up=self._gave_up,
+            became_terminal=self._became_terminal,
             resyncs=self._resyncs,
             passed_over=self._lines.turns_after_passing_over,
             wait=self._wait.figures(),
@@ -338,7 +341,7 @@ class Queue(Generic[K]):
             self._lines.move(entry, entry.tenant.name, priority)
 
     def _change_tenant(self, entry: Entry[K], tenant: str) -> None:
-        # One in hand is counted with its tenant. It stays there until the key is named again.
+        # One that is being processed is counted with its tenant. It stays there until the key is named again.
         if entry.item is None:
             self._lines.move(entry, tenant, entry.priority)
 
@@ -348,7 +351,7 @@ class Queue(Generic[K]):
             entry.failures = entry.failures_counted = 0
         if entry.because is not None:
             self._lines.enter(entry, now_ns)
-            # Whatever else the worker has asked for, it will ask for anew when it has looked once more.
+            # Whatever else the worker has asked for, it will ask for again when it has looked once more.
             return _READY
         because = _TIMER
         if self._resync_ns is not None:
@@ -405,17 +408,17 @@ class Queue(Generic[K]):
         entry.failures = max(entry.failures, 1)
         if entry.because is not None and entry.latest > seen:
             # It has changed since the attempt that failed for good. That is what it would have waited for.
-            self._start_anew(entry, now_ns)
+            self._start_again(entry, now_ns)
             return _READY
-        self._gave_up += 1
-        self._given_up += 1
-        entry.is_given_up = True
+        self._became_terminal += 1
+        self._terminal += 1
+        entry.is_terminal = True
         entry.seen = seen
         entry.because = None
-        return State.GIVEN_UP
+        return State.TERMINAL
 
-    def _start_anew(self, entry: Entry[K], now_ns: int) -> None:
-        entry.is_given_up = False
+    def _start_again(self, entry: Entry[K], now_ns: int) -> None:
+        entry.is_terminal = False
         entry.failures = entry.failures_counted = 0
         self._lines.enter(entry, now_ns)
 
@@ -451,11 +454,11 @@ class _Measured:
 
 def _state(entry: Entry[K]) -> State:
     if entry.item is not None:
-        return State.IN_HAND
+        return State.PROCESSING
     if entry.line is not None:
         return State.READY
-    if entry.is_given_up:
-        return State.GIVEN_UP
+    if entry.is_terminal:
+        return State.TERMINAL
     return State.BACKING_OFF if entry.failures else State.WAITING
 
 

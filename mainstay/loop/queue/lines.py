@@ -12,8 +12,8 @@ whose tenant has weight `w` while the other tenants of its band have weights tha
 
     (ahead + 1 + ⌈(ahead + 1) / w⌉ · others) · (passed_over_max + number of priorities)      turns
 
-as long as its tenant is not held back for having too many keys in hand. tests/loop/test_queue_fairness.py checks
-it.
+as long as its tenant is not held back for having too many keys processed at once. tests/loop/test_queue_fairness.py
+checks it.
 
 A key that is woken with a higher priority leaves its line and joins the other one at its end: it loses its place, but
 in a band that is served before. How long it has waited counts from when it first got in line.
@@ -21,6 +21,8 @@ in a band that is served before. How long it has waited counts from when it firs
 Not here: why a key is ready, and what happens to it afterwards (core.py).
 """
 
+import heapq
+import itertools
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Mapping
@@ -33,6 +35,7 @@ from mainstay.loop.queue.items import Because, Item, K, Priority, TenantFigures
 # number of namespaces over the years.
 TENANTS_MAX: Final = 1024
 NEVER: Final = sys.maxsize
+VOID_MIN: Final = 64  # A small heap is not worth building again.
 _RESYNC: Final = Because.RESYNC
 
 
@@ -48,7 +51,7 @@ class Entry(Generic[K]):
         "failures",
         "failures_counted",
         "failures_since_ns",
-        "is_given_up",
+        "is_terminal",
         "item",
         "key",
         "latest",
@@ -67,7 +70,7 @@ class Entry(Generic[K]):
     def __init__(self, key: K, tenant: "Tenant[K]", priority: Priority) -> None:
         self.key = key
         self.tenant = tenant
-        # In line, in hand, or neither; never both.
+        # In line, being processed, or neither; never both.
         self.line: Line[K] | None = None
         self.item: Item[K] | None = None
         # What has woken it since it was last handed out. No reason: nothing has. The priority goes with it.
@@ -91,7 +94,7 @@ class Entry(Generic[K]):
         self.failures_counted = 0
         self.failures_since_ns = 0
         self.retry_soonest_ns = 0
-        self.is_given_up = False
+        self.is_terminal = False
         # While given up: changes up to this revision are no news.
         self.seen = 0
 
@@ -127,7 +130,7 @@ class Band(Generic[K]):
 class Tenant(Generic[K]):
     """A tenant's lines and how it fares."""
 
-    __slots__ = ("held_back", "in_hand", "keys", "lines", "name", "taken", "wait_max_ns", "wait_total_ns", "weight")
+    __slots__ = ("held_back", "keys", "lines", "name", "processing", "taken", "wait_max_ns", "wait_total_ns", "weight")
 
     def __init__(self, name: str, weight: int, bands: "tuple[Band[K], ...]") -> None:
         self.name = name
@@ -135,7 +138,7 @@ class Tenant(Generic[K]):
         self.lines = tuple(Line(self, band) for band in bands)
         self.held_back: list[Line[K]] = []
         self.keys = 0
-        self.in_hand = 0
+        self.processing = 0
         self.taken = 0
         self.wait_total_ns = 0
         self.wait_max_ns = 0
@@ -144,12 +147,12 @@ class Tenant(Generic[K]):
 class Lines(Generic[K]):
     """All lines of a queue."""
 
-    def __init__(self, passed_over_max: int, weights: Mapping[str, int], in_hand_per_tenant_max: int | None) -> None:
+    def __init__(self, passed_over_max: int, weights: Mapping[str, int], processing_per_tenant_max: int | None) -> None:
         self.ready = 0
         self.turns_after_passing_over = 0
         self._passed_over_max = passed_over_max
         self._weights = weights
-        self._in_hand_max = NEVER if in_hand_per_tenant_max is None else in_hand_per_tenant_max
+        self._processing_max = NEVER if processing_per_tenant_max is None else processing_per_tenant_max
         # By priority as an index, and the most urgent first.
         self._bands: tuple[Band[K], ...] = tuple(Band(priority) for priority in sorted(Priority))
         self._bands_urgent_first = self._bands[::-1]
@@ -175,7 +178,9 @@ class Lines(Generic[K]):
         self._join(entry)
 
     def move(self, entry: Entry[K], tenant_name: str, priority: Priority) -> None:
-        """Change where an entry belongs that is not in hand. If it is in line, it joins the other line at its end."""
+        """Change where an entry belongs that is not being processed. If it is in line, it joins the other line at its
+        end.
+        """
         is_in_line = entry.line is not None
         if is_in_line:
             self._leave(entry)
@@ -192,13 +197,13 @@ class Lines(Generic[K]):
             self._join(entry)
 
     def take(self) -> Entry[K] | None:
-        """The next entry, which then counts as in hand of its tenant, or None if there is none that may be served."""
+        """The next entry, which then counts as processed for its tenant, or None if none may be served."""
         served: Line[K] | None = None
         for band in self._bands_urgent_first:
             if not band.ring:
                 continue
             line = band.ring[0]
-            if not line.entries or line.tenant.in_hand >= self._in_hand_max:
+            if not line.entries or line.tenant.processing >= self._processing_max:
                 if not self._set_aside(band):
                     continue
                 line = band.ring[0]
@@ -220,7 +225,7 @@ class Lines(Generic[K]):
         entry.line = None
         self.ready -= 1
         tenant = served.tenant
-        tenant.in_hand += 1
+        tenant.processing += 1
         if not served.entries:
             band.ring.popleft()
             served.is_placed = False
@@ -235,8 +240,8 @@ class Lines(Generic[K]):
         return entry
 
     def release(self, tenant: Tenant[K]) -> None:
-        """An entry of this tenant is no longer in hand."""
-        tenant.in_hand -= 1
+        """An entry of this tenant is no longer being processed."""
+        tenant.processing -= 1
         if tenant.held_back:
             for line in tenant.held_back:
                 line.is_placed = False
@@ -265,7 +270,7 @@ class Lines(Generic[K]):
         return tenant
 
     def _forget_if_too_many(self, tenant: Tenant[K]) -> None:
-        # Called for one that has no keys any more, neither in line nor in hand.
+        # Called for one that has no keys any more, neither in line nor being processed.
         if len(self._tenants) <= TENANTS_MAX:
             return
         for line in tenant.lines:
@@ -298,8 +303,9 @@ class Lines(Generic[K]):
             line = ring[0]
             if not line.entries:
                 line.is_placed = False
-            elif line.tenant.in_hand >= self._in_hand_max:
-                # It comes back in `release`. So each is set aside at most once for each key that it has in hand.
+            elif line.tenant.processing >= self._processing_max:
+                # It comes back in `release`. So each is set aside at most once for each key of it that is being
+                # processed.
                 line.tenant.held_back.append(line)
             else:
                 return True
@@ -316,13 +322,69 @@ class Lines(Generic[K]):
         return TenantFigures(
             tenant=tenant.name,
             ready=ready,
-            in_hand=tenant.in_hand,
+            processing=tenant.processing,
             oldest_age=duration(now_ns - self._oldest_of(tenant)) if ready else timedelta(),
             taken=tenant.taken,
             wait_total=duration(tenant.wait_total_ns),
             wait_max=duration(tenant.wait_max_ns),
-            is_held_back=ready > 0 and tenant.in_hand >= self._in_hand_max,
+            is_held_back=ready > 0 and tenant.processing >= self._processing_max,
         )
+
+
+class Timers(Generic[K]):
+    """When the next key is due: one heap of entries and times. `entry.timer_ns` is the time of its valid place.
+
+    Most times change before they are reached: a resync is put off each time a key is processed. So an entry is left in
+    the heap at the time it had, and is put in again only when that time comes and turns out to be too early. Only when
+    a time moves *forward* a second place in the heap is taken, and the former one is void. When void places are half of
+    the heap it is built again, so it has at most about two places for each entry and each step costs O(log n) on
+    average.
+    """
+
+    def __init__(self) -> None:
+        # The number decides between equal times: first come, first served.
+        self._heap: list[tuple[int, int, Entry[K]]] = []
+        self._numbers = itertools.count()
+        self._valid = 0
+        self.first_ns = NEVER
+        """Nothing is due before this."""
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def set(self, entry: Entry[K]) -> None:
+        """Wake this entry at its `due_ns` or `after_ns`, whichever comes first. Call it when one of them has moved."""
+        time_ns = entry.due_ns if entry.due_ns < entry.after_ns else entry.after_ns
+        if time_ns >= entry.timer_ns:
+            return  # It is looked at before that; then it is put off.
+        if entry.timer_ns == NEVER:
+            self._valid += 1
+        entry.timer_ns = time_ns
+        heapq.heappush(self._heap, (time_ns, next(self._numbers), entry))
+        if len(self._heap) > 2 * self._valid + VOID_MIN:
+            self._heap = [place for place in self._heap if place[0] == place[2].timer_ns]
+            heapq.heapify(self._heap)
+        self.first_ns = self._heap[0][0]
+
+    def forget(self, entry: Entry[K]) -> None:
+        """Its places are void from now on."""
+        if entry.timer_ns != NEVER:
+            entry.timer_ns = NEVER
+            self._valid -= 1
+
+    def take(self, now_ns: int) -> Entry[K] | None:
+        """An entry that is due, without a place in the heap now; None if there is none left. Call it until then."""
+        while self._heap and self._heap[0][0] <= now_ns:
+            time_ns, _, entry = heapq.heappop(self._heap)
+            if time_ns != entry.timer_ns:
+                continue
+            entry.timer_ns = NEVER
+            self._valid -= 1
+            if min(entry.due_ns, entry.after_ns) <= now_ns:
+                return entry
+            self.set(entry)
+        self.first_ns = self._heap[0][0] if self._heap else NEVER
+        return None
 
 
 def duration(nanoseconds: int) -> timedelta:

@@ -4,11 +4,11 @@
         queue.done(item.key, await reconcile(item))
 
 Each `get` that finds nothing waits in line. Whatever makes a key ready wakes one of those who wait, not all of them.
-One timer is set, for the time at which the next key is due, and only while somebody waits: whoever does not wait looks
-at the clock anyhow.
+One timer is set, for the time at which the next key is due, and only while a worker waits: one that does not wait
+looks at the clock anyhow.
 
-A worker must call `done` for each key it got, also when it fails. If it does not, nobody works on that key any more; it
-shows as `oldest_in_hand_age`.
+A worker must call `done` for each key it got, also when it fails. If it does not, no other worker gets that key any
+more; it shows as `oldest_processing_age`.
 
 All calls must come from the loop's own thread.
 """
@@ -20,8 +20,7 @@ from typing import Generic
 
 from mainstay.env import Env, tasks
 from mainstay.loop.queue.core import Queue
-from mainstay.loop.queue.items import Figures, Item, K, KeyFigures, Outcome, Priority, State
-from mainstay.loop.queue.settings import QueueSettings
+from mainstay.loop.queue.items import Figures, Item, K, KeyFigures, Outcome, Priority, QueueSettings, State
 
 __all__ = ["QueueSettings", "WorkQueue"]
 
@@ -65,7 +64,7 @@ class WorkQueue(Generic[K]):
             item = None if self._is_paused else self._core.get(self._clock.monotonic_ns())
             if item is not None:
                 if self._waiting and self._core.ready > self._coming:
-                    # Several were due at once, and whoever looks first has put them all in line.
+                    # Several were due at once, and the first worker to look has put them all in line.
                     self._wake(1)
                 return item
             await self._wait()
@@ -77,7 +76,7 @@ class WorkQueue(Generic[K]):
         if self._waiting:
             # Either this key is ready again, or another one of its tenant was held back until now; perhaps neither.
             self._wake(1)
-        if self._drained is not None and not self._core.in_hand:
+        if self._drained is not None and not self._core.processing:
             self._drained.set()
         return state
 
@@ -88,14 +87,14 @@ class WorkQueue(Generic[K]):
 
     def resume(self) -> None:
         self._is_paused = False
-        self._core.wake_due(self._clock.monotonic_ns())
+        self._core.enqueue_due(self._clock.monotonic_ns())
         self._wake(self._core.ready)
 
     async def drain(self, timeout: timedelta | None = None) -> tuple[K, ...]:
         """Hand out nothing more, and wait until workers are done with what they have. Those who wait are sent home.
 
-        Returns the keys that were still in hand when the time was over: none of them if all went well. What was in line
-        is left alone; whoever takes over will find it.
+        Returns the keys that were still being processed when the time was over: none of them if all went well. What was
+        in line is left alone; the next leader will find it.
         """
         self._core.drain()
         self._set_timer(None)
@@ -105,13 +104,13 @@ class WorkQueue(Generic[K]):
         self._waiting.clear()
         if self._drained is None:
             self._drained = asyncio.Event()
-        if self._core.in_hand:
+        if self._core.processing:
             try:
                 async with tasks.timeout(timeout):
                     await self._drained.wait()
             except TimeoutError:
                 pass
-        return tuple(self._core.in_hand)
+        return tuple(self._core.processing)
 
     def look(self, key: K) -> KeyFigures | None:
         """What there is to know about one key."""
@@ -129,7 +128,7 @@ class WorkQueue(Generic[K]):
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                # It was woken for a key and cannot take it. Somebody else must.
+                # It was woken for a key and cannot take it. Another worker must.
                 self._coming -= 1
                 self._wake(1)
             elif waiter in self._waiting:
@@ -166,5 +165,5 @@ class WorkQueue(Generic[K]):
 
     def _ring(self) -> None:
         self._timer = None
-        self._core.wake_due(self._clock.monotonic_ns())
+        self._core.enqueue_due(self._clock.monotonic_ns())
         self._wake(self._core.ready)
