@@ -17,8 +17,6 @@ DOORS: Final = {
     "agent": "agent fleet runner settings",
     # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
     "agent/node": "node",
-    # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
-    "agent/pod": "status_report",
     # What runs containers: real processes, or nothing at all.
     "agent/runners": "pretend pretend_containers process.cgroups process.runner process.shutdown",
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
@@ -53,8 +51,6 @@ DOORS: Final = {
     "controllers/repair": "decide loop snapshot",
     # ReplicaSets: keep the number of pods equal to spec.replicas.
     "controllers/replicaset": "controller replacement",
-    # The default service account and the root CA ConfigMap of each namespace.
-    "controllers/service_account": "controller",
     # Why: the cluster's decisions put into words.
     "explain": "blame blame_text coupling coupling_text diff fields moment placement replay",
     # All that is said of a workload, joined around one object and one generation, and what follows from it.
@@ -70,15 +66,13 @@ DOORS: Final = {
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "items",
     # Which node a pod goes to: decided from columns kept in memory, made true by the server's commit.
-    "scheduler": (
-        "bind component cycle decide messages metrics pod_class policy reasons record report settings what_if"
-    ),
+    "scheduler": "bind component decide messages metrics pod_class policy reasons record report settings what_if",
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
     "scheduler/cache": "charge columns vectors",
     # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
     "scheduler/filters": "table",
     # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
-    "scheduler/queue": "pending_pods pod_states scheduling_queue",
+    "scheduler/queue": "scheduling_queue",
     # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
     "scheduler/scores": "parts",
     # The API server: what speaks Kubernetes to the outside, over the store.
@@ -133,7 +127,7 @@ INNER_DOORS: Final = {
     # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
     "agent/node": "addresses pods",
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
-    "agent/pod": "admit events preparation record worker",
+    "agent/pod": "admit events preparation record status_report worker",
     # The kinds that are always there, each declared in the module of its theme.
     "api/kinds": "pods",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
@@ -148,6 +142,8 @@ INNER_DOORS: Final = {
     "controllers/node_health": "actions heartbeats plan",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
     "controllers/pods": "adoption events stage_durations",
+    # The default service account and the root CA ConfigMap of each namespace.
+    "controllers/service_account": "controller",
     # What would let a pod run: the smallest changes, each of them tried out.
     "explain/cures": "quota search",
     # What would happen if this were applied: the controllers and the scheduler decide, in memory.
@@ -159,9 +155,11 @@ INNER_DOORS: Final = {
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "work_queue",
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
-    "scheduler/cache": "arrays assumed domains feed ghosts label_column ring",
+    "scheduler/cache": "arrays domains feed ghosts label_column ring",
     # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
     "scheduler/filters": "host_ports node_affinity resources taints zone_quota",
+    # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
+    "scheduler/queue": "pending_pods pod_states",
     # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
     "scheduler/scores": "allocation balance node_affinity room taints topology_spread",
     # Authentication, authorization, and the certificates and tokens they rest on.

@@ -2,16 +2,7 @@
 
 A state machine without a clock, a network or chance. It is told what came in and says what to do next; pump.py does it.
 
-            start
-              │                      nothing more to gather
-              ▼                     ┌──────────────────────┐
-    ┌──► GATHERING ─────────────────┘                      ▼
-    │     │ failed, ended too early,                    WATCHING ◄──────────────┐
-    │     ▼ or older than what is held                  │  │  │ ended after news │
-    └── WAITING ◄──── expired, or impossible ───────────┘  │  └─────────────────┤
-         to list                                           ▼                    │
-                                                        WAITING ── waited ──────┘
-                                        failed, ended    to resume
+Its phases and the steps between them are a table (`STEPS`), from which the diagram in docs/state-machines.md is drawn.
 
 *Gathering* is reading everything there is: as the beginning of a watch that sends it (`sendInitialEvents`), or page by
 page from a list where a server does not know that. Nothing of it counts before it is complete, and then it replaces
@@ -39,7 +30,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Final
 
 import msgspec
@@ -47,6 +38,8 @@ import msgspec
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
 from mainstay.client.entry import ChangeType, Entry
+from mainstay.env.invariants import broken
+from mainstay.env.state_table import StateTable
 
 PAGE_LIMIT: Final = 500  # Objects in a page of a list.
 REWIND_AFTER: Final = 5  # Lists in a row that are older than what is held. With the backoff, half a minute.
@@ -146,12 +139,30 @@ Instructions = tuple[Instruction, ...]
 NOTHING: Final[Instructions] = ()
 
 
-class Phase(Enum):
-    LISTING = auto()
-    STREAMING_STATE = auto()
-    WATCHING = auto()
-    WAITING_TO_LIST = auto()
-    WAITING_TO_RESUME = auto()
+class Phase(StrEnum):
+    WAITING_TO_LIST = "waiting to list"
+    LISTING = "listing"
+    STREAMING_STATE = "streaming state"
+    WATCHING = "watching"
+    WAITING_TO_RESUME = "waiting to resume"
+
+
+STEPS: Final = StateTable[Phase](
+    (
+        (Phase.WAITING_TO_LIST, "started or waited", Phase.STREAMING_STATE),
+        (Phase.WAITING_TO_LIST, "started or waited, and the server does not stream state", Phase.LISTING),
+        (Phase.STREAMING_STATE, "complete", Phase.WATCHING),
+        (Phase.STREAMING_STATE, "the server does not stream state", Phase.LISTING),
+        (Phase.STREAMING_STATE, "failed, ended, or older than what is held", Phase.WAITING_TO_LIST),
+        (Phase.LISTING, "complete", Phase.WATCHING),
+        (Phase.LISTING, "failed, of several states, or older than what is held", Phase.WAITING_TO_LIST),
+        (Phase.WATCHING, "ended after news", Phase.WATCHING),
+        (Phase.WATCHING, "ended or failed", Phase.WAITING_TO_RESUME),
+        (Phase.WATCHING, "expired, impossible, or failed too often", Phase.WAITING_TO_LIST),
+        (Phase.WAITING_TO_RESUME, "waited", Phase.WATCHING),
+    )
+)
+"""It begins as if it had waited to list."""
 
 
 @dataclass(slots=True)
@@ -349,9 +360,9 @@ class Reflector:
         self._gathered_at = None
         self._is_silent = False
         if self._streams_state:
-            self.phase = Phase.STREAMING_STATE
+            self._enter(Phase.STREAMING_STATE)
             return (Watch(None),)
-        self.phase = Phase.LISTING
+        self._enter(Phase.LISTING)
         return (List("", self._page_limit),)
 
     def _replace(self, revision: int, opening: str = "") -> Instructions:
@@ -366,23 +377,23 @@ class Reflector:
         self.counters.rewinds += is_older
         entries, self._gathered = tuple(self._gathered.values()), {}
         self.revision = self._opened_at = revision
-        self.phase = Phase.WATCHING
+        self._enter(Phase.WATCHING)
         return (Replace(entries, revision, is_older, is_doubtful and not is_older),)
 
     def _resume(self) -> Instructions:
         self._note_news()
         self.counters.reconnects += 1
-        self.phase = Phase.WATCHING
+        self._enter(Phase.WATCHING)
         self._opened_at = self.revision
         self._is_silent = False
         return (Watch(self.revision, self._opening),)
 
     def _resume_later(self, least: timedelta = timedelta(0)) -> Instructions:
-        self.phase = Phase.WAITING_TO_RESUME
+        self._enter(Phase.WAITING_TO_RESUME)
         return self._wait(RESUME, least)
 
     def _list_later(self, least: timedelta = timedelta(0)) -> Instructions:
-        self.phase = Phase.WAITING_TO_LIST
+        self._enter(Phase.WAITING_TO_LIST)
         self._gathered = {}
         return self._wait(LIST_AGAIN, least)
 
@@ -403,6 +414,11 @@ class Reflector:
         if lasted >= LASTING:
             self._failures = 0
             self._is_silent = False
+
+    def _enter(self, phase: Phase) -> None:
+        if phase not in STEPS.after[self.phase]:
+            raise broken("a reflector takes the steps of its table", f"{self.phase} to {phase}", revision=self.revision)
+        self.phase = phase
 
     def _require(self, *phases: Phase) -> None:
         if self.phase not in phases:

@@ -32,6 +32,8 @@ class StateTable(Generic[S]):
             state: frozenset(after for before, _, after in steps if before is state) for state in self.states
         }
         """By state, those that may come next."""
+        self.next: Mapping[tuple[S, str], S] = {(before, event): after for before, event, after in steps}
+        """By state and event, what follows, in a table that has one step for each event."""
 
     def render(self) -> str:
         """The diagram, as Mermaid text. Steps between the same two states share an arrow."""

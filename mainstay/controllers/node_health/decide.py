@@ -1,8 +1,6 @@
 """What to do about nodes that are not heard of: little at first, and more only when there is more to go by.
 
-    heard ──late──► SUSPECT ──silent for as long as its lease──► UNKNOWN ──a permit of its zone──► RELEASED
-      ▲             nothing new is placed there                  no traffic to its pods            pods are removed
-      └─────────────────────────── heard again ◄─────────────────┴─ which keep all they have ◄─────┴─ in their time
+The states of a node, and what leads from one to the next, are a table (states.py).
 
 What each sign may lead to stands in one table for all controllers (loop/evidence.py), which also says when silence
 is more likely ours: when every zone is silent, or our own connection fails. Then nothing is released, and what was
@@ -61,6 +59,7 @@ from mainstay.controllers.node_health.pods import (
     replacements,
     taints_since,
 )
+from mainstay.controllers.node_health.states import STEPS, Sign
 from mainstay.controllers.node_health.zones import Bucket
 from mainstay.loop.evidence import Evidence, Response, Scope, Signal, Strength, ZoneSilence, allowed
 
@@ -181,7 +180,7 @@ def _verdict(facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silence
     evidence = evidence_of(facts.name, heard, since_ns, now_ns)
     may = allowed(evidence, silences, facts.zone)
     words = said(evidence, silent_for(heard, since_ns, now_ns))
-    before = State(facts.record.state) if facts.record.state in list(State) else State.HEALTHY
+    before = _state_before(facts)
     match hearing:
         case Hearing.NOT_YET:
             return Verdict(hearing, may, before, facts.record.held)
@@ -191,9 +190,13 @@ def _verdict(facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silence
             is_worse = before in (State.UNKNOWN, State.RELEASED) and not is_heard(heard, since_ns)
             if is_worse or Response.STOP_NEW_PLACEMENT not in may:
                 return Verdict(Hearing.NOT_YET, may, before, facts.record.held)
-            return Verdict(hearing, may, State.SUSPECT, "", words)
+            return Verdict(hearing, may, STEPS.next[before, Sign.LATE], "", words)
         case Hearing.SILENT:
-            return Verdict(hearing, may, State.UNKNOWN, "", words)
+            return Verdict(hearing, may, STEPS.next[before, Sign.SILENT], "", words)
+
+
+def _state_before(facts: NodeFacts) -> State:
+    return State(facts.record.state) if facts.record.state in list(State) else State.HEALTHY
 
 
 _WELL: Final = Verdict(Hearing.HEARD, allowed(()), State.HEALTHY)
@@ -208,22 +211,19 @@ def _released(
     silent = [name for name, verdict in verdicts.items() if verdict.hearing is Hearing.SILENT]
     for name in sorted(silent, key=lambda name: (-silent_for(sight.heard[name], since_ns, sight.now_ns), name)):
         verdict, facts = verdicts[name], sight.nodes[name]
+        before = _state_before(facts)
         if Response.EVICT_FROM_NODE not in verdict.allowed:
             refusals = [each.why for each in verdict.allowed.refused if each.response is Response.EVICT_FROM_NODE]
             found[name] = replace(verdict, held=refusals[0] if refusals else "")
         elif frozen is not None:
-            state = State.RELEASED if RELEASED in facts.taints else verdict.state
+            state = STEPS.next[before, Sign.TAINTED] if RELEASED in facts.taints else verdict.state
             found[name] = replace(verdict, state=state, held=_frozen_by(frozen))
         elif RELEASED in facts.taints:
-            found[name] = replace(verdict, state=State.RELEASED)
-        elif (
-            not is_deaf
-            and facts.record.state in (State.UNKNOWN, State.RELEASED)
-            and zones.has_permit(buckets[facts.zone])
-        ):
+            found[name] = replace(verdict, state=STEPS.next[before, Sign.TAINTED])
+        elif not is_deaf and (before, Sign.PERMITTED) in STEPS.next and zones.has_permit(buckets[facts.zone]):
             # Only one that was said to be unknown before: its pods get no traffic by then.
             buckets = {**buckets, facts.zone: zones.taken(buckets[facts.zone])}
-            found[name] = replace(verdict, state=State.RELEASED)
+            found[name] = replace(verdict, state=STEPS.next[before, Sign.PERMITTED])
         else:
             found[name] = replace(verdict, held=_WAITS)
     return found, buckets
