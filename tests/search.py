@@ -37,7 +37,7 @@ from tests.search_log import Done, SearchLog
 from tests.server import binding_races
 from tests.sim.compact_scenarios import COMPACT, CRASHES, HEARTBEATS, WHO
 from tests.store import power_cut
-from tests.store.test_etcd_store import EVERYTHING, run_with_faults
+from tests.store.test_etcd_store_faults import EVERYTHING, run_with_faults
 
 SCENARIOS: Final[dict[str, Callable[[int], object]]] = {
     "power-cut": power_cut.run,
