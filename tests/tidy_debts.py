@@ -33,7 +33,6 @@ ING_MODULES: Final = (
 WIDE_MODULES: Final = (
     "mainstay/scenarios/__init__.py",
     "mainstay/scenarios/pending_after_rollback.py",
-    "mainstay/server/request/app.py",
     "mainstay/sim/cluster/world.py",
     "mainstay/sim/faults/table.py",
 )
@@ -50,7 +49,6 @@ LONG_SIGNATURES: Final = (
     "mainstay/explain/debug/conclusion.py concluded",
     "mainstay/explain/plan/projection.py __init__",
     "mainstay/scheduler/cycle.py __init__",
-    "mainstay/server/request/audit.py record",
     "mainstay/sim/cluster/cluster.py whole_cluster",
     "mainstay/sim/net/network.py create_connection",
     "mainstay/sim/net/network.py create_server",
@@ -156,7 +154,6 @@ SHARED_CLASS_NAMES: Final = (
     "Plan",
     "Policy",
     "Pool",
-    "Priorities",
     "Probing",
     "Process",
     "Progress",

@@ -22,7 +22,7 @@ DOORS: Final = {
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
-    "api/kinds": "apiextensions decisions mainstay metrics reviews sampling",
+    "api/kinds": "apiextensions decisions mainstay metrics pods policy reviews sampling",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
     # One package per workload or concern: each compares desired with observed state and corrects the difference.
@@ -82,13 +82,13 @@ DOORS: Final = {
     # CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them.
     "server/crd": "definitions",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
-    "server/decisions": "history_source journal pages",
+    "server/decisions": "history_source journal",
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
     "server/placement": "ledger.charge ledger.ledger ledger.recount ledger.room",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
     "server/quota": "recount",
     # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
-    "server/request": "app context metrics observer served_kinds target",
+    "server/request": "app context metrics pipeline served_kinds target",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": "keyspace stored",
     # Watches: one feed from the store, windows per kind, and a session per client.
@@ -163,26 +163,26 @@ INNER_DOORS: Final = {
     # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
     "scheduler/scores": "allocation balance node_affinity room taints topology_spread",
     # Authentication, authorization, and the certificates and tokens they rest on.
-    "server/auth": "jwt node_restriction reviews",
+    "server/auth": "handlers jwt node_restriction",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
-    "server/decisions": "otlp reads refusals sampling_rules write_notes",
+    "server/decisions": "otlp refusals service write_notes",
     # Requests that only a node's agent can answer: logs, exec, ports, resource usage.
-    "server/node_proxy": "agents pod_streams usage",
+    "server/node_proxy": "agents handlers",
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
-    "server/placement": "batch_binding binding eviction ledger.refusals placement",
+    "server/placement": "handlers ledger.refusals placement",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
     "server/quota": "resource_quota status zone_quota",
     # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
-    "server/request": "audit options representation",
+    "server/request": "answers audit bodies handlers options patch representation router",
     # Services: the allocation of their addresses and ports.
     "server/services": "addresses",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": (
-        "admission commit_points committer compaction epochs operations priority_classes reads selection "
-        "shared_writes strategies subresources terms transact write_context writes "
+        "commit_points committer compaction epochs object_storage operations read_handlers reads selection "
+        "shared_writes terms transact write_context writes "
     ),
     # Watches: one feed from the store, windows per kind, and a session per client.
-    "server/watch": "feed websocket",
+    "server/watch": "feed follower websocket",
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": "always quiescence run_checkers",
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.

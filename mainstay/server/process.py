@@ -54,12 +54,11 @@ from mainstay.server.auth.kubeconfig import ByCertificate, ByToken
 from mainstay.server.auth.tokens import KEY_FILE, AccountTokens
 from mainstay.server.decisions.journal import JournalLimits, ServerJournal, open_journal
 from mainstay.server.decisions.otlp import NotInstalled, SpanSender
-from mainstay.server.decisions.pages import JournalPages
 from mainstay.server.node_proxy.agents import Connector
 from mainstay.server.request.app import Api
 from mainstay.server.request.audit import Audit
 from mainstay.server.request.metrics import Metrics
-from mainstay.server.request.observer import Observer
+from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.server.storage.compaction import compact_regularly
 from mainstay.store import open_memory, open_sqlite
 from mainstay.store.errors import StoreError
@@ -247,16 +246,12 @@ class ServerProcess:
         compacting = tasks.spawn(compact_regularly(store, env.clock), name="compact the store")
         closing.push_async_callback(tasks.stop, compacting)
         connector = Connector(_shown_to_agents(certificates), is_plain_allowed=tls is None)
-        api = await Api.start(store, env, authenticator, connector, journal)
+        pipeline = PipelineOptions(metrics, audit)
+        api = await Api.start(store, env, authenticator, connector, journal, pipeline)
         closing.push_async_callback(api.stop)
-        metrics.watched(api.feed.tallies)
         if options.traces:
             await self._send_spans(store, journal, metrics)
-        pages = JournalPages(api.handle, authenticator, journal)
-        closing.callback(pages.close)
-        refusals = None if journal is None else journal.refusals
-        observer = Observer(pages.handle, env, authenticator, metrics, audit, refusals)
-        await self._listen(observer.answer, tls)
+        await self._listen(api.answer, tls)
         await self._worker.run(self._write_kubeconfig, certificates)
         renewing = tasks.spawn(self._renew(tls, connector), name="renew certificates")
         closing.push_async_callback(tasks.stop, renewing)

@@ -22,11 +22,10 @@ from mainstay.journal.record import Record, encode, joined
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
 from mainstay.server.decisions.journal import JournalLimits, ServerJournal, open_journal
-from mainstay.server.decisions.pages import JournalPages
 from mainstay.server.request.app import Api
 from mainstay.server.request.audit import Audit
 from mainstay.server.request.metrics import Metrics
-from mainstay.server.request.observer import Observer
+from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 
@@ -80,13 +79,10 @@ async def a_journaled_server(
             audit = await Audit.start(env.disk, "audit_log", authenticator) if audit_log else None
             if audit is not None:
                 closing.push_async_callback(audit.close)
-            api = await Api.start(store, env, authenticator, journal=journal)
+            options = PipelineOptions(metrics, audit)
+            api = await Api.start(store, env, authenticator, journal=journal, options=options)
             closing.push_async_callback(api.stop)
-            pages = JournalPages(api.handle, authenticator, journal)
-            closing.callback(pages.close)
-            refusals = None if journal is None else journal.refusals
-            observer = Observer(pages.handle, env, authenticator, metrics, audit, refusals)
-            http = await HttpServer.start(observer.answer, "0.0.0.0", PORT)
+            http = await HttpServer.start(api.answer, "0.0.0.0", PORT)
             closing.push_async_callback(http.drain, timedelta(seconds=1))
         served = Served(sim, journal, metrics)
         with sim.network.host("client").active():

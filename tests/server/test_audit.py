@@ -15,6 +15,7 @@ from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import ANONYMOUS, User
 from mainstay.server.request import audit as audits
 from mainstay.server.request.audit import Audit
+from mainstay.server.request.context import ApiCall
 from mainstay.server.request.target import Target, Verb
 from mainstay.sim.simulation import Simulation
 
@@ -43,11 +44,17 @@ async def written(sim: Simulation, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return line
 
 
+def a_call(request: Request, user: User, target: Target | None, audit_id: str) -> ApiCall:
+    call = ApiCall(request, audit_id)
+    call.user, call.target = user, target
+    return call
+
+
 async def test_a_line_says_who_did_what_to_which_object(sim: Simulation):
     request = a_request("/api/v1/namespaces/shop/pods/web/status?x=1", ("User-Agent", "kubectl/v1.36"))
     target = Target(Verb.GET, PODS, "shop", "web", "status")
 
-    assert await written(sim, request, ANN, target, 200, NOON, LATER, "some-id") == {
+    assert await written(sim, a_call(request, ANN, target, "some-id"), 200, NOON, LATER) == {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
         "level": "Metadata",
@@ -75,7 +82,7 @@ async def test_a_line_says_who_did_what_to_which_object(sim: Simulation):
 async def test_a_refusal_is_written_with_its_reason(sim: Simulation):
     error = not_found("pods", "", "web")
 
-    line = await written(sim, a_request(), ANN, None, 404, NOON, LATER, "some-id", error=error)
+    line = await written(sim, a_call(a_request(), ANN, None, "some-id"), 404, NOON, LATER, error=error)
 
     assert line["responseStatus"] == {
         "metadata": {},
@@ -88,13 +95,13 @@ async def test_a_refusal_is_written_with_its_reason(sim: Simulation):
 
 
 async def test_what_is_not_allowed_is_marked(sim: Simulation):
-    line = await written(sim, a_request(), ANN, None, 403, NOON, LATER, "some-id", is_allowed=False)
+    line = await written(sim, a_call(a_request(), ANN, None, "some-id"), 403, NOON, LATER)
 
     assert line["annotations"]["authorization.k8s.io/decision"] == "forbid"
 
 
 async def test_a_request_that_is_about_no_object_has_its_method_as_verb(sim: Simulation):
-    line = await written(sim, a_request("/version"), ANONYMOUS, None, 200, NOON, LATER, "some-id")
+    line = await written(sim, a_call(a_request("/version"), ANONYMOUS, None, "some-id"), 200, NOON, LATER)
 
     assert (line["verb"], "objectRef" in line) == ("get", False)
 
@@ -102,7 +109,7 @@ async def test_a_request_that_is_about_no_object_has_its_method_as_verb(sim: Sim
 async def test_who_acts_as_somebody_else_is_shown_too(sim: Simulation):
     headers = (("Authorization", "Bearer root-token"), ("Impersonate-User", "ann"))
 
-    line = await written(sim, a_request("/x", *headers), ANN, None, 200, NOON, LATER, "some-id")
+    line = await written(sim, a_call(a_request("/x", *headers), ANN, None, "some-id"), 200, NOON, LATER)
 
     assert (line["user"]["username"], line["impersonatedUser"]["username"]) == ("root", "ann")
 
@@ -111,7 +118,9 @@ async def test_secrets_of_a_request_are_not_written(sim: Simulation):
     disk = sim.env("server").disk
     audit = await Audit.start(disk, "audit.log", AUTHENTICATOR)
 
-    audit.record(a_request("/x", ("Authorization", "Bearer root-token")), ROOT, None, 200, NOON, LATER, "some-id")
+    audit.record(
+        a_call(a_request("/x", ("Authorization", "Bearer root-token")), ROOT, None, "some-id"), 200, NOON, LATER
+    )
     await audit.close()
 
     assert b"root-token" not in disk.read("audit.log")
@@ -122,7 +131,7 @@ async def test_lines_are_written_soon_and_in_order(sim: Simulation):
     audit = await Audit.start(disk, "audit.log", AUTHENTICATOR)
 
     for number in range(audits.BATCH_MAX + 10):
-        audit.record(a_request(), ANN, None, 200, NOON, LATER, str(number))
+        audit.record(a_call(a_request(), ANN, None, str(number)), 200, NOON, LATER)
     await tasks.sleep(2 * audits.WRITE_EVERY)
 
     assert [line["auditID"] for line in lines_of(disk)] == [str(number) for number in range(audits.BATCH_MAX + 10)]
@@ -132,7 +141,7 @@ async def test_lines_are_written_soon_and_in_order(sim: Simulation):
 async def test_a_log_is_appended_to(sim: Simulation):
     for number in range(2):
         audit = await Audit.start(sim.env("server").disk, "audit.log", AUTHENTICATOR)
-        audit.record(a_request(), ANN, None, 200, NOON, LATER, str(number))
+        audit.record(a_call(a_request(), ANN, None, str(number)), 200, NOON, LATER)
         await audit.close()
 
     assert [line["auditID"] for line in lines_of(sim.env("server").disk)] == ["0", "1"]
@@ -144,10 +153,10 @@ async def test_beyond_its_bound_requests_are_dropped_and_counted(sim: Simulation
     audit = await Audit.start(disk, "audit.log", AUTHENTICATOR)
 
     for number in range(30):
-        audit.record(a_request(), ANN, None, 200, NOON, LATER, str(number))
-    audit.record(a_request("/" + "x" * 30_000), ANN, None, 200, NOON, LATER, "huge")
+        audit.record(a_call(a_request(), ANN, None, str(number)), 200, NOON, LATER)
+    audit.record(a_call(a_request("/" + "x" * 30_000), ANN, None, "huge"), 200, NOON, LATER)
     await tasks.sleep(2 * audits.WRITE_EVERY)
-    audit.record(a_request(), ANN, None, 200, NOON, LATER, "after")
+    audit.record(a_call(a_request(), ANN, None, "after"), 200, NOON, LATER)
     await audit.close()
 
     kept = len(lines_of(disk)) - 1
@@ -177,7 +186,7 @@ async def test_a_full_disk_stops_no_request_and_spoils_no_other_line(sim: Simula
     disk: Any = FullAtTimes(sim.env("server").disk)
     audit = await Audit.start(disk, "audit.log", AUTHENTICATOR)
     for number, disk.is_full in enumerate([False, True, True, False]):
-        audit.record(a_request(), ANN, None, 200, NOON, LATER, str(number))
+        audit.record(a_call(a_request(), ANN, None, str(number)), 200, NOON, LATER)
         await tasks.sleep(2 * audits.WRITE_EVERY)
     await audit.close()
 

@@ -15,8 +15,6 @@ from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.http.server import HttpServer
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.request.app import Api
-from mainstay.server.request.metrics import Metrics
-from mainstay.server.request.observer import Observer
 from mainstay.sim.run.choices import Choices
 from mainstay.store.etcd import open_etcd
 from mainstay.store.interface import Store
@@ -45,8 +43,7 @@ async def two_servers(tmp_path) -> AsyncIterator[tuple[list[Client], Store]]:
             authenticator = Authenticator(TOKENS)
             api = await Api.start(store, env, authenticator)
             stack.push_async_callback(api.stop)
-            observer = Observer(api.handle, env, authenticator, Metrics(env.clock), None)
-            http = await HttpServer.start(observer.answer, "127.0.0.1", 0)
+            http = await HttpServer.start(api.answer, "127.0.0.1", 0)
             stack.push_async_callback(http.drain, timedelta(seconds=1))
             client = Client(session, "")
             client.base = f"http://127.0.0.1:{http.addresses[0][1]}"

@@ -14,9 +14,13 @@ from mainstay.http.messages import Answer, Headers, Peer, Request, Response, Str
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
 from mainstay.server.request.audit import Audit
-from mainstay.server.request.context import Seen
+from mainstay.server.request.chain import RequestChain
+from mainstay.server.request.context import ApiCall
 from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.observer import Handle, Observer
+from mainstay.server.request.router import PageRoute
+from mainstay.server.request.routes import build_router
+from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import Target, Verb
 from mainstay.server.watch.feed import Tally
 from mainstay.sim.simulation import Simulation
@@ -129,8 +133,8 @@ async def answer_of(observer: Observer, request: Request) -> Answer:
     return given if isinstance(given, Response | StreamResponse) else await given  # type: ignore[misc]
 
 
-async def a_pod(request: Request, seen: Seen) -> Answer:
-    seen.user, seen.target = ROOT, GET_POD
+async def a_pod(call: ApiCall) -> Answer:
+    call.user, call.target = ROOT, GET_POD
     await tasks.sleep(timedelta(milliseconds=30))
     return Response(200, b"{}")
 
@@ -158,7 +162,7 @@ async def test_a_failure_is_counted_and_goes_on_to_the_client(
     async def fail_later() -> Answer:
         raise error
 
-    def fail(request: Request, seen: Seen) -> Any:
+    def fail(call: ApiCall) -> Any:
         if is_at_once:
             raise error
         return fail_later()
@@ -188,8 +192,8 @@ async def test_a_stream_is_open_until_it_ends(sim: Simulation, metrics: Metrics)
         assert list(samples_of(metrics, "apiserver_longrunning_requests").values()) == [1]
         assert samples_of(metrics, "apiserver_current_inflight_requests")[("readOnly",)] == 0
 
-    def watch(request: Request, seen: Seen) -> Answer:
-        seen.user, seen.target = ROOT, WATCH_PODS
+    def watch(call: ApiCall) -> Answer:
+        call.user, call.target = ROOT, WATCH_PODS
         return StreamResponse(200, run)
 
     stream: Any = await answer_of(an_observer(sim, metrics, watch, audit), a_request())
@@ -206,8 +210,13 @@ async def test_a_stream_is_open_until_it_ends(sim: Simulation, metrics: Metrics)
     assert lines[0]["auditID"] == lines[1]["auditID"] == dict(stream.headers)["Audit-Id"]
 
 
+def pages(metrics: Metrics) -> Handle:
+    nothing = PageRoute(lambda request: Response(404))
+    return RequestChain(build_router(Registry(()), nothing, nothing, metrics), AUTHENTICATOR).run
+
+
 async def test_those_who_may_see_the_metrics(sim: Simulation, metrics: Metrics):
-    page: Any = await answer_of(an_observer(sim, metrics, a_pod), a_request("/metrics"))
+    page: Any = await answer_of(an_observer(sim, metrics, pages(metrics)), a_request("/metrics"))
 
     assert b"apiserver_request_total" in page.body
     assert page.content_type.startswith("text/plain")
@@ -216,7 +225,7 @@ async def test_those_who_may_see_the_metrics(sim: Simulation, metrics: Metrics):
 @pytest.mark.parametrize(("token", "name"), [("ann-token", "ann"), ("", "system:anonymous")])
 async def test_others_may_not(sim: Simulation, metrics: Metrics, token: str, name: str):
     with pytest.raises(ApiError) as refusal:
-        await answer_of(an_observer(sim, metrics, a_pod), a_request("/metrics", token))
+        await answer_of(an_observer(sim, metrics, pages(metrics)), a_request("/metrics", token))
 
     assert (refusal.value.code, refusal.value.reason) == (403, Reason.FORBIDDEN)
     assert refusal.value.message == f'forbidden: User "{name}" cannot get path "/metrics"'

@@ -5,7 +5,7 @@ import warnings
 
 from mainstay.http.messages import Headers, Peer, Request, Response
 from mainstay.server.auth.authentication import Authenticator
-from mainstay.server.request.context import Seen
+from mainstay.server.request.context import ApiCall
 from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.observer import Observer
 
@@ -21,7 +21,7 @@ def test_a_request_that_nobody_waits_for_any_more_leaves_nothing_behind(sim):
         begun.append("begun")
         return Response(200)
 
-    def handle(request: Request, seen: Seen):
+    def handle(call: ApiCall):
         return later()
 
     env = sim.env("server")
@@ -40,6 +40,6 @@ async def test_an_answer_that_comes_later_has_an_audit_id_too(sim):
         return Response(200)
 
     env = sim.env("server")
-    observer = Observer(lambda request, seen: later(), env, Authenticator({}), Metrics(env.clock), None)
+    observer = Observer(lambda call: later(), env, Authenticator({}), Metrics(env.clock), None)
     answer = await observer.answer(a_request())  # type: ignore[misc]
     assert [name for name, _ in answer.headers] == ["Audit-Id"]

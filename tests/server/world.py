@@ -17,8 +17,6 @@ from mainstay.server.auth.authorization import User
 from mainstay.server.auth.jwt import SigningKey
 from mainstay.server.auth.tokens import AccountTokens
 from mainstay.server.request.app import Api
-from mainstay.server.request.metrics import Metrics
-from mainstay.server.request.observer import Observer
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Store
@@ -115,10 +113,7 @@ async def a_server(
         accounts = None if signing_key is None else AccountTokens(signing_key, used, env)
         authenticator = Authenticator(TOKENS, accounts)
         api = await Api.start(used, env, authenticator)
-        metrics = Metrics(env.clock)
-        metrics.watched(api.feed.tallies)
-        observer = Observer(api.handle, env, authenticator, metrics, None)
-        http = await HttpServer.start(observer.answer, "0.0.0.0", PORT)
+        http = await HttpServer.start(api.answer, "0.0.0.0", PORT)
     with sim.network.host("client").active():
         async with aiohttp.ClientSession() as session:
             try:

@@ -16,7 +16,7 @@ How a definition becomes kinds, and which status it gets, is in api/custom.py.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
@@ -46,13 +46,13 @@ from mainstay.server.storage.keyspace import prefix_of
 from mainstay.server.storage.stored import read, stored
 from mainstay.server.storage.transact import transact
 from mainstay.server.watch.feed import Feed
-from mainstay.store.errors import Compacted, Invalid, OutcomeUnknown, StorageFull, Unavailable
-from mainstay.store.interface import ABSENT, Change, Check, Committed, Delete, Entry, Put, Refused, Store, Write
+from mainstay.server.watch.follower import PrefixFollower
+from mainstay.store.errors import Invalid, OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
 
 NAMES: Final = "apiextensions.k8s.io/acceptednames/"
 ATTEMPTS_MAX: Final = 10  # To bring one definition to rest against others who write it, before it has to wait.
 BATCH: Final = 40  # Objects deleted in one transaction. Each is a check and a write.
-PAGE: Final = 500
 RETRY_AFTER: Final = timedelta(
     seconds=1
 )  # After a failure, and to look again for objects with finalizers of their own.
@@ -152,27 +152,6 @@ class _Served:
     versions: tuple[CustomVersion, ...]
 
 
-class _Listener:
-    """Passes on which definitions have changed. Is told their keys, one on a line."""
-
-    def __init__(self, definitions: "Definitions") -> None:
-        self._definitions = definitions
-
-    def tell(self, data: bytes) -> None:
-        self._definitions.have_changed(data.decode().splitlines())
-
-    def lost(self) -> None:
-        self._definitions.read_anew()
-
-    def end(self, reason: bytes) -> None:
-        """Nobody is to end us: what we do with a change is to write down its key."""
-        raise RuntimeError(f"the feed has dropped the follower of definitions: {reason.decode(errors='replace')}")
-
-
-def _changed_key(change: Change) -> bytes:
-    return change.key.encode() + b"\n"
-
-
 class Definitions:
     """Keeps the registry's custom kinds as the definitions in the store have them."""
 
@@ -190,14 +169,14 @@ class Definitions:
         self._later: dict[str, None] = {}  # Keys to be settled when it is `_later_ns`.
         self._later_ns = 0
         self._awake = asyncio.Event()
-        self._listener = _Listener(self)
+        self._follower = PrefixFollower(
+            store, feed, _PREFIX, lambda change: self._mark_stale((change.key,)), self._reset
+        )
         self._following: asyncio.Task[None] | None = None
-        self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Serve what is defined already. What else there is to do for it is done in the background."""
-        self._feed.window(_PREFIX).join(self, _changed_key, self._listener)
-        for entry in await self._entries():
+        for entry in await self._follower.start():
             self._learn(entry)
         for key, known in self._known.items():
             if known.is_usable and is_established(known.crd) and not overlaps(known.crd, self._builtin):
@@ -206,37 +185,19 @@ class Definitions:
         self._following = tasks.spawn(self._follow(), name="definitions")
 
     async def stop(self) -> None:
-        self._feed.window(_PREFIX).leave(self, self._listener)
-        for task in (self._following, self._reading):
-            if task is not None:
-                await tasks.stop(task)
-
-    async def _entries(self) -> list[Entry]:
-        entries: list[Entry] = []
-        page = await self._store.range(_PREFIX, limit=PAGE)
-        while True:
-            entries += page.entries
-            if not page.remaining:
-                return entries
-            page = await self._store.range(_PREFIX, at=page.revision, limit=PAGE, after=entries[-1].key)
-
-    def read_anew(self) -> None:
-        """Changes may have been missed: everything that is, or was, defined has to be looked at again."""
-        self.have_changed(self._known)
-        self._reading = tasks.spawn(self._find_new(), name="definitions anew")
-
-    async def _find_new(self) -> None:
-        try:
-            self.have_changed(entry.key for entry in await self._entries())
-        except (Unavailable, Compacted):
-            await tasks.sleep(RETRY_AFTER)
-            self.read_anew()
+        await self._follower.stop()
+        if self._following is not None:
+            await tasks.stop(self._following)
 
     def version_of(self, kind: Kind) -> CustomVersion | None:
         """The schema and the scale paths behind a custom kind. None if nothing defines it any more."""
         return self._versions.get((kind.group, kind.version, kind.plural))
 
-    def have_changed(self, keys: Iterable[str]) -> None:
+    def _reset(self, entries: Sequence[Entry]) -> None:
+        """Changes were missed: everything that is, or was, defined has to be looked at again."""
+        self._mark_stale((*self._known, *(entry.key for entry in entries)))
+
+    def _mark_stale(self, keys: Iterable[str]) -> None:
         """Definitions are not as we have read them."""
         keys = list(keys)
         self._stale.update(dict.fromkeys(keys))

@@ -14,11 +14,10 @@ from mainstay.env import tasks
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.journal import wire
 from mainstay.journal.record import DecisionRecord, Ending, Memory, Outcome, Subject
-from mainstay.server.auth.authentication import Authenticator
-from mainstay.server.auth.authorization import AUTHENTICATED, User, agent_in
+from mainstay.server.auth.authorization import agent_in
 from mainstay.server.decisions.journal import ServerJournal
-from mainstay.server.request.context import Seen
-from mainstay.server.request.observer import Handle
+from mainstay.server.request.context import ApiCall
+from mainstay.server.request.router import forbidden_path, is_authenticated
 from mainstay.server.request.target import method_not_allowed
 
 ASKED_AT_ONCE_MAX: Final = 32
@@ -29,11 +28,11 @@ _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 
 
 class JournalPages:
-    """Stands before the API. `journal` is None if none is kept."""
+    """Implements `Route` (request/router.py). `journal` is None if none is kept."""
 
-    def __init__(self, handle: Handle, authenticator: Authenticator, journal: ServerJournal | None) -> None:
-        self._handle = handle
-        self._authenticator = authenticator
+    is_public: Final = False
+
+    def __init__(self, journal: ServerJournal | None) -> None:
         self._journal = journal
         # To make a large page must not hold up the loop.
         self._worker = tasks.Worker("journal pages")
@@ -42,13 +41,16 @@ class JournalPages:
     def close(self) -> None:
         self._worker.close()
 
-    def handle(self, request: Request, seen: Seen) -> Answer | Awaitable[Answer]:
-        """Answer a request, or pass it on. Raises `ApiError`."""
-        if not request.path.startswith(wire.PATH):
-            return self._handle(request, seen)
-        user = seen.user = self._authenticator.user_of(request)
-        if not user.is_master and AUTHENTICATED not in user.groups:
-            raise _forbidden(user, request)
+    def resolve(self, call: ApiCall) -> Answer | None:
+        return None
+
+    def authorize(self, call: ApiCall) -> None:
+        if not is_authenticated(call.user):
+            raise forbidden_path(call)
+
+    def handle(self, call: ApiCall) -> Answer | Awaitable[Answer]:
+        """Who may read and who may write differs by page, and is looked at here."""
+        request, user = call.request, call.user
         if self._journal is None:
             text = (
                 "this server keeps no journal: it was started with --no-journal, or with a store that is forgotten"
@@ -57,17 +59,17 @@ class JournalPages:
             raise ApiError(404, wire.OFF, text, {})
         page = request.path.removeprefix(wire.PATH)
         if request.method == "POST" and page == "decisions":
-            return self._collect(self._journal, request, user)
+            return self._collect(self._journal, call)
         if request.method != "GET":
             raise method_not_allowed()
         if not user.is_master:
-            raise _forbidden(user, request)
+            raise forbidden_path(call)
         return self._answered(self._journal, page, request)
 
-    async def _collect(self, journal: ServerJournal, request: Request, user: User) -> Answer:
-        node = agent_in(user)
-        if not user.is_master and not node:
-            raise _forbidden(user, request)
+    async def _collect(self, journal: ServerJournal, call: ApiCall) -> Answer:
+        request, node = call.request, agent_in(call.user)
+        if not call.user.is_master and not node:
+            raise forbidden_path(call)
         try:
             content = wire.plain(request.body, request.headers.get("content-type") or "", BATCH_BYTES_MAX)
         except wire.BadPage as error:
@@ -77,7 +79,7 @@ class JournalPages:
 
     async def _answered(self, journal: ServerJournal, page: str, request: Request) -> Answer:
         if self._asked >= ASKED_AT_ONCE_MAX:
-            text = f"{self._asked} others ask for pages of the journal: try again later"
+            text = f"{self._asked} other requests read the journal; retry later"
             raise ApiError(429, Reason.TOO_MANY_REQUESTS, text, retry_after_s=1)
         self._asked += 1
         try:
@@ -150,8 +152,3 @@ def _one(query: list[tuple[str, str]], name: str) -> str:
 def _named(digest: bytes) -> DecisionRecord:
     """A record whose memory has this digest, to ask a journal for that."""
     return DecisionRecord("", 0, "", "", Subject("", "", ""), Outcome(Ending.DONE), memory=Memory(1, digest=digest))
-
-
-def _forbidden(user: User, request: Request) -> ApiError:
-    text = f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{request.path}"'
-    return ApiError(403, Reason.FORBIDDEN, text, {})

@@ -33,7 +33,7 @@ from mainstay.journal.record import (
 )
 from mainstay.server.decisions.collector import Collector
 from mainstay.server.decisions.counts import DecisionCounts
-from mainstay.server.request.context import Seen
+from mainstay.server.request.context import ApiCall
 from mainstay.server.request.target import Options, Target, Verb
 
 REPEATED_WITHIN: Final = timedelta(seconds=10)
@@ -64,30 +64,28 @@ class Refusals:
         self._open: dict[_Key, _Open] = {}
         self._waiting: asyncio.Task[None] | None = None
 
-    def note(
-        self, request: Request, seen: Seen, error: ApiError, subject: Subject | None = None, decision: str = ""
-    ) -> None:
+    def note(self, call: ApiCall, error: ApiError, subject: Subject | None = None, decision: str = "") -> None:
         """Note the answer to a request, if it is a refusal. Does not wait and does not fail."""
-        target = seen.target
-        if target is None or not seen.is_allowed or not _is_write(target):
+        request, target = call.request, call.target
+        if target is None or not call.is_allowed or not _is_write(target):
             return
         component = component_of(target, error)
         if not component or ("dryRun" in request.query and Options(request.query).all("dryRun")):
             return
         subject = subject or _subject(target, request, error)
         reason = reason_of(error)
-        key = (seen.user.name, component, reason, subject)
+        key = (call.user.name, component, reason, subject)
         known = self._open.get(key)
         if known is not None:
             known.count += 1
             known.record = msgspec.structs.replace(
-                known.record, at=micros(self._clock.wall()), audits=(known.record.audits[0], seen.audit)
+                known.record, at=micros(self._clock.wall()), audits=(known.record.audits[0], call.audit)
             )
             return
         if len(self._open) >= OPEN_MAX:
             self._counts.dropped("refusals")
             return
-        record = self._record(request, seen, target, error, component, reason, subject, decision)
+        record = self._record(call, target, error, component, reason, subject, decision)
         self._open[key] = _Open(record, 1, self._clock.monotonic_ns())
         self._collector.decided(record)
         if self._waiting is None:
@@ -118,8 +116,7 @@ class Refusals:
 
     def _record(
         self,
-        request: Request,
-        seen: Seen,
+        call: ApiCall,
         target: Target,
         error: ApiError,
         component: str,
@@ -127,7 +124,7 @@ class Refusals:
         subject: Subject,
         decision: str,
     ) -> DecisionRecord:
-        headers = request.headers
+        headers = call.request.headers
         at = micros(self._clock.wall())
         # The same request may have several parts that are refused.
         part = f"-{subject.namespace}-{subject.name}" if target.kind.plural == "bindings" else ""
@@ -135,7 +132,7 @@ class Refusals:
         traceparent = headers.get("traceparent") or ""
         is_secret = subject.kind == "secrets"
         return DecisionRecord(
-            id=f"{component}-{seen.audit}{part}",
+            id=f"{component}-{call.audit}{part}",
             at=at,
             component=component,
             build=self._build,
@@ -148,9 +145,9 @@ class Refusals:
             actions=(Action(verb, subject.kind, subject.namespace, subject.name, subresource),),
             writes=(WriteResult(subject.kind, subject.namespace, subject.name, error=str(error.reason)),),
             trace=traceparent[3:35],
-            audits=(seen.audit,),
+            audits=(call.audit,),
             why_not=(str(WhyNot.READ_OUTSIDE),),
-            user=seen.user.name,
+            user=call.user.name,
             parent=decision or headers.get(DECISION) or "",
         )
 

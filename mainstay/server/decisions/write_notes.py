@@ -1,8 +1,8 @@
 """Who asked for what: a note of every revision that a request has made, and of what a commit point has refused.
 
-The escort of a write (server/storage/write_context.py) carries an `Asked` to where it is committed, because only there
+The context of a write (server/storage/write_context.py) carries an `Asked` to where it is committed, because only there
 the revision is known: one request may make many, a deletion of a collection or a batch of bindings, and others none.
-What it finds out is also told to the audit log, by `Seen`.
+What it finds out is also told to the audit log, by `ApiCall`.
 
 Not noted: leases, Events and the states of components, which are written all the time and say by themselves who writes
 them; dry runs; and what the server does of its own accord.
@@ -14,13 +14,12 @@ from msgspec import Struct
 
 from mainstay.api.errors import ApiError
 from mainstay.env import Clock
-from mainstay.http.messages import Request
 from mainstay.journal.keys import CORE
 from mainstay.journal.record import Subject, WriteRecord, micros
 from mainstay.journal.trace_id import trace_of
 from mainstay.server.decisions.collector import Collector
 from mainstay.server.decisions.refusals import Refusals
-from mainstay.server.request.context import Seen
+from mainstay.server.request.context import ApiCall
 from mainstay.server.request.target import Target
 
 UNNOTED: Final = ("coordination.k8s.io/leases/", "core/events/", "mainstay.dev/componentstates/")
@@ -48,11 +47,10 @@ class _Asker(Struct, frozen=True, gc=False):
 
 
 class Asked(Struct, gc=False):
-    """A request to write something. Without `notes` nothing is noted, and only `seen` is filled in."""
+    """A request to write something. Without `notes` nothing is noted, and only `call` is filled in."""
 
     notes: WriteNotes | None
-    request: Request
-    seen: Seen
+    call: ApiCall
     target: Target
     manager: str
     """Of the fields, if the request named one."""
@@ -60,9 +58,9 @@ class Asked(Struct, gc=False):
 
     def committed(self, key: str, revision: int, value: bytes, decision: str) -> None:
         """Something was written for this request. Costs a few microseconds, with every write."""
-        seen, notes = self.seen, self.notes
-        seen.key, seen.revision, seen.value, seen.decision = key, revision, value, decision
-        seen.writes += 1
+        call, notes = self.call, self.notes
+        call.key, call.revision, call.value, call.decision = key, revision, value, decision
+        call.writes += 1
         if notes is None or key.startswith(UNNOTED):
             return
         asker = self._asker
@@ -81,7 +79,7 @@ class Asked(Struct, gc=False):
                 asker.user,
                 asker.agent,
                 asker.manager,
-                seen.audit,
+                call.audit,
                 "" if asker.traceparent is None else trace_in(asker.traceparent, decision),
                 decision,
                 asker.subresource,
@@ -89,10 +87,10 @@ class Asked(Struct, gc=False):
         )
 
     def _found_asker(self) -> _Asker:
-        headers, target = self.request.headers, self.target
+        headers, target = self.call.request.headers, self.target
         return _Asker(
             target.verb,
-            self.seen.user.name,
+            self.call.user.name,
             (headers.get("user-agent") or "")[:_AGENT_LENGTH_MAX],
             self.manager,
             headers.get("traceparent"),
@@ -103,7 +101,7 @@ class Asked(Struct, gc=False):
     def refused(self, error: ApiError, subject: Subject, decision: str) -> None:
         """A part of what this request asks for was refused, and the rest of it goes on."""
         if self.notes is not None:
-            self.notes.refusals.note(self.request, self.seen, error, subject, decision)
+            self.notes.refusals.note(self.call, error, subject, decision)
 
 
 def trace_in(traceparent: str | None, decision: str = "") -> str:

@@ -14,9 +14,7 @@ from typing import Final
 
 from mainstay.api import times
 from mainstay.api.errors import (
-    ApiError,
     Cause,
-    Reason,
     bad_request,
     forbidden_value,
     invalid,
@@ -30,7 +28,7 @@ from mainstay.http.messages import Answer, Request, StreamResponse, TunnelRespon
 from mainstay.http.outgoing import AnswerHead, Broken, Exchange
 from mainstay.http.streams import Stream, Tunnel, while_open
 from mainstay.server.node_proxy.agents import Connector, address_of, passed_on
-from mainstay.server.request.target import Options, Target, method_not_allowed
+from mainstay.server.request.target import Options, Target
 from mainstay.server.storage.keyspace import key_of
 from mainstay.server.storage.stored import read
 from mainstay.store.interface import Store
@@ -52,12 +50,7 @@ class PodStreams:
 
     async def answer(self, request: Request, target: Target, options: Options) -> Answer:
         """Answer a request to one of these parts of a pod. Raises `ApiError`."""
-        if (target.kind.group, target.kind.kind) != ("", "Pod"):
-            raise method_not_allowed()
-        pod = await self._get(target.kind, target.namespace, target.name)
-        if target.subresource not in PARTS:
-            text = f"{target.kind.plural}/{target.subresource} is not served here"
-            raise ApiError(501, Reason.METHOD_NOT_ALLOWED, text, {})
+        pod = await self.require_pod(target)
         path, query = _question(target, pod, options)
         node = (pod.get("spec") or {}).get("nodeName")
         if not node:
@@ -70,6 +63,10 @@ class PodStreams:
         headers = passed_on(request.headers)
         exchange, head = await self._connector.ask(address, path, query, method=request.method, headers=headers)
         return _tunnel(exchange, head)
+
+    async def require_pod(self, target: Target) -> Object:
+        """Raises `ApiError` (404)."""
+        return await self._get(target.kind, target.namespace, target.name)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object:
         entry = await self._store.get(key_of(kind, namespace, name))

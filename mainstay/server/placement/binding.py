@@ -21,7 +21,8 @@ from mainstay.api.annotations import RESERVATION
 from mainstay.api.causes import BindingCause
 from mainstay.api.errors import bad_request, not_found
 from mainstay.api.headers import OBSERVED
-from mainstay.api.kind import Kind, Object
+from mainstay.api.kind import Object
+from mainstay.api.kinds.pods import POD
 from mainstay.server.placement.charges import NO_ROOM_HELD, Charging, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_key
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
@@ -71,14 +72,12 @@ class Binder:
     def __init__(
         self,
         store: Store,
-        pods: Kind,
         shared: SharedWrites,
         committer: Committer,
         charging: Charging,
         reservations: Reservations | None = None,
     ) -> None:
         self._store = store
-        self._pods = pods
         self._shared = shared
         self._committer = committer
         self._charging = charging
@@ -88,12 +87,12 @@ class Binder:
         self, request: BindRequest, now: str, context: WriteContext = NO_CONTEXT, *, dry_run: bool = False
     ) -> Written:
         """Bind a pod. Raises `ApiError`: 404, or 409 with a cause (ledger/refusals.py)."""
-        key = key_of(self._pods, request.namespace, request.name)
+        key = key_of(POD, request.namespace, request.name)
 
         async def decide() -> WriteDecision | None:
             entry = await self._store.get(key)
             if entry is None:
-                raise not_found(self._pods.plural, self._pods.group, request.name)
+                raise not_found(POD.plural, POD.group, request.name)
             pod = PodToBind(entry)
             _require_free(pod, request)
             parts = await self._parts(pod, request)

@@ -17,6 +17,8 @@ from mainstay.api import labels, times
 from mainstay.api.causes import DISRUPTION_BUDGET
 from mainstay.api.errors import ApiError, Reason, forbidden
 from mainstay.api.kind import Kind, Object
+from mainstay.api.kinds.pods import POD
+from mainstay.api.kinds.policy import POD_DISRUPTION_BUDGET
 from mainstay.server.placement.holds import unless_frozen
 from mainstay.server.request.options import DeleteOptions
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
@@ -35,20 +37,18 @@ _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption bu
 class Evictions:
     """Deletes pods if their budgets allow and evictions are not held."""
 
-    def __init__(self, store: Store, writes: Writes, pods: Kind, budgets: Kind) -> None:
+    def __init__(self, store: Store, writes: Writes) -> None:
         self._store = store
         self._writes = writes
-        self._pods = pods
-        self._budgets = budgets
 
     async def evict(self, namespace: str, name: str, options: DeleteOptions, now: str, context: WriteContext) -> None:
         """Raises `ApiError`: 404; 429 if a budget or a Hold does not allow it; 500 for several budgets."""
 
         async def parts_for(pod: Object) -> TransactionParts:
             held = TransactionParts(shared=[unless_frozen(namespace, times.parse_time(now))])
-            return joined((held, await _payment(self._store, self._budgets, pod, now)))
+            return joined((held, await _payment(self._store, POD_DISRUPTION_BUDGET, pod, now)))
 
-        await self._writes.delete(self._pods, namespace, name, options, context, parts_for)
+        await self._writes.delete(POD, namespace, name, options, context, parts_for)
 
 
 async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> TransactionParts:

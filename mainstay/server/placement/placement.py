@@ -4,7 +4,6 @@ The one place to add another `Tally` (charges.py), which is what else is counted
 the one table of commit points: what happens together with a write of a kind, besides the write.
 """
 
-from mainstay.api.kind import Kind
 from mainstay.env import Clock
 from mainstay.server.placement.binding import Binder
 from mainstay.server.placement.charges import Charging
@@ -27,12 +26,12 @@ from mainstay.store.interface import Store
 class Placement:
     """`start` begins what goes on in the background: reservations expire, and the statuses of quotas follow."""
 
-    def __init__(self, store: Store, pods: Kind, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self.shared = SharedWrites(store)
         charging = Charging(self.shared, (ZoneTally(self.shared),))
         self.points = build_commit_points(store, self.shared, charging, clock)
         self.committer = Committer(store, self.shared)
-        self.binder = Binder(store, pods, self.shared, self.committer, charging, Claims(self.shared))
+        self.binder = Binder(store, self.shared, self.committer, charging, Claims(self.shared))
         self.ghosts = Ghosts(store, self.shared)
         self._store = store
         self._clock = clock

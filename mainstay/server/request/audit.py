@@ -25,7 +25,7 @@ from mainstay.env.disk import DiskFull
 from mainstay.http.messages import Request
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
-from mainstay.server.request.context import Seen
+from mainstay.server.request.context import ApiCall
 from mainstay.server.request.target import Target
 from mainstay.server.storage.stored import uid_in
 
@@ -116,20 +116,16 @@ class Audit:
 
     def record(
         self,
-        request: Request,
-        user: User,
-        target: Target | None,
+        call: ApiCall,
         code: int,
         received: datetime,
         at: datetime,
-        audit_id: str,
-        *,
         stage: str = COMPLETE,
         error: ApiError | None = None,
-        is_allowed: bool = True,
-        seen: Seen | None = None,
     ) -> None:
-        """Put down a request: `user` is whom it was taken for, `seen` what it led to. Never waits and never fails."""
+        """Put down a request, and what it led to. Never waits and never fails."""
+        request, user, target = call.request, call.user, call.target
+        is_allowed = call.is_allowed or code != 403
         headers = request.headers
         uri = request.target
         agent = headers.get("user-agent") or ""
@@ -145,7 +141,7 @@ class Audit:
             _Event(
                 "audit.k8s.io/v1",
                 "Metadata",
-                audit_id,
+                call.audit,
                 stage,
                 uri,
                 target.verb.value if target is not None else request.method.lower(),
@@ -155,9 +151,9 @@ class Audit:
                 _time(at),
                 None if acts_as is None else _User(acts_as.name, acts_as.uid, acts_as.groups),
                 agent,
-                None if target is None else _object(target, seen),
+                None if target is None else _object(target, call),
                 None if stage == RECEIVED else _status(code, error),
-                None if code == 401 else _annotations(_ALLOWED if is_allowed else _FORBIDDEN, request, seen),
+                None if code == 401 else _annotations(_ALLOWED if is_allowed else _FORBIDDEN, call),
             )
         )
         self._news.set()
@@ -231,22 +227,22 @@ class Audit:
         self._is_torn = False
 
 
-def _object(target: Target, seen: Seen | None) -> _Object:
+def _object(target: Target, call: ApiCall) -> _Object:
     kind = target.kind
-    if seen is None or seen.writes != 1:  # Of many, none is what the request is about.
+    if call.writes != 1:  # Of many, none is what the request is about.
         return _Object(kind.plural, target.namespace, target.name, kind.group, kind.version, target.subresource)
-    name = target.name or seen.key.rpartition("/")[2]
-    revision = str(seen.revision)
+    name = target.name or call.key.rpartition("/")[2]
+    revision = str(call.revision)
     return _Object(
-        kind.plural, target.namespace, name, kind.group, kind.version, target.subresource, uid_in(seen.value), revision
+        kind.plural, target.namespace, name, kind.group, kind.version, target.subresource, uid_in(call.value), revision
     )
 
 
-def _annotations(given: dict[str, str], request: Request, seen: Seen | None) -> dict[str, str]:
-    headers = request.headers
-    decision = headers.get(DECISION_HEADER) or (seen.decision if seen is not None and seen.writes == 1 else "")
+def _annotations(given: dict[str, str], call: ApiCall) -> dict[str, str]:
+    headers = call.request.headers
+    decision = headers.get(DECISION_HEADER) or (call.decision if call.writes == 1 else "")
     trace = headers.get("traceparent")
-    revision = 0 if seen is None else seen.revision
+    revision = call.revision
     if not decision and not trace and not revision:
         return given
     found = dict(given)

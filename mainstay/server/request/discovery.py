@@ -12,6 +12,7 @@ import msgspec
 
 from mainstay.api.kind import Kind
 from mainstay.http.messages import Request, Response
+from mainstay.server.request.answers import NO_CACHE, no_page
 from mainstay.server.request.served_kinds import Registry
 
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -35,8 +36,6 @@ VERSION: Final = {
 }
 """What clients take for the version of Kubernetes whose API this is."""
 
-_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -48,8 +47,8 @@ class Discovery:
         self._made_from = -1
         self._answers: dict[str, bytes] = {}
 
-    def page(self, request: Request) -> Response | None:
-        """The answer to a request, or None if nothing is there."""
+    def page(self, request: Request) -> Response:
+        """The answer to a request; 404 if nothing is there."""
         path = request.path.rstrip("/") or "/"
         accept = request.headers.get("accept") or ""
         if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in accept:
@@ -61,9 +60,9 @@ class Discovery:
                     return Response(304, b"", AGGREGATED_TYPE, headers)
                 return Response(200, body, AGGREGATED_TYPE, headers)
         if path == "/openapi/v2" and OPEN_API_V2_ASKED in accept:
-            return Response(200, OPEN_API_V2, OPEN_API_V2_TYPE, (_NO_CACHE,))
+            return Response(200, OPEN_API_V2, OPEN_API_V2_TYPE, (NO_CACHE,))
         answer = self.answer(path)
-        return None if answer is None else Response(200, answer, headers=(_NO_CACHE,))
+        return no_page() if answer is None else Response(200, answer, headers=(NO_CACHE,))
 
     def answer(self, path: str) -> bytes | None:
         """The body for a path such as `/apis/apps/v1`, or None if nothing is there."""

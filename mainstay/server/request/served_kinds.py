@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from mainstay.api.kind import Kind
+from mainstay.api.kind_name import KindName
+from mainstay.api.kinds import BUILTIN, REVIEWS, metrics
+from mainstay.api.kinds.decisions import DECISION
 
 
 class Registry:
@@ -37,6 +40,13 @@ class Registry:
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._kinds.get((group, version, plural))
 
+    def require(self, name: KindName) -> Kind:
+        """A kind that is always there."""
+        kind = self.find(name.group, name.version, name.plural)
+        if kind is None:
+            raise AssertionError(f"there is no kind for {name.plural}")
+        return kind
+
     def serves(self, group: str, version: str) -> bool:
         return self._counts.get((group, version), 0) > 0
 
@@ -51,6 +61,11 @@ class Registry:
             if version not in found.setdefault(group, []):
                 found[group].append(version)
         return {group: sorted(found[group], key=_version_order) for group in found}
+
+
+def build_registry() -> Registry:
+    """All kinds that are always served."""
+    return Registry((*BUILTIN, *REVIEWS, *metrics.KINDS, DECISION))
 
 
 def _version_order(version: str) -> tuple[int, int, int, str]:

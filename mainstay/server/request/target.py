@@ -93,6 +93,9 @@ class Options:
         return int(text)
 
 
+NO_OPTIONS: Final = Options("")
+
+
 def target_of(method: str, path: str, options: Options, registry: Registry) -> Target:
     """What a request to an API path is about. Raises `NoSuchPath`, or `ApiError` for what no kind allows."""
     parts = [part for part in path.split("/") if part]

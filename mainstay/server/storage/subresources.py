@@ -1,21 +1,86 @@
-"""Parts of objects with an address of their own: scale and finalize. `status` needs nothing special.
-
-Each is a change of the object by a function of what is there, so each is one conditional commit.
-"""
+"""Subresources that do not look like their object: scale and finalize. Each is one conditional commit of the object."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mainstay.api import labels
+import msgspec
+
+from mainstay.api import labels, times
+from mainstay.api.apply import Application
 from mainstay.api.custom import ScalePaths
 from mainstay.api.errors import bad_request
-from mainstay.api.kind import Object
+from mainstay.api.kind import Kind, Object
+from mainstay.env import Clock
+from mainstay.http.messages import Answer
+from mainstay.server.request.answers import answer_body
+from mainstay.server.request.bodies import Bodies, CustomKinds
+from mainstay.server.request.handlers import ResourceCall
+from mainstay.server.request.options import WriteOptions
+from mainstay.server.request.patch import application_of
+from mainstay.server.storage.object_changes import ObjectChange, patches_in
+from mainstay.server.storage.reads import Reads
+from mainstay.server.storage.stored import Written, read
+from mainstay.server.storage.strategies import WriteStrategy, part_for
 from mainstay.server.storage.writes import Mutate
 
 BUILTIN_SCALE: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
 
 
-def scale_of(obj: Object, paths: ScalePaths) -> Object:
+_encode = msgspec.json.Encoder().encode
+
+
+class ScaleChange(ObjectChange):
+    """An object as its `autoscaling/v1 Scale` shows it."""
+
+    def __init__(self, bodies: Bodies, clock: Clock, reads: Reads, custom: CustomKinds) -> None:
+        super().__init__(bodies, clock)
+        self._reads = reads
+        self._custom = custom
+
+    async def get(self, asked: ResourceCall) -> Answer:
+        target = asked.target
+        entry = await self._reads.get(target.kind, target.namespace, target.name, asked.options)
+        shown = render_scale(read(target.kind, entry), self._paths(target.kind))
+        return answer_body(200, _encode(shown), asked.form, asked.options)
+
+    def replace(self, asked: ResourceCall, wanted: WriteOptions) -> tuple[Mutate, list[str]]:
+        scale = self.bodies.decode_subresource(asked.request, asked.target)
+        return scaled(scale, self._paths(asked.target.kind)), []
+
+    def patch(self, asked: ResourceCall, wanted: WriteOptions, warnings: list[str]) -> tuple[Mutate, WriteStrategy]:
+        paths = self._paths(asked.target.kind)
+        take_patch, _ = patches_in(asked)
+
+        def mutate(obj: Object) -> Object:
+            return scaled(take_patch().apply(render_scale(obj, paths)), paths)(obj)
+
+        return mutate, WriteStrategy(part_for(asked.target.subresource))
+
+    def apply(self, asked: ResourceCall) -> Application:
+        now = times.format_time(self.clock.wall())
+        replicas_at = self._paths(asked.target.kind).spec_replicas
+        return application_of(asked.request.body, asked.target, asked.options, now, replicas_at)
+
+    def show(self, asked: ResourceCall, written: Written, *, dry_run: bool) -> bytes:
+        obj = msgspec.json.decode(written.value)
+        obj["metadata"]["resourceVersion"] = str(written.revision)
+        return _encode(render_scale(obj, self._paths(asked.target.kind)))
+
+    def _paths(self, kind: Kind) -> ScalePaths:
+        """Where an object keeps its replicas. Custom kinds say so themselves."""
+        custom = self._custom.version_of(kind) if kind.is_custom else None
+        return BUILTIN_SCALE if custom is None or custom.scale is None else custom.scale
+
+
+class FinalizeChange(ObjectChange):
+    """What a namespace still waits for before it goes."""
+
+    def replace(self, asked: ResourceCall, wanted: WriteOptions) -> tuple[Mutate, list[str]]:
+        decoded = self.bodies.decode(asked.request, asked.target.kind, wanted.validation)
+        return finalized(decoded.object), decoded.warnings
+
+
+def render_scale(obj: Object, paths: ScalePaths) -> Object:
     """An object as `autoscaling/v1 Scale` shows it."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -71,7 +136,7 @@ def finalized(namespace: Object) -> Mutate:
     """Write what a namespace still waits for before it goes."""
     wanted = (namespace.get("spec") or {}).get("finalizers") or []
     given = namespace.get("metadata") or {}
-    # Who finishes a namespace has looked at that one, and not at another that has got its name since.
+    # A client that finalizes a namespace has looked at that one, not at another that has got its name since.
     meant = {name: given[name] for name in ("uid", "resourceVersion") if given.get(name)}
 
     def mutate(obj: Object) -> Object:

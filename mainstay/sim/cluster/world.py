@@ -36,10 +36,9 @@ from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import MASTERS, User
 from mainstay.server.auth.tokens import AUDIENCE, Accepted, Rejected
 from mainstay.server.decisions.journal import ServerJournal, in_memory
-from mainstay.server.decisions.pages import JournalPages
 from mainstay.server.request.app import Api
 from mainstay.server.request.metrics import Metrics
-from mainstay.server.request.observer import Observer
+from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.sim.cluster.history import (
     Event,
     FaultInjected,
@@ -307,14 +306,7 @@ class World:
         authenticator = _Badges(self._users)
         journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
         api = await _started(port, env, authenticator, journal)
-        metrics = Metrics(env.clock)
-        metrics.watched(api.feed.tallies)
-        if journal is not None:
-            metrics.more(journal.counts.collect)
-        pages = JournalPages(api.handle, authenticator, journal)
-        refusals = None if journal is None else journal.refusals
-        observer = Observer(pages.handle, env, authenticator, metrics, None, refusals)
-        gate = ServerProxy(name, observer.answer, api.registry, self.history, self.faults, self.sim.loop)
+        gate = ServerProxy(name, api.answer, api.registry, self.history, self.faults, self.sim.loop)
         self.gates[name] = gate
         http = await HttpServer.start(gate.answer, "0.0.0.0", PORT)
         self._serving[name].set()
@@ -323,7 +315,6 @@ class World:
         finally:
             await http.drain(DRAIN_WITHIN)
             await api.stop()
-            pages.close()
             if journal is not None:
                 await journal.refusals.close()
 
@@ -350,9 +341,12 @@ class World:
 
 async def _started(port: StoreProxy, env: Env, authenticator: Authenticator, journal: ServerJournal | None) -> Api:
     """If the store does not let it start, it is started again, as a supervisor would."""
+    metrics = Metrics(env.clock)
+    if journal is not None:
+        metrics.more(journal.counts.collect)
     while True:
         try:
-            return await Api.start(port, env, authenticator, journal=journal)
+            return await Api.start(port, env, authenticator, journal=journal, options=PipelineOptions(metrics))
         except StoreError:
             await tasks.sleep(START_AGAIN_AFTER)
 

@@ -13,7 +13,7 @@ there, because their nodes are not.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.env.build import build
 from mainstay.explain.placement import rests_on
-from mainstay.http.messages import Answer, Request
+from mainstay.http.messages import Request
 from mainstay.http.server import HttpServer
 from mainstay.journal.bundle import open_bundle, packed
 from mainstay.journal.bundle_contents import gathered
@@ -37,11 +37,9 @@ from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import MASTERS, User
 from mainstay.server.auth.kubeconfig import ByToken, kubeconfig_text, server_url
 from mainstay.server.decisions.journal import in_memory
-from mainstay.server.decisions.pages import JournalPages
 from mainstay.server.request.app import Api
-from mainstay.server.request.context import Seen
-from mainstay.server.request.metrics import Metrics
-from mainstay.server.request.observer import Handle, Observer
+from mainstay.server.request.context import ApiCall
+from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.sim.cluster.history import Event, RevisionCommitted, StoreReopened, StoreRestored
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.failure.rerun import repeat_run
@@ -210,23 +208,20 @@ async def serve_frozen(frozen: FrozenState, port: int = 0) -> AsyncIterator[Froz
         journal = in_memory(kept, store, env.clock)
         closing.push_async_callback(journal.refusals.close)
         authenticator = _Anybody({})
-        api = await Api.start(store, env, authenticator, journal=journal)
+        options = PipelineOptions(before=(_refuse_writes,))
+        api = await Api.start(store, env, authenticator, journal=journal, options=options)
         closing.push_async_callback(api.stop)
         store.stand_still()
-        pages = JournalPages(api.handle, authenticator, journal)
-        closing.callback(pages.close)
-        handle = partial(_only_reads, pages.handle)
-        observer = Observer(handle, env, authenticator, Metrics(env.clock), None, journal.refusals)
-        http = await HttpServer.start(observer.answer, HOST, port, clock=SystemClock())
+        http = await HttpServer.start(api.answer, HOST, port, clock=SystemClock())
         closing.push_async_callback(http.drain, DRAIN_WITHIN)
         url = server_url("http", HOST, http.addresses[0][1])
         yield FrozenServer(url, kubeconfig_text(url, ByToken("none-is-needed"), user=ADMIN.name))
 
 
-def _only_reads(handle: Handle, request: Request, seen: Seen) -> Answer | Awaitable[Answer]:
+def _refuse_writes(call: ApiCall) -> None:
+    request = call.request
     if request.method not in _READING and not request.path.startswith(_REVIEWS):
         raise ApiError(405, Reason.METHOD_NOT_ALLOWED, STILL, {})
-    return handle(request, seen)
 
 
 class _StillClock:

@@ -1,0 +1,135 @@
+"""Handlers of create, update, patch and delete: from a request to a write, and from its outcome to an answer."""
+
+import msgspec
+
+from mainstay.api.errors import ApiError, bad_request, forbidden_value, invalid
+from mainstay.api.kind import Object
+from mainstay.env import Clock
+from mainstay.http.messages import Answer, Response
+from mainstay.server.request import representation
+from mainstay.server.request.answers import answer_body, answer_json, answer_pieces
+from mainstay.server.request.bodies import Bodies
+from mainstay.server.request.handlers import ResourceCall
+from mainstay.server.request.options import DeleteOptions, WriteOptions
+from mainstay.server.request.patch import is_apply
+from mainstay.server.storage.object_changes import ObjectChange
+from mainstay.server.storage.operations import REPEATED
+from mainstay.server.storage.reads import Reads
+from mainstay.server.storage.selection import selection_of
+from mainstay.server.storage.stored import Written
+from mainstay.server.storage.strategies import APPLIED, WriteStrategy, part_for
+from mainstay.server.storage.writes import Writes
+
+
+class WriteHandlers:
+    """Of objects, or of one of their subresources: `change` says which."""
+
+    def __init__(self, writes: Writes, change: ObjectChange) -> None:
+        self._writes = writes
+        self._change = change
+
+    async def create(self, asked: ResourceCall) -> Answer:
+        target = asked.target
+        wanted = read_write_options(asked, "CreateOptions")
+        decoded = self._change.bodies.decode(asked.request, target.kind, wanted.validation)
+        written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, asked.context)
+        return self._answer(asked, 201, written, decoded.warnings, wanted)
+
+    async def update(self, asked: ResourceCall) -> Answer:
+        target = asked.target
+        wanted = read_write_options(asked, "UpdateOptions")
+        mutate, warnings = self._change.replace(asked, wanted)
+        strategy = WriteStrategy(part_for(target.subresource), requires_version=True)
+        where = (target.kind, target.namespace)
+        try:
+            written = await self._writes.update(*where, target.name, mutate, strategy, wanted, asked.context)
+        except ApiError as error:
+            if error.code != 404 or not target.kind.put_creates or target.subresource:
+                raise
+            written = await self._writes.create(*where, mutate({}), wanted, asked.context)
+            return self._answer(asked, 201, written, warnings, wanted)
+        return self._answer(asked, 200, written, warnings, wanted)
+
+    async def patch(self, asked: ResourceCall) -> Answer:
+        target = asked.target
+        wanted = read_write_options(asked, "PatchOptions")
+        if is_apply(asked.request.headers.get("content-type")):
+            return await self._apply(asked, wanted)
+        if asked.options.flag("force"):
+            text = "may not be specified for non-apply patch"
+            raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
+        warnings: list[str] = []
+        mutate, strategy = self._change.patch(asked, wanted, warnings)
+        where = (target.kind, target.namespace, target.name)
+        written = await self._writes.update(*where, mutate, strategy, wanted, asked.context)
+        return self._answer(asked, 200, written, warnings, wanted)
+
+    async def _apply(self, asked: ResourceCall, wanted: WriteOptions) -> Answer:
+        target = asked.target
+        application = self._change.apply(asked)
+        strategy = WriteStrategy(part_for(target.subresource), APPLIED)
+        where = (target.kind, target.namespace)
+        try:
+            applied = application.applied
+            written = await self._writes.update(*where, target.name, applied, strategy, wanted, asked.context)
+        except ApiError as error:
+            if error.code != 404 or target.subresource:
+                raise
+            written = await self._writes.create(*where, application.applied(None), wanted, asked.context, APPLIED)
+            return self._answer(asked, 201, written, [], wanted)
+        return self._answer(asked, 200, written, [], wanted)
+
+    def _answer(
+        self, asked: ResourceCall, status: int, written: Written, warnings: list[str], wanted: WriteOptions
+    ) -> Response:
+        body = self._change.show(asked, written, dry_run=wanted.dry_run)
+        return answer_body(status, body, asked.form, asked.options, warnings, is_repeated=written.is_repeated)
+
+
+class DeleteHandlers:
+    def __init__(self, writes: Writes, reads: Reads, bodies: Bodies, clock: Clock) -> None:
+        self._writes = writes
+        self._reads = reads
+        self._bodies = bodies
+        self._clock = clock
+
+    async def delete(self, asked: ResourceCall) -> Answer:
+        target = asked.target
+        kind = target.kind
+        how = DeleteOptions.of(asked.options, self._bodies.decode_delete_options(asked.request))
+        written = await self._writes.delete(kind, target.namespace, target.name, how, asked.context)
+        if not written.was_removed or kind.delete_returns_object:
+            body = representation.one(asked.form, kind, written.value, written.revision, self._clock.wall())
+            return answer_body(200, body, asked.form, asked.options, is_repeated=written.is_repeated)
+        details: Object = {"name": target.name}
+        if kind.group:
+            details["group"] = kind.group
+        details |= {"kind": kind.plural, "uid": msgspec.json.decode(written.value)["metadata"]["uid"]}
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        answer = answer_json(200, status)
+        if written.is_repeated:
+            answer.headers = (*answer.headers, REPEATED)
+        return answer
+
+    async def delete_collection(self, asked: ResourceCall) -> Answer:
+        target, options = asked.target, asked.options
+        if asked.context.operation is not None:
+            raise bad_request("a collection is not deleted by one write, so this cannot be an operation with an id")
+        how = DeleteOptions.of(options, self._bodies.decode_delete_options(asked.request))
+        listed = await self._reads.list(selection_of(target, options), options)
+        for entry in listed.entries:
+            place, _, name = entry.key.rpartition("/")
+            namespace = place.rpartition("/")[2] if target.kind.namespaced else ""
+            try:
+                await self._writes.delete(target.kind, namespace, name, how, asked.context)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+        at = self._clock.wall()
+        pieces = representation.many(asked.form, target.kind, listed.entries, listed.metadata, at, "Metadata")
+        return answer_pieces(pieces, asked.form, options)
+
+
+def read_write_options(asked: ResourceCall, kind: str) -> WriteOptions:
+    """`kind` is CreateOptions, UpdateOptions or PatchOptions: what a refusal is about."""
+    return WriteOptions.of(asked.options, kind, asked.request.headers.get("user-agent") or "")
