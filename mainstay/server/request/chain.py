@@ -38,7 +38,8 @@ class RequestChain:
                 return answer
         route = self._router.find_route(call.request.path)
         for stage in STAGES:
-            if (answer := stage(self, call, route)) is not None:
+            answer = stage(self, call, route)
+            if answer is not None:
                 return answer
         raise AssertionError(f"no stage has answered {call.request.path}")
 

@@ -25,18 +25,12 @@ class ResourceCall(Struct, gc=False):
     """A request that is about objects, and allowed."""
 
     call: ApiCall
+    request: Request
     target: Target
+    options: Options
     form: Form
     context: WriteContext = NO_CONTEXT
     """Of a write: what goes with it into its transaction."""
-
-    @property
-    def request(self) -> Request:
-        return self.call.request
-
-    @property
-    def options(self) -> Options:
-        return self.call.options
 
     @property
     def user(self) -> User:

@@ -57,7 +57,9 @@ class ResourceRoute:
         handler = self._handlers.find(target)
         if handler is None:
             raise method_not_allowed()
-        asked = ResourceCall(call, target, form_of(call.request.headers.get("accept")))
+        request = call.request
+        form = form_of(request.headers.get("accept"))
+        asked = ResourceCall(call, request, target, call.options, form)
         if handler.answer_now is not None:
             try:
                 answer = handler.answer_now(asked)

@@ -98,10 +98,12 @@ NO_OPTIONS: Final = Options("")
 
 def target_of(method: str, path: str, options: Options, registry: Registry) -> Target:
     """What a request to an API path is about. Raises `NoSuchPath`, or `ApiError` for what no kind allows."""
-    parts = [part for part in path.split("/") if part]
-    if parts[:1] == ["api"] and len(parts) >= 3:
+    parts = path[1:].split("/")
+    if "" in parts:
+        parts = [part for part in parts if part]
+    if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
-    elif parts[:1] == ["apis"] and len(parts) >= 4:
+    elif len(parts) >= 4 and parts[0] == "apis":
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         raise NoSuchPath(path)
@@ -119,7 +121,8 @@ def target_of(method: str, path: str, options: Options, registry: Registry) -> T
     kind = registry.find(group, version, rest[0])
     if kind is None or len(rest) > 3:
         raise _no_such_resource()
-    name, subresource = (*rest[1:], "", "")[:2]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
     allowed = kind.verbs
     if subresource:
         part = kind.subresource(subresource)

@@ -38,8 +38,9 @@ class Committer:
 
     async def write_once(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> Written:
         """As `write`; but an operation that was carried out before is answered with what it led to then."""
-        before = await self.find_outcome(context)
-        return await self.write(what, decide, context, dry_run=dry_run) if before is None else before
+        if context.operation is not None and (before := await self.find_outcome(context)) is not None:
+            return before
+        return await self.write(what, decide, context, dry_run=dry_run)
 
     async def write(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> Written:
         """Commit what is decided, or work out what that would lead to. `what` is written, for the error message.

@@ -77,7 +77,7 @@ class Writes:
         owners: Owners = TRACKED,
     ) -> Written:
         """Make an object."""
-        if (before := await self._committer.find_outcome(context)) is not None:
+        if context.operation is not None and (before := await self._committer.find_outcome(context)) is not None:
             return before
         given = new.setdefault("metadata", {})
         _require_namespace_of(kind, namespace, given)
