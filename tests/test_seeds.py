@@ -25,6 +25,7 @@ def test_a_seed_that_once_failed_passes(kept: KeptSeed):
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kept", [each for each in KEPT if each.plant], ids=name_of)
 def test_a_bug_that_comes_back_is_found_with_the_seed_that_is_told(kept: KeptSeed):
     result = run_planted(kept)

@@ -73,6 +73,7 @@ def test_the_fixed_operator_keeps_its_promises(story: str, instances: int, fault
     assert broken(story, FIXED, instances, fault, one_in=one_in) == set()
 
 
+@pytest.mark.deep
 def test_an_operator_made_with_kopf_does_the_same_under_another_hash_seed():
     def trace(hash_seed: str) -> str:
         done = subprocess.run(
