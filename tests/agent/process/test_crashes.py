@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.agent.runner import Exited, LogQuery, Running
+from mainstay.agent.runners.process import runner as process_runner
 from mainstay.agent.runners.process.attempts import ANEW, SHIM_KILLED, Attempt, shim_of
 from mainstay.env import commands
 from tests.agent.process.agent_program import an_agent, kill
@@ -166,7 +167,8 @@ async def test_a_shim_that_fails_says_why(directory: Path):
         assert "Is a directory" in end.message
 
 
-async def test_a_stopped_shim_does_not_keep_a_container_alive(directory: Path):
+async def test_a_stopped_shim_does_not_keep_a_container_alive(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process_runner, "_SHIM_IS_LATE", timedelta(milliseconds=500))
     async with a_runner(directory) as runner:
         await running(runner, a_wish("sleep 1000"))
         shim = shim_of(attempt_in(directory))

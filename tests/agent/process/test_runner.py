@@ -230,7 +230,8 @@ def test_it_is_a_runner(directory: Path):
     assert runner.pods() == []
 
 
-async def test_a_directory_has_one_agent(directory: Path):
+async def test_a_directory_has_one_agent(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mainstay.agent.runners.process.runner._LOCK_TRIES", 5)
     async with a_runner(directory):
         with pytest.raises(CannotRun, match="another agent uses"):
             async with a_runner(directory):

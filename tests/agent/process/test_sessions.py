@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.agent.runner import Mount, NoSuchContainer, Session
+from mainstay.agent.runners.process import sessions
 from mainstay.agent.runners.process.sessions import ProcessSession
 from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import (
@@ -119,7 +120,8 @@ async def test_commands_end_with_their_container_also_when_nobody_sees_to_it(dir
         assert await session.wait() == 137
 
 
-async def test_a_stopped_helper_does_not_keep_a_command_alive(directory: Path):
+async def test_a_stopped_helper_does_not_keep_a_command_alive(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sessions, "_HELPER_IS_LATE", timedelta(milliseconds=500))
     async with a_runner(directory) as runner:
         await running(runner, a_wish("exec sleep 1000"))
         session = await runner.execute(FIRST, ["sleep", "1001"])
