@@ -29,7 +29,7 @@ def test_the_demo_runs_to_its_end_and_cleans_up():
     assert re.search(r"\$ mainstay why deploy/risk-api\n +\d of \d+ .*: .*(readiness|crash|exited)", done.stdout), (
         done.stdout
     )
-    replayed = re.search(r"(\d+) decisions made again: all the same", done.stdout)
+    replayed = re.search(r"(\d+) decisions replayed, all identical", done.stdout)
     assert replayed is not None, done.stdout
     assert int(replayed[1]) > 100
     counted = re.findall(r"(\d+) requests to risk-api meanwhile: (\d+) failed", done.stdout)

@@ -1,1 +1,1 @@
-"""The command line: reads options, starts what they ask for, and says in plain words what went wrong."""
+"""The command line: parse options, run what they ask for, report errors."""

@@ -15,7 +15,7 @@ class Address(click.ParamType[tuple[str, int]]):
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
-            self.fail(f"{value!r}: an IPv6 address goes into brackets, as in [::1]:6443", param, ctx)
+            self.fail(f"{value!r}: put the IPv6 address in brackets (for example [::1]:6443)", param, ctx)
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            self.fail(f"{value!r} is not HOST:PORT, as in 127.0.0.1:6443", param, ctx)
+            self.fail(f"{value!r} is not HOST:PORT (for example 127.0.0.1:6443)", param, ctx)
         return host or "0.0.0.0", int(port)

@@ -1,37 +1,44 @@
-"""`mainstay apply`: make the cluster have what files say.
+"""`mainstay apply`: apply manifests.
 
-Server-side apply: the server merges, and remembers which fields are ours (field manager `mainstay`). Applied again,
-what is in no file any more is taken back, and what others own is left alone or, if it is in the way, said to be.
+Server-side apply: the server merges, and records which fields are ours (field manager `mainstay`). The next apply
+removes fields of ours that are no longer in the manifest. Fields of other managers stay, or cause a conflict.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mainstay.api.kind import Object
-from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for, explained
+from mainstay.cli.cluster_access import (
+    MANAGER,
+    Command,
+    Screen,
+    call_cluster,
+    cluster_options,
+    describe_error,
+    load_config,
+)
 from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
-from mainstay.cli.manifests import Manifest, manifest_options, read_manifests
+from mainstay.cli.manifests import Manifest, manifest_options, place, read_manifests
 from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Form, Output, OutputType, complete, print_objects
-from mainstay.client.call import WriteOptions
-from mainstay.client.client import Client
-from mainstay.client.errors import ApiError, NotFound, Unavailable
-from mainstay.env import tasks
+
+if TYPE_CHECKING:
+    from mainstay.api.kind import Object
+    from mainstay.client.client import Client
 
 _KIND_WITHIN: Final = timedelta(seconds=10)
-"""How long a kind that was defined just before may take to be served."""
+"""How long the server may take to serve a kind that was just defined."""
 _LOOK_EVERY: Final = timedelta(milliseconds=200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOptions:
     namespace: str = ""
-    """As said on the command line. Empty: the object's own, else that of the kubeconfig."""
+    """From the command line. Empty: the object's own, else that of the kubeconfig."""
     dry_run: bool = False
     force_conflicts: bool = False
     output: Output = field(default_factory=Output)
@@ -45,18 +52,18 @@ class ApplyOptions:
     type=click.Choice(["none", "server"]),
     default="none",
     show_default=True,
-    help="server: say what would become of it, and change nothing.",
+    help="server: validate, but change nothing",
 )
-@click.option("--force-conflicts", is_flag=True, help="Take over fields that others own.")
+@click.option("--force-conflicts", is_flag=True, help="Take over fields of other managers")
 @click.option(
     "-o",
     "--output",
     type=OutputType(Form.NAME, Form.JSON, Form.YAML),
     default=Output(),
-    metavar="FORM",
-    help="name, json or yaml.  [default: a line for each object]",
+    metavar="FORMAT",
+    help="name, json, yaml  [default: a line per object]",
 )
-@click.option("--server-side", is_flag=True, hidden=True, help="Always so, here.")
+@click.option("--server-side", is_flag=True, hidden=True, help="Accepted for kubectl; always on")
 @cluster_options
 def apply(
     files: tuple[str, ...],
@@ -69,16 +76,18 @@ def apply(
     kubeconfig: str,
     context: str,
 ) -> int:
-    """Make the cluster have what files say.
+    """Apply manifests.
 
     \b
         mainstay apply -f web.yaml
         mainstay apply -f manifests/ --dry-run=server
         cat web.yaml | mainstay apply -f -
+
+    The apply is server-side, as field manager "mainstay". FILE is YAML or JSON; - is standard input.
     """
     if not files:
-        raise click.UsageError("say what to apply: -f FILE, -f DIR or -f -.")
-    config = config_for(kubeconfig, context)
+        raise click.UsageError("missing option -f (for example -f web.yaml, -f manifests/ or -f -)")
+    config = load_config(kubeconfig, context)
     manifests = read_manifests(files, recursive=recursive)
     options = ApplyOptions(
         namespace=namespace,
@@ -86,28 +95,30 @@ def apply(
         force_conflicts=force_conflicts,
         output=output,
     )
-    return ask(config, lambda client, screen: apply_all(client, screen, manifests, options))
+    return call_cluster(config, lambda client, screen: apply_all(client, screen, manifests, options))
 
 
-async def apply_all(client: Client, screen: Screen, manifests: Sequence[Manifest], options: ApplyOptions) -> int:
-    """Apply one after the other. What is refused is said, and does not keep the others from being applied."""
-    kinds = _Served(client, await read_kinds(client))
+async def apply_all(client: "Client", screen: Screen, manifests: Sequence[Manifest], options: ApplyOptions) -> int:
+    """Apply one after the other. An object that the server rejects does not stop the others."""
+    from mainstay.client.errors import ApiError, Unavailable
+
+    kinds = _ServedKinds(client, await read_kinds(client))
     done: list[tuple[KnownKind, Object]] = []
     code: int = Exit.SATISFIED
     for manifest in manifests:
         try:
-            kind = await kinds.of(manifest)
-            obj = placed(kind, manifest, options.namespace, client.config.namespace)
+            kind = await kinds.find(manifest)
+            obj = place(kind, manifest, options.namespace, client.config.namespace)
             before = await _read(client, kind, obj)
-            after = await _applied(client, kind, obj, options)
+            after = await _apply(client, kind, obj, options)
         except Unavailable as error:
             if error.status == 0:
-                raise  # It will not be better with the next one.
+                raise  # The next object would fail in the same way.
             screen.note(f"mainstay: {manifest.where}: {error}")
             code = Exit.ERROR
             continue
         except (ApiError, click.ClickException) as error:
-            words = explained(error, client.config) if isinstance(error, ApiError) else error.format_message()
+            words = describe_error(error, client.config) if isinstance(error, ApiError) else error.format_message()
             screen.note(f"mainstay: {manifest.where}: {words}")
             code = Exit.ERROR
             continue
@@ -120,67 +131,60 @@ async def apply_all(client: Client, screen: Screen, manifests: Sequence[Manifest
     return code
 
 
-def placed(kind: KnownKind, manifest: Manifest, said: str, usual: str) -> Object:
-    """An object with its namespace. Raises `click.ClickException` if the command line says another one."""
-    obj = manifest.object
-    own = obj["metadata"].get("namespace") or ""
-    if not kind.name.namespaced:
-        return obj
-    if own and said and own != said:
-        raise click.ClickException(f"the object is for namespace {own}, and --namespace says {said}: leave out one")
-    return {**obj, "metadata": {**obj["metadata"], "namespace": own or said or usual}}
+class _ServedKinds:
+    """The kinds of the cluster, read again if one is missing: an applied manifest may define it."""
 
-
-class _Served:
-    """The kinds of the cluster, read again when one is missing: what is applied may define it."""
-
-    def __init__(self, client: Client, kinds: Kinds) -> None:
+    def __init__(self, client: "Client", kinds: Kinds) -> None:
         self._client = client
         self._kinds = kinds
         self._defined: set[tuple[str, str]] = set()
 
-    async def of(self, manifest: Manifest) -> KnownKind:
+    async def find(self, manifest: Manifest) -> KnownKind:
+        from mainstay.env import tasks
+
         obj = manifest.object
         self._remember(obj)
         api_version, kind = obj["apiVersion"], obj["kind"]
-        found = self._kinds.of_object(api_version, kind)
+        found = self._kinds.find_for(api_version, kind)
         tries = _KIND_WITHIN // _LOOK_EVERY if (api_version.rpartition("/")[0], kind) in self._defined else 1
         while found is None and tries > 0:
             self._kinds = await read_kinds(self._client)
-            found = self._kinds.of_object(api_version, kind)
+            found = self._kinds.find_for(api_version, kind)
             tries -= 1
             if found is None and tries:
                 await tasks.sleep(_LOOK_EVERY)
         if found is None:
-            raise click.ClickException(
-                f'the server has no kind "{kind}" in version "{api_version}": is the definition installed?'
-            )
+            raise click.ClickException(manifest.unknown_kind)
         return found
 
-    def _remember(self, obj: Object) -> None:
+    def _remember(self, obj: "Object") -> None:
         if obj["kind"] == "CustomResourceDefinition":
             spec = obj.get("spec") or {}
             self._defined.add((str(spec.get("group")), str((spec.get("names") or {}).get("kind"))))
 
 
-async def _read(client: Client, kind: KnownKind, obj: Object) -> Object | None:
+async def _read(client: "Client", kind: KnownKind, obj: "Object") -> "Object | None":
+    from mainstay.client.errors import NotFound
+
     try:
         return await client.get(kind.name, obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
     except NotFound:
         return None
 
 
-async def _applied(client: Client, kind: KnownKind, obj: Object, options: ApplyOptions) -> Object:
+async def _apply(client: "Client", kind: KnownKind, obj: "Object", options: ApplyOptions) -> "Object":
+    from mainstay.client.call import WriteOptions
+
     write = WriteOptions(dry_run=options.dry_run, field_validation="Strict")
     return await client.apply(kind.name, obj, manager=MANAGER, force=options.force_conflicts, write=write)
 
 
-def _differ(before: Object, after: Object) -> bool:
-    """Whether what is wanted of an object has changed. Its state may change at any moment, by others."""
-    return _wanted(before) != _wanted(after)
+def _differ(before: "Object", after: "Object") -> bool:
+    """Whether the desired state has changed. Others may change the status at any moment."""
+    return _desired(before) != _desired(after)
 
 
-def _wanted(obj: Object) -> dict[str, Any]:
+def _desired(obj: "Object") -> dict[str, Any]:
     others = ("managedFields", "resourceVersion", "generation")
     metadata = {name: value for name, value in obj["metadata"].items() if name not in others}
     return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata}

@@ -1,19 +1,18 @@
 """What a cluster on one machine consists of: its settings, its directory, its processes.
 
     DATA_DIR/
-      kubeconfig               the administrator's
-      cluster.json             what `up` was told the last time
-      ca.crt, store/, …        the server's (guides/server.md)
-      scheduler/               the scheduler's: credentials.yaml, its records of decisions; controllers/ and
+      kubeconfig               of the administrator
+      cluster.json             the settings of the last `up`
+      ca.crt, store/, …        of the server (guides/server.md)
+      scheduler/               of the scheduler: credentials.yaml, its records of decisions; controllers/ and
                                controllers-2/ likewise
-      nodes/NAME/              a node's: credentials.yaml, what its pods have on the machine
-      run/NAME.json            which process is which (supervisor/records.py)
-      logs/NAME.log            what each process says
+      nodes/NAME/              of a node: credentials.yaml, the files of its pods
+      run/NAME.json            the process of each component (supervisor/records.py)
+      logs/NAME.log            the output of each process
 
-Nothing is started here. `mainstay up`, `down` and `status` all go by this, so they agree on what is where.
+Starts nothing. `mainstay up`, `down` and `status` share it, so that they agree on the layout.
 """
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.env import Chance, Disk, machine
+from mainstay.env import Chance, Disk
 from mainstay.supervisor.decide import Component
 
 PORT: Final = 6443
@@ -38,20 +37,20 @@ SCHEDULER: Final = "scheduler"
 CONTROLLERS: Final = "controllers"
 CONTROLLERS_MAX: Final = 5
 TAKEN_OVER_AFTER: Final = timedelta(seconds=6)
-"""How long the lease of the controllers lasts. On one machine nothing is lost on the way, so it may be short."""
+"""The lease duration of the controllers. Short, because no network loses heartbeats on one machine."""
 
 _FILE: Final = "cluster.json"
 _UNFINISHED: Final = "cluster.unfinished"
-# -P: what lies in the directory that `up` was called in is none of our modules.
+# -P: do not import modules from the working directory.
 _PROGRAM: Final = (sys.executable, "-P", "-m", "mainstay.cli.main")
 
 
 class CannotStart(Exception):
-    """The cluster does not run. The message says what to do."""
+    """The cluster cannot start. The message says what to do."""
 
 
 class Turn(IntEnum):
-    """Who ends when. Between nodes and server the workloads do."""
+    """The order of stopping. The workloads stop between the nodes and the server."""
 
     DECIDING = 0
     NODES = 1
@@ -59,7 +58,7 @@ class Turn(IntEnum):
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What `up` was told. What it is not told is what it was the last time."""
+    """The settings of `up`. Omitted options keep their previous values."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -68,18 +67,18 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     runner: str = "process"
     capacity: str = ""
     lease_duration_s: float = 0
-    """0: the agent's own default."""
+    """0: the default of the agent."""
     has_scheduler: bool = True
     has_controllers: bool = True
     controllers_count: int = 1
-    """How many processes of them. One acts, the others stand by."""
+    """Processes that run the controllers. One leads, the others stand by."""
     has_journal: bool = True
     network: int = 0
-    """Pods have addresses in 127.NETWORK.0.0/16: another one for each cluster, so that several fit on one machine."""
+    """Pods have addresses in 127.NETWORK.0.0/16, different for each cluster, so that several fit on one machine."""
 
 
 def read_settings(disk: Disk) -> ClusterSettings | None:
-    """What was said the last time, if it can still be read. Blocks."""
+    """Read the settings of the last `up`; None if there are none, or damaged ones. Blocks."""
     try:
         return msgspec.json.decode(disk.read(_FILE), type=ClusterSettings)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
@@ -95,44 +94,40 @@ def write_settings(disk: Disk, settings: ClusterSettings) -> None:
     disk.rename(_UNFINISHED, _FILE)
 
 
-def a_network(chance: Chance) -> int:
-    """For the pods of a new cluster. 127.0.0.0/16 and some more are in use on many machines."""
+def choose_network(chance: Chance) -> int:
+    """Choose the network for the pods of a new cluster. Many machines use 127.0.0.0/16 and a few more."""
     return chance.stream("pod network").randrange(64, 255)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What was said on the command line this time."""
+class GivenSettings:
+    """The settings on the command line."""
 
     given: Mapping[str, Any]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Told":
+    def parse(cls, options: Mapping[str, Any]) -> "GivenSettings":
         names = {each: f"has_{each}" for each in ("scheduler", "controllers", "journal")}
-        given = {names.get(name, name): value for name, value in told.items() if value is not None}
+        given = {names.get(name, name): value for name, value in options.items() if value is not None}
         if (length := given.pop("lease_duration", None)) is not None:
             given["lease_duration_s"] = length.total_seconds()
         return cls(given)
 
-    def applied(self, before: ClusterSettings) -> ClusterSettings:
+    def apply_to(self, before: ClusterSettings) -> ClusterSettings:
         given = dict(self.given)
         if given.get("port") == 0 and before.port and before.network:
-            # Any port will do: then the one from the last time will, and clients need not be told anew.
+            # A free port is the previous one, too, and then clients keep their address.
             del given["port"]
         return msgspec.structs.replace(before, **given)
 
 
-def settings_for(disk: Disk, told: Told) -> ClusterSettings:
-    """What was said the last time, with what was said now. Blocks."""
-    before = read_settings(disk) or ClusterSettings(port=0 if told.given.get("port") == 0 else PORT)
-    settings = told.applied(before)
+def merge_settings(disk: Disk, given: GivenSettings) -> ClusterSettings:
+    """Merge the settings on the command line into those of the last `up`. Blocks."""
+    before = read_settings(disk) or ClusterSettings(port=0 if given.given.get("port") == 0 else PORT)
+    settings = given.apply_to(before)
     if not settings.network:
-        settings = msgspec.structs.replace(settings, network=a_network(Chance.fresh()))
+        settings = msgspec.structs.replace(settings, network=choose_network(Chance.fresh()))
     return settings
-
-
-def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    return machine.state_dir(environ) / "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +146,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where the server is found from here, as it says itself in the kubeconfig."""
+        """The address of the server for clients on this machine, as in the kubeconfig."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.settings.host, self.settings.host)
         return f"https://[{host}]:{self.settings.port}" if ":" in host else f"https://{host}:{self.settings.port}"
 
@@ -167,13 +162,13 @@ class Cluster:
     def run(self) -> Path:
         return self.data_dir / "run"
 
-    def directory_of(self, component: str) -> Path:
-        """Of whoever decides, or of a node."""
+    def component_directory(self, component: str) -> Path:
+        """The directory of a scheduler, of controllers or of a node."""
         decides = component in self.deciders()
         return self.data_dir / component if decides else self.data_dir / "nodes" / component
 
     def nodes(self) -> list[Node]:
-        """In the order in which they are counted: one in each zone, then the next in each."""
+        """The nodes in order: one in each zone, then the next in each."""
         made = []
         for index in range(self.settings.nodes):
             letter = chr(ord("a") + index % self.settings.zones)
@@ -182,11 +177,11 @@ class Cluster:
         return made
 
     def components(self) -> list[Component]:
-        """All processes, in the order in which they are started."""
+        """All processes, in the order of starting."""
         made = [Component(SERVER, self._server(), Turn.SERVER)]
         made += [Component(node.name, self._agent(node), Turn.NODES) for node in self.nodes()]
-        # Without an election: there is only one scheduler, and the server refuses what two of them would take for the
-        # same room. So one that was killed is back at once, and not when its lease is over.
+        # Without leader election: there is one scheduler, and the server rejects binds that would overcommit a node.
+        # So a killed scheduler is back at once, without waiting for its lease to expire.
         if self.settings.has_scheduler:
             made.append(Component(SCHEDULER, self._deciding(SCHEDULER, SCHEDULER, "--share"), Turn.DECIDING))
         for name in self._controllers():
@@ -196,7 +191,7 @@ class Cluster:
         return made
 
     def deciders(self) -> list[str]:
-        """Those of the components that are neither the server nor an agent."""
+        """The components that decide: neither the server nor an agent."""
         return [*([SCHEDULER] if self.settings.has_scheduler else ()), *self._controllers()]
 
     def _controllers(self) -> list[str]:
@@ -211,14 +206,14 @@ class Cluster:
         return (*_PROGRAM, "server", *options, "-v")
 
     def _deciding(self, command: str, name: str, *more: str) -> tuple[str, ...]:
-        directory = self.directory_of(name)
+        directory = self.component_directory(name)
         options = [*more, "--instance", name, "--data-dir", str(directory)]
         if not self.settings.has_journal:
             options.append("--no-journal")
         return (*_PROGRAM, command, *options, "--kubeconfig", str(directory / "credentials.yaml"), "-v")
 
     def _agent(self, node: Node) -> tuple[str, ...]:
-        directory = self.directory_of(node.name)
+        directory = self.component_directory(node.name)
         options = ["--name", node.name, "--kubeconfig", str(directory / "credentials.yaml")]
         options += ["--data-dir", str(directory), "--zone", node.zone, "--pod-subnet", node.subnet]
         options += ["--address", "127.0.0.1", "--listen", "127.0.0.1:0", "--runner", self.settings.runner]
@@ -232,11 +227,11 @@ class Cluster:
 
 
 def lease_options(duration: timedelta) -> list[str]:
-    """The agent's options for a lease of this length: renewed four times in it, and given a quarter to stop."""
+    """The agent's options for a lease duration: four renewals in it, and a quarter of it for stopping."""
     quarter = f"{duration.total_seconds() / 4:g}s"
     return ["--lease-duration", f"{duration.total_seconds():g}s", "--renew-every", quarter, "--stopping", quarter]
 
 
 def up_command(data_dir: Path) -> tuple[str, ...]:
-    """What keeps a cluster up that was already told what it is."""
+    """The command line that runs a cluster in the foreground."""
     return (*_PROGRAM, "up", "--data-dir", str(data_dir))

@@ -1,31 +1,31 @@
-"""What `get`, `apply`, `delete` and `logs` have in common: which cluster they ask, how they print, how they fail.
+"""What the commands that call a cluster share: which cluster, how they print, how they fail.
 
-The cluster is that of a kubeconfig. Looked for, in this order: `--kubeconfig`; `$KUBECONFIG`; what `mainstay up` made;
-`~/.kube/config`; and inside a pod, the account that it was given.
+The cluster comes from a kubeconfig, the first of: `--kubeconfig`; `$KUBECONFIG`; the one of `mainstay up`;
+`~/.kube/config`; inside a pod, its service account.
 
-Each command is an `async` function over a `Client` and a `Screen`, so that it can be run against any server, in virtual
-time too. `ask` runs one on the real loop and turns what the API says into words and exit codes for people.
+Each command is an `async` function over a `Client` and a `Screen`, so it runs against any server, in virtual time too.
+`call_cluster` runs one on the real loop and turns API errors into messages and exit codes. The client is imported when
+a command runs, so that help and completion of commands need neither asyncio nor TLS.
 """
 
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
-from mainstay.api.causes import FIELD_MANAGER_CONFLICT
 from mainstay.cli.exits import Exit
-from mainstay.client.client import Client
-from mainstay.client.config import BadConfig, Config, from_kubeconfig, in_cluster
-from mainstay.client.errors import ApiError, Conflict, Forbidden, Unauthorized, Unavailable
-from mainstay.client.limits import Limits
-from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
-from mainstay.env.disk import read_text
+
+if TYPE_CHECKING:
+    from mainstay.client.client import Client
+    from mainstay.client.config import Config
+    from mainstay.client.errors import ApiError
+    from mainstay.client.limits import Limits
 
 MANAGER: Final = "mainstay"
-"""As whom fields are owned that are set from here."""
+"""The field manager of everything that is set from here."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,19 +47,19 @@ class Command(click.Command):
 
 
 class Screen(Protocol):
-    """Where a command writes."""
+    """What a command writes to."""
 
     @property
     def is_coloured(self) -> bool: ...
 
     def say(self, text: str) -> None:
-        """A line of what was asked for."""
+        """Write a line of the answer."""
 
     def write(self, data: bytes) -> None:
-        """The same, as it is: no line end is added."""
+        """Write a part of the answer as it is, without a line end."""
 
     def note(self, text: str) -> None:
-        """A line about it, beside what was asked for."""
+        """Write a line about the answer, on standard error."""
 
 
 class Terminal:
@@ -81,79 +81,92 @@ class Terminal:
 
 def cluster_options(command: F) -> F:
     """`--kubeconfig` and `--context`."""
-    command = click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")(
-        command
-    )
+    command = click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig")(command)
     return click.option(
         "--kubeconfig",
         default="",
         metavar="FILE",
-        help="How to reach the cluster.  [default: $KUBECONFIG, else that of `mainstay up`, else ~/.kube/config]",
+        help="Cluster to use  [default: $KUBECONFIG, else of `mainstay up`, else ~/.kube/config]",
     )(command)
 
 
-def ask(
-    config: Config,
-    work: Callable[[Client, Screen], Awaitable[int]],
+def call_cluster(
+    config: "Config",
+    work: "Callable[[Client, Screen], Awaitable[int]]",
     *,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     is_endless: bool = False,
 ) -> int:
     """Run a command against a cluster. Returns its exit code; raises `click.ClickException` if it fails.
 
-    `is_endless`: it goes on until it is interrupted, and then all is well.
+    `is_endless`: it runs until Ctrl-C, which is then no error.
     """
+    from mainstay.client.config import BadConfig
+    from mainstay.client.errors import ApiError
+    from mainstay.env import tasks
+
     try:
-        return tasks.run(_asked(config, work, Terminal(), limits))
+        return tasks.run(_call(config, work, Terminal(), limits))
     except KeyboardInterrupt:
         if not is_endless:
             raise
         return Exit.SATISFIED
     except ApiError as error:
-        raise click.ClickException(explained(error, config)) from error
+        raise click.ClickException(describe_error(error, config)) from error
     except BadConfig as error:
         raise click.ClickException(str(error)) from error
 
 
-async def _asked(
-    config: Config, work: Callable[[Client, Screen], Awaitable[int]], screen: Screen, limits: Limits | None
+async def _call(
+    config: "Config", work: "Callable[[Client, Screen], Awaitable[int]]", screen: Screen, limits: "Limits | None"
 ) -> int:
+    from mainstay.client.client import Client
+    from mainstay.env import Chance, Env, SystemClock, SystemDisk
+
     # A disk is part of every environment. Clients leave nothing on it.
     env = Env(SystemClock(), Chance.fresh(), SystemDisk(Path()))
     async with Client(config, env, user_agent="mainstay", limits=limits) as client:
         return await work(client, screen)
 
 
-def explained(error: ApiError, config: Config | None = None) -> str:
-    """An error with what to do about it."""
+def describe_error(error: "ApiError", config: "Config | None" = None) -> str:
+    """Render an API error with what to do about it."""
+    from mainstay.api.causes import FIELD_MANAGER_CONFLICT
+    from mainstay.client.errors import Conflict, Forbidden, Unauthorized, Unavailable
+
     if isinstance(error, Unavailable) and error.status == 0:
         servers = f" at {', '.join(config.servers)}" if config is not None else ""
-        return f"{error}\nIs the cluster{servers} up? See `mainstay status`, or name another with --kubeconfig."
+        return f"{error}\nIs the cluster{servers} running? Check `mainstay status`, or use another with --kubeconfig."
     if isinstance(error, Unauthorized):
-        return f"{error}\nThe cluster does not know the user of this kubeconfig: name another with --kubeconfig."
+        return (
+            f"{error}\nThe cluster does not accept the credentials of this kubeconfig: use another with --kubeconfig."
+        )
     if isinstance(error, Forbidden):
-        return f"{error}\nThe user of this kubeconfig may not do that."
+        return f"{error}\nThe user of this kubeconfig has no permission for that."
     if isinstance(error, Conflict) and any(cause.reason == FIELD_MANAGER_CONFLICT for cause in error.causes):
         fields = "".join(f"\n  {cause.field}: {cause.message}" for cause in error.causes)
         return (
-            f"others own fields that this would change:{fields}\n"
-            "Leave these fields out, or take them over with --force-conflicts."
+            f"conflict: other field managers own fields that this would change:{fields}\n"
+            "Remove these fields from the manifest, or take them over with --force-conflicts."
         )
     return str(error)
 
 
-def config_for(kubeconfig: str, context: str = "", environ: Mapping[str, str] = os.environ) -> Config:
-    """Whom to ask, and as whom. Raises `click.ClickException` that says what to do."""
+def load_config(kubeconfig: str, context: str = "", environ: Mapping[str, str] = os.environ) -> "Config":
+    """Find the kubeconfig and read it. Raises `click.ClickException` that says what to do."""
+    from mainstay.client.config import BadConfig, from_kubeconfig, in_cluster
+    from mainstay.env.disk import read_text
+
     try:
         for path in kubeconfig_places(kubeconfig, environ):
             try:
                 text = read_text(path)
             except FileNotFoundError:
                 if kubeconfig:
-                    raise click.ClickException(f"there is no kubeconfig {path}") from None
+                    raise click.ClickException(f"kubeconfig {path} not found") from None
                 continue
             except (OSError, UnicodeDecodeError) as error:
-                raise click.ClickException(f"cannot read the kubeconfig {path}: {error}") from None
+                raise click.ClickException(f"cannot read kubeconfig {path}: {error}") from None
             try:
                 return from_kubeconfig(text, path.parent, context=context)
             except BadConfig as error:
@@ -162,17 +175,16 @@ def config_for(kubeconfig: str, context: str = "", environ: Mapping[str, str] = 
             return in_cluster(environ)
     except BadConfig as error:
         raise click.ClickException(str(error)) from None
-    raise click.ClickException("no cluster is known: start one with `mainstay up`, or name a kubeconfig: --kubeconfig")
+    raise click.ClickException("no kubeconfig found: start a cluster with `mainstay up`, or name one with --kubeconfig")
 
 
 def kubeconfig_places(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where a kubeconfig may be; the first one that is there is used, and others are not merged into it."""
+    """List where a kubeconfig may be. The first file that exists is used; files are not merged."""
     if kubeconfig:
         return [Path(kubeconfig)]
     if listed := environ.get("KUBECONFIG", ""):
         return [Path(each) for each in listed.split(":") if each]
-    # Only here: it takes a moment to import what makes clusters, and mostly it is said where the cluster is.
-    from mainstay.cli.cluster import default_data_dir
+    from mainstay.cli.data_dir import default_data_dir
 
     places = [default_data_dir(environ) / "kubeconfig"]
     if home := environ.get("HOME", ""):

@@ -1,8 +1,7 @@
-"""Stopping a cluster on this machine: in order, workloads included.
+"""Stop a cluster on this machine: in order, workloads included.
 
-First whoever decides, then the agents, which would otherwise start workloads again; then what the agents left running;
-last the server, so that everybody could still say a last word. Objects stay as they are stored: with the next `mainstay
-up` the same pods run again.
+First scheduler and controllers, then the agents, which would restart workloads; then the workloads; last the server, so
+that all others can still write their last status. Objects stay stored: the next `mainstay up` runs the same pods.
 """
 
 import asyncio
@@ -20,7 +19,8 @@ from mainstay.supervisor.supervisor import Supervisor
 if TYPE_CHECKING:
     from mainstay.agent.runners.process.shutdown import Stopped
 
-LEFT_OVER: Final = "all is stopped, but for some workloads: see above"
+STOPPED: Final = "Stopped. `mainstay up` continues with the stored objects."
+LEFT_OVER: Final = "stopped, except for the workloads named above: end them by hand"
 WORKLOAD_GRACE: Final = timedelta(seconds=10)
 _LOOK_EVERY: Final = timedelta(seconds=1)
 
@@ -28,57 +28,55 @@ _log = logging.getLogger(__name__)
 
 
 class WorkloadsEnd(Enum):
-    """What became of the workloads of a node."""
+    """The result of stopping the workloads of a node."""
 
     NONE = auto()
-    """There were none."""
+    """It had none."""
     ENDED = auto()
     LEFT = auto()
     """Some still run."""
 
 
 async def stop_cluster(cluster: Cluster, supervisor: Supervisor, hurried: asyncio.Event) -> bool:
-    """Returns when nothing of it runs any more; or False if some workloads do not end, which was said then. `hurried`:
-    do not wait for anything to end by itself."""
+    """Stop everything. Returns False if some workloads do not end, after a warning for each. `hurried`: kill without
+    a grace period."""
     await supervisor.stop(Turn.NODES)
     ends: list[WorkloadsEnd] = []
     try:
         names = directories_in(cluster.data_dir / "nodes")
-        works = [_end_those_of(cluster, name, hurried, ends) for name in names]
-        await tasks.together(works, name="end workloads")
+
+        async def stop_one(node: str) -> None:
+            ends.append(await stop_workloads(cluster, node, hurried))
+
+        await tasks.together([stop_one(name) for name in names], name="stop workloads")
     finally:
         await supervisor.stop(Turn.SERVER)
     return WorkloadsEnd.LEFT not in ends
 
 
-async def _end_those_of(cluster: Cluster, node: str, hurried: asyncio.Event, ends: list[WorkloadsEnd]) -> None:
-    ends.append(await end_workloads_of(cluster, node, hurried))
-
-
-async def end_workloads_of(cluster: Cluster, node: str, hurried: asyncio.Event) -> WorkloadsEnd:
-    """End what an agent has left running that does not run itself any more. If something is left, it is said what."""
-    # Only here: one who stops nothing does without.
+async def stop_workloads(cluster: Cluster, node: str, hurried: asyncio.Event) -> WorkloadsEnd:
+    """Stop the workloads of a node whose agent has stopped. Logs a warning for each that does not end."""
     from mainstay.agent.runner import CannotRun
 
     try:
-        first, last = await _end_all(cluster.directory_of(node), hurried)
+        first, last = await _stop_all(cluster.component_directory(node), hurried)
     except CannotRun as error:
-        # There is an agent that nobody here knows of. It looks after them.
-        _log.warning("the workloads of %s are not ended: %s", node, error)
+        # An agent runs that this cluster does not know. It manages them.
+        _log.warning("the workloads of %s are not stopped: %s", node, error)
         return WorkloadsEnd.LEFT
     for container in last.left:
-        _log.warning("%s of pod %s does not end, although it was killed", container.name, container.pod_uid)
+        _log.warning("container %s of pod %s was killed, but does not end", container.name, container.pod_uid)
     if last.left:
         return WorkloadsEnd.LEFT
     return WorkloadsEnd.ENDED if first.count else WorkloadsEnd.NONE
 
 
-async def _end_all(directory: Path, hurried: asyncio.Event) -> tuple["Stopped", "Stopped"]:
-    """What was found at first, and what is left in the end."""
+async def _stop_all(directory: Path, hurried: asyncio.Event) -> tuple["Stopped", "Stopped"]:
+    """Returns what ran at first, and what is left in the end."""
     from mainstay.agent.runners.process.shutdown import stop_everything
 
     first, grace = None, WORKLOAD_GRACE
-    # Never cancelled, because that could leave the directory locked: it is looked at in between whether it is urgent.
+    # Never cancelled, because that could leave the directory locked. So check `hurried` in between.
     while grace > timedelta(0) and not hurried.is_set():
         stopped = await stop_everything(directory, grace, at_most=_LOOK_EVERY - grace)
         first = first or stopped

@@ -1,6 +1,6 @@
-"""`mainstay completion`: the script by which a shell completes commands, options, kinds and names.
+"""`mainstay completion`: print a shell completion script for commands, options, kinds and names.
 
-The script is click's. What it completes with is said where the arguments are (object_selection.py).
+The script is click's. The arguments name their completion functions (object_selection.py).
 """
 
 import click
@@ -13,7 +13,7 @@ _VARIABLE = "_MAINSTAY_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script by which a shell completes.
+    """Print a shell completion script.
 
     \b
         bash:  mainstay completion bash > ~/.local/share/bash-completion/completions/mainstay
@@ -22,6 +22,6 @@ def completion(context: click.Context, shell: str) -> None:
     """
     found = get_completion_class(shell)
     if found is None:
-        raise click.ClickException(f"there is no completion for {shell}")
+        raise click.ClickException(f"no completion for shell {shell!r}: use bash, zsh or fish")
     root = context.find_root()
     click.echo(found(root.command, {}, "mainstay", _VARIABLE).source())

@@ -1,4 +1,4 @@
-"""What commands that run a component of the control plane have in common: options, where they keep things, stopping."""
+"""What the commands that run a component share: options, data directory, metrics, stopping."""
 
 import asyncio
 import contextlib
@@ -6,11 +6,10 @@ import os
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import click
 
-from mainstay.cli.address import Address
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.readiness import wait_for_server
 from mainstay.client.client import Client
@@ -29,69 +28,14 @@ from mainstay.loop.record_shipper import Shipper
 
 _DRAIN_WITHIN: Final = timedelta(seconds=1)
 
-C = TypeVar("C", bound=Callable[..., Any])
-
 
 class Runnable(Measured, Protocol):
     async def run(self) -> None: ...
 
 
 Make = Callable[[Client, Env, str, Recorder | None], Runnable]
-"""Makes the component, given its client, its surroundings, its instance and where its decisions are recorded."""
+"""Makes the component from its client, its environment, its instance name and the recorder of its decisions."""
 Measure = Callable[[Any], ComponentMetrics]
-
-
-def component_options(name: str) -> Callable[[C], C]:
-    """The options that every component has. The command gets them as keywords, and hands them on to `run_component`."""
-    options = [
-        click.option(
-            "--kubeconfig",
-            default="",
-            metavar="FILE",
-            help="How to reach the API server. "
-            "If absent: $KUBECONFIG, else the pod's own account, else ~/.kube/config.",
-        ),
-        click.option(
-            "--metrics",
-            type=Address(),
-            metavar="HOST:PORT",
-            help="Serve /metrics, /healthz and /readyz there, in plain HTTP.",
-        ),
-        click.option(
-            "--data-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            metavar="DIR",
-            help="Where decisions are recorded if the server keeps no journal, as a Kubernetes one."
-            "  [default: ~/.local/state/mainstay/INSTANCE]",
-        ),
-        click.option(
-            "--instance",
-            default="",
-            metavar="NAME",
-            help=f"What this process is called, to tell it from others.  [default: {name}.HOSTNAME]",
-        ),
-        click.option(
-            "--journal/--no-journal",
-            default=True,
-            show_default=True,
-            help="Record every decision in the server's journal.",
-        ),
-        click.option(
-            "--log-format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            help="Of standard error.",
-        ),
-        click.option("-v", "--verbose", count=True, help="Say more. Twice: even more."),
-    ]
-
-    def add(command: C) -> C:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 def run_component(
@@ -107,7 +51,7 @@ def run_component(
     verbose: int,
     measure: Measure = ComponentMetrics,
 ) -> None:
-    """Run a component until SIGTERM or SIGINT. Raises `click.ClickException` for what its user can mend."""
+    """Run a component until SIGTERM or SIGINT. Raises `click.ClickException` for errors that its user can fix."""
     set_up_logs(log_format, verbose)
     machine.keep_files_private()
     instance = instance or f"{name}.{machine.hostname().lower()}"
@@ -115,14 +59,14 @@ def run_component(
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
     except OSError as error:
-        raise click.ClickException(f"cannot use the data directory {directory}: {error.strerror}") from None
+        raise click.ClickException(f"cannot use data directory {directory}: {error.strerror}") from None
     try:
         config = config_of(kubeconfig)
         tasks.run(_run(name, make, config, env, instance, journal, metrics, measure))
     except BadConfig as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
-        raise click.ClickException(f"{error.filename or 'the network'}: {error.strerror}") from error
+        raise click.ClickException(f"{error.filename or 'network'}: {error.strerror}") from error
 
 
 async def _run(
@@ -140,12 +84,12 @@ async def _run(
         stack.callback(stopping.close)
         client = await stack.enter_async_context(Client(config, env, user_agent=f"mainstay-{name}"))
         shipper = await stack.enter_async_context(shipping(client, env, instance)) if has_journal else None
-        component = make(client, env, instance, None if shipper is None else telling(shipper.record))
+        component = make(client, env, instance, None if shipper is None else add_log(shipper.record))
         if address is not None:
             measured = measure(component)
             measured.shipper = shipper
             await stack.enter_async_context(_metrics(component, measured, *address))
-        click.echo(f"mainstay {name} asks {', '.join(config.servers)}")
+        click.echo(f"mainstay {name}: connecting to {', '.join(config.servers)}")
         running = tasks.spawn(_run_once_served(config, component), name=name)
         asked = tasks.spawn(stopping.first(), name="wait for a signal")
         try:
@@ -163,12 +107,12 @@ async def _run_once_served(config: Config, component: Runnable) -> None:
 
 
 def shipping(client: Client, env: Env, instance: str) -> Shipper:
-    """Where a process of this machine sends what it decides."""
+    """Make the shipper that sends the decisions of a process on this machine to the server's journal."""
     return Shipper(client, env, source=instance, local=DecisionRecorder(env.disk, env.clock))
 
 
-def telling(recorder: Recorder) -> Recorder:
-    """Records a decision, and says so in the log."""
+def add_log(recorder: Recorder) -> Recorder:
+    """Make a recorder that also logs each decision."""
 
     def record(made: DecisionRecord) -> None:
         recorder(made)
@@ -190,7 +134,7 @@ async def _metrics(component: Measured, measured: ComponentMetrics, host: str, p
             case "/readyz":
                 if (bug := find_broken()) is not None:
                     return Response(503, str(bug).encode(), content_type="text/plain")
-                # One that only stands by is ready to take over.
+                # A standby is ready, too: to take over.
                 is_ready = bool(component.informers.all()) and all(
                     informer.cache.is_synced for informer in component.informers.all()
                 )

@@ -1,27 +1,24 @@
-"""`mainstay controllers`: keeps what is there equal to what is wanted."""
+"""`mainstay controllers`: run the controllers."""
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mainstay.cli.component_process import component_options, run_component
+from mainstay.cli.component_options import component_options
 from mainstay.cli.durations import Duration
-from mainstay.client.client import Client
-from mainstay.controllers.component import Controllers, UnknownController, chosen
-from mainstay.controllers.metrics import ControllersMetrics
-from mainstay.env import Env
-from mainstay.env.build import build
-from mainstay.loop.component import CONTROLLERS_LEASE, ComponentSettings
-from mainstay.loop.fencing import LeaseTimes
-from mainstay.loop.lease import LeaseSettings
-from mainstay.loop.record import Recorder
+
+if TYPE_CHECKING:
+    from mainstay.client.client import Client
+    from mainstay.controllers.component import Controllers
+    from mainstay.env import Env
+    from mainstay.loop.record import Recorder
 
 RETRY_EVERY: Final = timedelta(seconds=2)
 
 
 class Names(click.ParamType[tuple[str, ...]]):
-    """Names with commas between them."""
+    """Comma-separated names."""
 
     name = "names"
 
@@ -32,38 +29,45 @@ class Names(click.ParamType[tuple[str, ...]]):
 
 
 @click.command()
-@click.option("--only", type=Names(), default=(), metavar="NAME,…", help="Run these controllers and no others.")
-@click.option("--without", type=Names(), default=(), metavar="NAME,…", help="Run all controllers but these.")
-@click.option(
-    "--lease", default=CONTROLLERS_LEASE, show_default=True, metavar="NAME", help="Of those with this lease, one acts."
-)
+@click.option("--only", type=Names(), default=(), metavar="NAME,…", help="Run only these controllers")
+@click.option("--without", type=Names(), default=(), metavar="NAME,…", help="Run all controllers but these")
+@click.option("--lease", default="", metavar="NAME", help="Lease for leader election  [default: mainstay-controllers]")
 @click.option(
     "--lease-duration",
     type=Duration(),
     default="15s",
     show_default=True,
-    metavar="TIME",
-    help="After how long without a renewal another process takes over.",
+    metavar="DURATION",
+    help="Time until a standby takes over",
 )
 @component_options("controllers")
 def controllers(
     only: tuple[str, ...], without: tuple[str, ...], lease: str, lease_duration: timedelta, **common: Any
 ) -> None:
-    """Keep what is there equal to what is wanted: deployments, replica sets and all the rest.
-
-    Of several processes with the same lease one acts, and another takes over when it is gone; the server refuses what
-    the first may still send. Processes that run different controllers need different leases.
+    """Run the controllers.
 
     \b
         mainstay controllers --kubeconfig ./data/kubeconfig
         mainstay controllers --only deployment,replicaset --lease workloads
+
+    Of several processes with the same lease, one leads and the others stand by. When the leader fails, a standby takes
+    over and the server rejects what the old leader may still send. Processes that run different controllers need
+    different leases.
     """
+    from mainstay.cli.component_process import run_component
+    from mainstay.controllers.component import Controllers, UnknownController, chosen
+    from mainstay.controllers.metrics import ControllersMetrics
+    from mainstay.env.build import build
+    from mainstay.loop.component import CONTROLLERS_LEASE, ComponentSettings
+    from mainstay.loop.fencing import LeaseTimes
+    from mainstay.loop.lease import LeaseSettings
+
     try:
         wanted, loops = chosen(only, without)
     except UnknownController as error:
         raise click.UsageError(str(error)) from error
     if not wanted and not loops:
-        raise click.UsageError("no controller is left to run")
+        raise click.UsageError("--only and --without leave no controller to run")
 
     try:
         times = LeaseTimes(duration=lease_duration, renew_every=lease_duration / 4)
@@ -72,11 +76,11 @@ def controllers(
     election = LeaseSettings(times=times, retry_every=min(RETRY_EVERY, lease_duration / 8))
     settings = ComponentSettings(lease=election, has_events=True, build=build())
 
-    def make(client: Client, env: Env, instance: str, recorder: Recorder | None) -> Controllers:
+    def make(client: "Client", env: "Env", instance: str, recorder: "Recorder | None") -> "Controllers":
         return Controllers(
             client,
             env,
-            name=lease,
+            name=lease or CONTROLLERS_LEASE,
             instance=instance,
             controllers=wanted,
             loops=loops,

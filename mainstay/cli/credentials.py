@@ -1,7 +1,7 @@
-"""What the processes of a cluster on one machine show to say who they are: a file each, signed by its authority.
+"""The credentials of the processes of a cluster on one machine: a kubeconfig each, with a certificate of its CA.
 
-The files exist before the server runs for the first time, so that everything can start at once. They are made again
-well before they expire, and when the server is somewhere else. Whoever has read one has to be started anew then.
+The files exist before the first start of the server, so that all processes can start at once. They are renewed well
+before they expire, and when the address of the server changes. A process with renewed credentials has to restart.
 """
 
 from datetime import datetime
@@ -24,18 +24,19 @@ _CONTROLLERS: Final = "system:kube-controller-manager"
 
 
 def ensure_all(cluster: Cluster, disk: Disk, clock: Clock) -> list[str]:
-    """Make what is missing or no longer good. Returns whose are new. Blocks. Raises `BadCertificate`, `DiskFull`.
+    """Make missing and renew old credentials. Returns the components with new ones. Blocks. Raises `BadCertificate`,
+    `DiskFull`.
 
-    `disk` is the cluster's data directory. Not while a server starts there for the first time.
+    `disk` is the data directory of the cluster. Do not call it during the first start of a server there.
     """
-    # Those who decide may everything until roles are evaluated (server/auth/authorization.py).
+    # Scheduler and controllers have full access until roles are evaluated (server/auth/authorization.py).
     users = {name: (_SCHEDULER if name == SCHEDULER else _CONTROLLERS, [MASTERS]) for name in cluster.deciders()}
     users |= {node.name: (f"system:node:{node.name}", [NODES]) for node in cluster.nodes()}
     return [name for name, (user, groups) in users.items() if _ensure(cluster, name, disk, clock, user, groups)]
 
 
 def _ensure(cluster: Cluster, name: str, disk: Disk, clock: Clock, user: str, groups: list[str]) -> bool:
-    own = SystemDisk(cluster.directory_of(name))
+    own = SystemDisk(cluster.component_directory(name))
     try:
         if _is_good(own, disk, clock.wall(), cluster.url):
             return False

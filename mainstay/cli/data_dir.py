@@ -1,18 +1,23 @@
-"""`--data-dir` of the commands about a cluster on this machine: all of them mean the same one if nothing is said."""
+"""`--data-dir` of `up`, `down` and `status`, with the same default for all of them."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from mainstay.cli.cluster import default_data_dir
-
 C = TypeVar("C", bound=Callable[..., Any])
 
 
+def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    from mainstay.env import machine
+
+    return machine.state_dir(environ) / "cluster"
+
+
 def data_dir_option(about: str) -> Callable[[C], C]:
-    # Resolved: processes carry the directory as a mark, and a directory has one name only then.
+    # Resolved: processes carry the directory as a mark, so it must have one spelling only.
     return click.option(
         "--data-dir",
         type=click.Path(file_okay=False, resolve_path=True, path_type=Path),

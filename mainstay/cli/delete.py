@@ -1,35 +1,34 @@
-"""`mainstay delete`: remove objects, and wait until they are gone.
+"""`mainstay delete`: delete objects and wait for the deletion.
 
-What is removed is said at once; then, unless told otherwise, it waits: for containers to end, for finalizers to be
-done. An object of the same name that comes after is another one and is not waited for.
+It waits for containers to end and for finalizers, unless --wait=false. It does not wait for an object that was created
+under the same name afterwards.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from mainstay.api.kind import Object, Propagation
-from mainstay.cli.apply import placed
-from mainstay.cli.cluster_access import Command, Screen, ask, cluster_options, config_for, explained
+from mainstay.cli.cluster_access import Command, Screen, call_cluster, cluster_options, describe_error, load_config
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
-from mainstay.cli.manifests import Manifest, manifest_options, read_manifests
+from mainstay.cli.manifests import Manifest, manifest_options, place, read_manifests
 from mainstay.cli.object_selection import (
+    NAME_EVERYWHERE,
     Selection,
     complete_objects,
     everywhere_option,
+    make_selection,
     namespace_option,
-    selection_of,
     selector_options,
 )
-from mainstay.client.call import WriteOptions
-from mainstay.client.client import Client
-from mainstay.client.errors import ApiError, NotFound, Unavailable
-from mainstay.env import tasks
+
+if TYPE_CHECKING:
+    from mainstay.api.kind import Object
+    from mainstay.client.client import Client
 
 _PAGE: Final = 500
 _LOOK_FIRST: Final = timedelta(milliseconds=100)
@@ -43,20 +42,20 @@ _FORCED: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
     selection: Selection = field(default_factory=Selection)
-    said_namespace: str = ""
-    """On the command line."""
+    given_namespace: str = ""
+    """From the command line."""
     all: bool = False
     wait: bool = True
     timeout: timedelta | None = None
     grace_s: int | None = None
     force: bool = False
-    propagation: Propagation = Propagation.BACKGROUND
+    cascade: str = "background"
     ignore_not_found: bool = False
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _One:
+class _Target:
     kind: KnownKind
     namespace: str
     name: str
@@ -68,23 +67,29 @@ class _One:
 @namespace_option
 @everywhere_option
 @selector_options
-@click.option("--all", "is_all", is_flag=True, help="All objects of the type.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they are gone.")
-@click.option("--timeout", type=Duration(), metavar="TIME", help="How long to wait.  [default: as long as it takes]")
+@click.option("--all", "is_all", is_flag=True, help="Delete all objects of the type")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait for the deletion")
+@click.option("--timeout", type=Duration(), metavar="DURATION", help="How long to wait  [default: no limit]")
 @click.option(
-    "--grace-period", type=click.IntRange(min=-1), default=-1, metavar="SECONDS", help="How long pods may take to end."
+    "--grace-period", type=click.IntRange(min=-1), default=-1, metavar="SECONDS", help="Time for pods to terminate"
 )
-@click.option("--now", is_flag=True, help="Like --grace-period=1.")
-@click.option("--force", is_flag=True, help="Remove pods at once, though they may still run.")
+@click.option("--now", is_flag=True, help="Same as --grace-period=1")
+@click.option("--force", is_flag=True, help="Delete pods that may still run")
 @click.option(
     "--cascade",
     type=click.Choice(["background", "foreground", "orphan"]),
     default="background",
     show_default=True,
-    help="What becomes of what they own: removed after them, before them, or not.",
+    help="When to delete dependents",
 )
-@click.option("--ignore-not-found", is_flag=True, help="Do not mind what is not there.")
-@click.option("--dry-run", type=click.Choice(["none", "server"]), default="none", show_default=True)
+@click.option("--ignore-not-found", is_flag=True, help="Ignore objects that do not exist")
+@click.option(
+    "--dry-run",
+    type=click.Choice(["none", "server"]),
+    default="none",
+    show_default=True,
+    help="server: validate, but change nothing",
+)
 @cluster_options
 def delete(
     words: tuple[str, ...],
@@ -106,62 +111,66 @@ def delete(
     kubeconfig: str,
     context: str,
 ) -> int:
-    """Remove objects, and wait until they are gone.
+    """Delete objects and wait for the deletion.
 
     \b
         mainstay delete pod web             mainstay delete -f web.yaml
         mainstay delete pod/a pod/b --now   mainstay delete pods -l app=web --wait=false
     """
-    if bool(files) == bool(words):
-        raise click.UsageError("say what to delete: TYPE NAME, TYPE/NAME, TYPE -l QUERY, TYPE --all, or -f FILE.")
-    config = config_for(kubeconfig, context)
+    if files and words:
+        raise click.UsageError("-f and TYPE/NAME exclude each other: remove one")
+    if not files and not words:
+        raise click.UsageError("missing argument TYPE/NAME (for example pod/web-1), or option -f FILE")
+    config = load_config(kubeconfig, context)
     options = DeleteOptions(
-        selection=selection_of(config, namespace, everywhere, selector, field_selector),
-        said_namespace=namespace,
+        selection=make_selection(config, namespace, everywhere, selector, field_selector),
+        given_namespace=namespace,
         all=is_all,
         wait=wait,
         timeout=timeout,
         grace_s=_grace(grace_period, now, force),
         force=force,
-        propagation=Propagation(cascade.capitalize()),
+        cascade=cascade,
         ignore_not_found=ignore_not_found or is_all,
         dry_run=dry_run == "server",
     )
     manifests = read_manifests(files, recursive=recursive) if files else []
-    return ask(config, lambda client, screen: delete_objects(client, screen, words, manifests, options))
+    return call_cluster(config, lambda client, screen: delete_objects(client, screen, words, manifests, options))
 
 
-def _grace(said: int, now: bool, force: bool) -> int | None:
-    if now and said >= 0:
-        raise click.UsageError("--now is a grace period of one second: leave out --grace-period.")
-    if force and said > 0:
-        raise click.UsageError("--force does not wait: leave out --grace-period.")
+def _grace(given: int, now: bool, force: bool) -> int | None:
+    if now and given >= 0:
+        raise click.UsageError("--now and --grace-period exclude each other: remove one")
+    if force and given > 0:
+        raise click.UsageError("--force and --grace-period exclude each other: remove one")
     if force:
         return 0
-    if now or said == 0:
-        # Zero would mean not to wait for the containers to end. Who wants that has to say so, with --force.
+    if now or given == 0:
+        # Zero would delete pods before their containers end, which needs --force.
         return 1
-    return said if said > 0 else None
+    return given if given > 0 else None
 
 
 async def delete_objects(
-    client: Client, screen: Screen, words: Sequence[str], manifests: Sequence[Manifest], options: DeleteOptions
+    client: "Client", screen: Screen, words: Sequence[str], manifests: Sequence[Manifest], options: DeleteOptions
 ) -> int:
     """Do what the command does. Raises `ApiError`, `click.ClickException`."""
+    from mainstay.client.errors import ApiError, NotFound, Unavailable
+
     kinds = await read_kinds(client)
-    chosen = _of_manifests(kinds, manifests, options, client.config.namespace)
+    chosen = _select_manifests(kinds, manifests, options, client.config.namespace)
     if words:
-        chosen = await _of_words(client, kinds, words, options)
+        chosen = await _select_words(client, kinds, words, options)
     if not chosen:
         screen.note("No resources found")
         return Exit.SATISFIED
     if options.force:
         screen.note(_FORCED)
-    going: list[tuple[_One, str]] = []
+    going: list[tuple[_Target, str]] = []
     code: int = Exit.SATISFIED
     for one in chosen:
         try:
-            uid = await _deleted(client, one, options)
+            uid = await _delete(client, one, options)
         except NotFound as error:
             if not options.ignore_not_found:
                 screen.note(f"mainstay: {error}")
@@ -170,7 +179,7 @@ async def delete_objects(
         except ApiError as error:
             if isinstance(error, Unavailable) and error.status == 0:
                 raise
-            screen.note(f"mainstay: {explained(error, client.config)}")
+            screen.note(f"mainstay: {describe_error(error, client.config)}")
             code = Exit.ERROR
             continue
         kind, _, _ = one.kind.shown(one.name).rpartition("/")
@@ -181,51 +190,50 @@ async def delete_objects(
         left = await _wait(client, going, options.timeout)
         if left:
             names = ", ".join(one.kind.shown(one.name) for one, _ in left)
-            screen.note(f"mainstay: still there when the time was up: {names}")
+            screen.note(f"mainstay: timed out waiting for the deletion of {names}")
             return Exit.TIMEOUT
     return code
 
 
-def _of_manifests(kinds: Kinds, manifests: Sequence[Manifest], options: DeleteOptions, usual: str) -> list[_One]:
+def _select_manifests(
+    kinds: Kinds, manifests: Sequence[Manifest], options: DeleteOptions, default: str
+) -> list[_Target]:
     chosen = []
     for manifest in manifests:
         obj = manifest.object
-        kind = kinds.of_object(obj["apiVersion"], obj["kind"])
+        kind = kinds.find_for(obj["apiVersion"], obj["kind"])
         if kind is None:
             if options.ignore_not_found:
                 continue
-            raise click.ClickException(
-                f'{manifest.where}: the server has no kind "{obj["kind"]}" in version "{obj["apiVersion"]}"'
-            )
-        metadata = placed(kind, manifest, options.said_namespace, usual)["metadata"]
-        chosen.append(_One(kind, metadata.get("namespace", "") if kind.name.namespaced else "", manifest.name))
+            raise click.ClickException(f"{manifest.where}: {manifest.unknown_kind}")
+        metadata = place(kind, manifest, options.given_namespace, default)["metadata"]
+        chosen.append(_Target(kind, metadata.get("namespace", "") if kind.name.namespaced else "", manifest.name))
     return chosen
 
 
-async def _of_words(client: Client, kinds: Kinds, words: Sequence[str], options: DeleteOptions) -> list[_One]:
-    asked = kinds.asked(words)
+async def _select_words(client: "Client", kinds: Kinds, words: Sequence[str], options: DeleteOptions) -> list[_Target]:
     selection = options.selection
     is_selected = bool(selection.labels or selection.fields or options.all)
-    chosen: list[_One] = []
-    for each in asked:
+    chosen: list[_Target] = []
+    for each in kinds.select(words):
         if each.names and is_selected:
-            raise click.UsageError("names, a selector and --all do not go together: leave out all but one.")
+            raise click.UsageError("names, a selector and --all exclude each other: keep one")
         if not each.names and not is_selected:
-            raise click.UsageError(f"which {each.kind.name.plural}? Give names, a selector (-l), or --all.")
+            raise click.UsageError(f"missing the names of {each.kind.name.plural}, a selector (-l) or --all")
         if each.names and selection.is_everywhere and each.kind.name.namespaced:
-            raise click.UsageError("an object cannot be found by its name in all namespaces: leave out -A.")
-        namespace = selection.of(each.kind.name.namespaced)
+            raise click.UsageError(NAME_EVERYWHERE)
+        namespace = selection.namespace_for(each.kind.name)
         if each.names:
-            chosen += [_One(each.kind, namespace, name) for name in each.names]
+            chosen += [_Target(each.kind, namespace, name) for name in each.names]
         else:
             chosen += [
-                _One(each.kind, found["metadata"].get("namespace", ""), found["metadata"]["name"])
-                for found in await _listed(client, each.kind, namespace, selection)
+                _Target(each.kind, found["metadata"].get("namespace", ""), found["metadata"]["name"])
+                for found in await _list(client, each.kind, namespace, selection)
             ]
     return chosen
 
 
-async def _listed(client: Client, kind: KnownKind, namespace: str, selection: Selection) -> list[Object]:
+async def _list(client: "Client", kind: KnownKind, namespace: str, selection: Selection) -> "list[Object]":
     found: list[Object] = []
     more = ""
     while True:
@@ -238,28 +246,35 @@ async def _listed(client: Client, kind: KnownKind, namespace: str, selection: Se
             return found
 
 
-async def _deleted(client: Client, one: _One, options: DeleteOptions) -> str:
-    """Remove one. Returns the uid of what was removed, if the server says it."""
+async def _delete(client: "Client", one: _Target, options: DeleteOptions) -> str:
+    """Delete one object. Returns its uid if the server tells it."""
+    from mainstay.api.kind import Propagation
+    from mainstay.client.call import WriteOptions
+
     answer = await client.delete(
         one.kind.name,
         one.name,
         one.namespace,
-        propagation=options.propagation,
+        propagation=Propagation(options.cascade.capitalize()),
         grace_s=options.grace_s,
         write=WriteOptions(dry_run=options.dry_run),
     )
-    said = answer.get("details") if answer.get("kind") == "Status" else answer.get("metadata")
-    return str((said or {}).get("uid") or "")
+    details = answer.get("details") if answer.get("kind") == "Status" else answer.get("metadata")
+    return str((details or {}).get("uid") or "")
 
 
-async def _wait(client: Client, going: list[tuple[_One, str]], limit: timedelta | None) -> list[tuple[_One, str]]:
-    """Wait until they are gone. Returns those that are still there when the time is up."""
+async def _wait(
+    client: "Client", going: list[tuple[_Target, str]], limit: timedelta | None
+) -> list[tuple[_Target, str]]:
+    """Wait for the deletion. Returns the objects that still exist when the time is up."""
+    from mainstay.env import tasks
+
     left = list(going)
     pause = _LOOK_FIRST
     try:
         async with tasks.timeout(limit or None):
             while left:
-                left = [each for each in left if await _is_there(client, *each)]
+                left = [each for each in left if await _exists(client, *each)]
                 if left:
                     await tasks.sleep(pause)
                     pause = min(pause * 2, _LOOK_EVERY_MAX)
@@ -268,7 +283,9 @@ async def _wait(client: Client, going: list[tuple[_One, str]], limit: timedelta 
     return []
 
 
-async def _is_there(client: Client, one: _One, uid: str) -> bool:
+async def _exists(client: "Client", one: _Target, uid: str) -> bool:
+    from mainstay.client.errors import NotFound
+
     try:
         found = await client.get(one.kind.name, one.name, one.namespace)
     except NotFound:

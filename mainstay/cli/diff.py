@@ -1,6 +1,6 @@
-"""`mainstay diff`: what differs between two moments, field by field, and who did it.
+"""`mainstay diff`: compare the cluster at two times, field by field, with who made each change.
 
-Its exit codes are those of diff and of `kubectl diff`, which scripts rely on, and not those of the other commands: 1
+Its exit codes are those of `diff` and `kubectl diff`, which scripts rely on, and not those of the other commands: 1
 means that something differs. So errors are 2 here.
 """
 
@@ -11,11 +11,9 @@ import click
 
 from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.explain_output import answer_option, show_answer
-from mainstay.cli.journal_access import Opened, Source, explain, explain_options, moment_at
-from mainstay.cli.object_selection import complete_objects, everywhere_option, namespace_option
+from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options, find_moment
+from mainstay.cli.object_selection import NAME_EVERYWHERE, complete_objects, everywhere_option, namespace_option
 from mainstay.cli.output import Output
-from mainstay.explain.blame_text import diff_text
-from mainstay.explain.diff import diff as compared
 
 
 class DiffExit(IntEnum):
@@ -25,18 +23,16 @@ class DiffExit(IntEnum):
     DIFFERS = 1
     ERROR = 2
     INCOMPLETE = 4
-    """Nothing differs in what is there, and something is missing."""
+    """No difference in the records, but records are missing."""
 
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[TYPE[/NAME]]", shell_complete=complete_objects)
-@click.option(
-    "--from", "begins", default="", metavar="TIME|REVISION", help="The first moment: a time, 10m (ago), 4711."
-)
-@click.option("--to", "ends", default="", metavar="TIME|REVISION", help="The second.  [default: now]")
+@click.option("--from", "begins", default="", metavar="TIME", help="RFC 3339 time, 10m ago, revision or @DECISION")
+@click.option("--to", "ends", default="", metavar="TIME", help="Same forms as --from  [default: now]")
 @namespace_option
 @everywhere_option
-@answer_option("also what only reports: the status, and decisions")
+@answer_option("status and decisions too")
 @explain_options
 def diff(
     words: tuple[str, ...],
@@ -47,20 +43,20 @@ def diff(
     output: Output,
     source: Source,
 ) -> int:
-    """Show what differs between two moments: objects that came, went and changed, and who did it.
+    """Compare the cluster at two times.
 
     \b
-        mainstay diff --from 10m                              in the namespace of the kubeconfig, since ten minutes ago
-        mainstay diff --from 4711 --to 4800 -A
+        mainstay diff --from 10m                      what has changed in ten minutes
+        mainstay diff --from 4711 --to 4800 -A        between two revisions, all namespaces
         mainstay diff --from 2026-11-16T03:10:00Z deploy/web
         mainstay diff --from 1h nodes
 
-    Leases, Events and ComponentStates are left out unless a type is named. A field that was changed and changed back is
-    no difference; `mainstay blame` has its history.
+    Shows created, deleted and changed objects, and who changed them. Leases, Events and ComponentStates appear only
+    if you name the type. A field that was changed and changed back is no difference; `mainstay blame` has its history.
 
     \b
-    Exit codes, as those of `kubectl diff`, and other than those of the other commands: 0 nothing differs, 1 something
-    does, 2 error, 4 nothing does in what is there, and something is missing; 64 wrong usage.
+    Exit codes (as of `kubectl diff`): 0 no difference, 1 difference, 2 error, 4 no difference, but records are missing;
+    64 wrong usage
     """
     try:
         return explain(
@@ -84,7 +80,7 @@ def diff(
 
 
 async def show_diff(
-    opened: Opened,
+    opened: OpenJournal,
     screen: Screen,
     words: Sequence[str] = (),
     *,
@@ -95,28 +91,29 @@ async def show_diff(
     output: Output | None = None,
 ) -> int:
     """Do what the command does. Raises `click.ClickException`, `ApiError`, `JournalError`."""
+    from mainstay.explain.blame_text import diff_text
+    from mainstay.explain.diff import diff as compare
+
     if not begins:
-        raise click.UsageError("say from when: --from 10m, --from 2026-11-16T03:10:00Z, --from REVISION.")
+        raise click.UsageError("missing option --from (for example --from 10m)")
     if ends and opened.at:
-        raise click.UsageError("--to and --at are the same here: leave out one of them.")
-    before = await moment_at(opened.journal, begins, "--from")
-    after = await moment_at(opened.journal, ends or opened.at, "--to" if ends else "--at")
+        raise click.UsageError("--to and --at mean the same: remove one")
+    before = await find_moment(opened.journal, begins, "--from")
+    after = await find_moment(opened.journal, ends or opened.at, "--to" if ends else "--at")
     if before.revision > after.revision:
-        raise click.UsageError(f"--from is after --to: {before.revision} comes after {after.revision}.")
+        raise click.UsageError(f"--from (revision {before.revision}) is after --to (revision {after.revision})")
     where = None if everywhere else namespace or opened.namespace
     if not words:
-        found = await compared(before, after, namespace=where)
+        found = await compare(before, after, namespace=where)
     else:
-        asked = opened.kinds.asked(words)
-        if len(asked) > 1 or len(asked[0].names) > 1:
-            raise click.UsageError("say one type, or one object: TYPE[/NAME].")
-        kind = asked[0].kind.name
-        name = asked[0].names[0] if asked[0].names else ""
+        selected = opened.kinds.select(words)
+        if len(selected) > 1 or len(selected[0].names) > 1:
+            raise click.UsageError(f"{' '.join(words)!r} is not one type or one object: use TYPE[/NAME]")
+        kind = selected[0].kind.name
+        name = selected[0].names[0] if selected[0].names else ""
         if name and everywhere and kind.namespaced:
-            raise click.UsageError(
-                "an object cannot be found by its name in all namespaces: leave out -A, or the name."
-            )
-        found = await compared(before, after, kind=kind, namespace=where if kind.namespaced else "", name=name)
+            raise click.UsageError(NAME_EVERYWHERE)
+        found = await compare(before, after, kind=kind, namespace=where if kind.namespaced else "", name=name)
     show_answer(screen, found, output or Output(), lambda is_wide: diff_text(found, is_wide=is_wide))
     for note in opened.notes:
         screen.note(f"mainstay: {note}")

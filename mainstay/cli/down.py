@@ -1,7 +1,7 @@
-"""`mainstay down`: stop a cluster on this machine.
+"""`mainstay down`: stop the cluster on this machine.
 
-If a supervisor is there it is asked to do it, and waited for. If it was killed its work is done here, in the same way:
-what runs is found as `mainstay up` would find it.
+If its supervisor runs, ask it to stop and wait. If the supervisor was killed, do its work here, in the same way: find
+the processes as `mainstay up` would.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import click
 
 from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import Cluster
-from mainstay.cli.cluster_stop import LEFT_OVER, stop_cluster
+from mainstay.cli.cluster_stop import LEFT_OVER, STOPPED, stop_cluster
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.exits import Exit
 from mainstay.cli.log_output import set_up_logs
@@ -25,7 +25,7 @@ from mainstay.supervisor.machine import SystemMachine
 from mainstay.supervisor.supervisor import Supervised, Supervisor
 
 _TRIES: Final = 3
-# Longer than a supervisor takes that has to kill everything in the end.
+# Longer than a supervisor needs that has to kill everything.
 _PATIENCE: Final = timedelta(seconds=90)
 _ASK_AGAIN_AFTER: Final = timedelta(milliseconds=250)
 _ASKED_MAX: Final = 20
@@ -33,19 +33,22 @@ _TRY_AGAIN_AFTER: Final = timedelta(milliseconds=200)
 
 
 @click.command()
-@data_dir_option("Of the cluster.")
-@click.option("--now", is_flag=True, help="Do not wait for anything to end by itself.")
+@data_dir_option("Data directory")
+@click.option("--now", is_flag=True, help="Kill processes without a grace period")
 def down(data_dir: Path, now: bool) -> int:
-    """Stop the cluster that `mainstay up` runs, workloads too.
+    """Stop the cluster and its workloads.
 
-    What is stored stays: the next `mainstay up` goes on with it. To forget it, remove the data directory.
+    \b
+        mainstay down
+        mainstay down --now
 
-    Ctrl-C while this waits: do not wait for anything to end by itself.
+    The objects stay stored, and the next `mainstay up` continues with them. To delete them, remove the data directory.
+    Ctrl-C while waiting has the effect of --now.
     """
     set_up_logs("text", 0)
     machine.keep_files_private()
     if not disk.is_directory(data_dir / "run"):
-        click.echo(f"mainstay: there is no cluster in {data_dir}")
+        click.echo(f"mainstay: no cluster in {data_dir}")
         return Exit.SATISFIED
     return tasks.run(_down(data_dir, now))
 
@@ -59,19 +62,19 @@ async def _down(directory: Path, is_hurried: bool) -> int:
     try:
         for _ in range(_TRIES):
             await _stop_by_supervisor(directory, hurried)
-            # It may have been killed before it was done, or have failed. Whatever is left is ended here.
+            # The supervisor may have failed or been killed before it was done. Stop the rest here.
             match await _stop_here(directory, hurried):
                 case True:
-                    click.echo("mainstay: all is stopped. `mainstay up` goes on with what is stored")
+                    click.echo(STOPPED)
                     return Exit.SATISFIED
                 case False:
                     raise click.ClickException(LEFT_OVER)
-            # One has come between the two.
+            # A new supervisor has started in between.
             await tasks.sleep(_TRY_AGAIN_AFTER)
     finally:
         await tasks.stop(hurrying)
         stopping.close()
-    raise click.ClickException(f"somebody starts the cluster in {directory} again and again: stop that first")
+    raise click.ClickException(f"another program keeps starting the cluster in {directory}: stop it first")
 
 
 async def _hurry(stopping: signals.StopSignals, hurried: asyncio.Event) -> None:
@@ -80,12 +83,12 @@ async def _hurry(stopping: signals.StopSignals, hurried: asyncio.Event) -> None:
 
 
 async def _stop_by_supervisor(directory: Path, hurried: asyncio.Event) -> None:
-    """Ask the supervisor, and wait until it is gone. Nothing if there is none."""
+    """Ask the supervisor, if there is one, and wait until it has ended."""
     runs = SystemDisk(directory / "run")
     found = records.read(runs, records.SUPERVISOR)
     if found is None or not commands.send(found.identity, signal.SIGTERM):
         return
-    click.echo(f"mainstay: stopping what process {found.pid} looks after")
+    click.echo(f"Stopping the cluster of process {found.pid}. Press Ctrl-C to force")
     gone = tasks.spawn(commands.ended(found.identity), name="wait for the supervisor")
     waiting = tasks.spawn(hurried.wait(), name="wait to be hurried")
     try:
@@ -93,11 +96,11 @@ async def _stop_by_supervisor(directory: Path, hurried: asyncio.Event) -> None:
         for _ in range(_ASKED_MAX):
             if not hurried.is_set() or gone.done():
                 break
-            # Two signals at once are one. So not at once, and not only once.
+            # Signals that arrive together count once. So pause between them, and repeat.
             await _at_most(_ASK_AGAIN_AFTER, gone)
             commands.send(found.identity, signal.SIGTERM)
         if not gone.done():
-            # It hangs, or is stopped. What it was to do is done without it.
+            # It hangs or is suspended. Kill it; the caller does its work.
             commands.send(found.identity, signal.SIGKILL)
             await gone
     finally:
@@ -112,7 +115,7 @@ async def _at_most(patience: timedelta, *waited: "asyncio.Task[Any]") -> None:
 
 
 async def _stop_here(directory: Path, hurried: asyncio.Event) -> bool | None:
-    """Do it without one. None if there is one after all; False if some workloads do not end."""
+    """Stop without a supervisor. None if there is one after all; False if some workloads do not end."""
     settings = shape.read_settings(SystemDisk(directory)) or shape.ClusterSettings()
     cluster = Cluster(directory, settings)
     processes = SystemMachine(directory, cluster.logs)

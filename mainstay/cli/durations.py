@@ -1,4 +1,4 @@
-"""A length of time as an option: `40s`, `1m30s`, `250ms`, `7d`."""
+"""A duration as an option: `40s`, `1m30s`, `250ms`, `7d`."""
 
 from datetime import timedelta
 from typing import Final
@@ -17,16 +17,16 @@ class Duration(click.ParamType[timedelta]):
         if isinstance(value, timedelta):
             return value
         try:
-            length = _parsed(value)
+            length = _parse(value)
         except ValueError:
-            self.fail(f"{value!r} is no length of time, as in 40s, 1m30s, 250ms or 7d", param, ctx)
+            self.fail(f"{value!r} is not a duration (for example 40s, 1m30s, 250ms or 7d)", param, ctx)
         if length < timedelta(0):
-            self.fail(f"{value!r} is less than nothing", param, ctx)
+            self.fail(f"{value!r} is negative", param, ctx)
         return length
 
 
-def _parsed(text: str) -> timedelta:
-    """As Go writes it, and with days in front, which Go does not know: `7d`, `1d12h`. Raises `ValueError`."""
+def _parse(text: str) -> timedelta:
+    """Parse a Go duration, with days in front, which Go does not have: `7d`, `1d12h`. Raises `ValueError`."""
     days, found, rest = text.partition("d")
     if not found or not days.isascii() or not days.isdigit() or len(days) > _DAYS_DIGITS_MAX:
         return parse_duration(text)

@@ -1,6 +1,6 @@
-"""What the exit codes of all commands mean. Scripts rely on them: only add.
+"""The exit codes of all commands. Scripts rely on them: only add.
 
-`mainstay diff` has those of diff and of `kubectl diff` instead, for which 1 is a difference (diff.py).
+`mainstay diff` has those of `diff` and `kubectl diff` instead, where 1 is a difference (diff.py).
 """
 
 from enum import IntEnum
@@ -10,17 +10,18 @@ class Exit(IntEnum):
     SATISFIED = 0
     ERROR = 1
     BLOCKED = 2
-    """For good: nothing the cluster itself can do cures it."""
+    """Until a user acts: the cluster cannot resolve it."""
     WAITING = 3
+    """For something that may happen by itself."""
     INCOMPLETE = 4
-    """The answer is."""
+    """The answer is incomplete."""
     VIOLATED = 10
-    """Of simulated runs: a promise was broken."""
+    """A simulated run broke a promise."""
     STUCK = 11
-    """Of simulated runs: one cannot come to its end."""
+    """A simulated run cannot end."""
     FAILED = 12
-    """Of simulated runs: something raised what nobody handled."""
+    """A simulated run raised an exception that no program handles."""
     DIFFERENT = 13
-    """Of simulated runs: one that should be equal to another is not."""
+    """A simulated run differs from one that it should equal."""
     USAGE = 64
     TIMEOUT = 124

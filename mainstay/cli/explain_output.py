@@ -1,53 +1,67 @@
-"""How `timeline`, `debug`, `blame`, `coupling` and `diff` print what they have found, and how they are asked from when.
+"""How the explaining commands print answers, and their options `-o` and `--since`.
 
-Each answer is a value with `as_object()` for programs; the lines for people are made beside it (explain/*_text.py).
+Each answer is a value with `as_object()` for programs; the lines for people come from explain/.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
-from mainstay.api import times
 from mainstay.cli.cluster_access import Screen
+from mainstay.cli.exits import Exit
 from mainstay.cli.output import Form, Output, OutputType
-from mainstay.cli.yaml_text import yaml_text
-from mainstay.explain.moment import Moment
+
+if TYPE_CHECKING:
+    from mainstay.explain.moment import Moment
+    from mainstay.explain.why.answer import Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Who may write objects must not be able to write on the terminals of those who look at them.
+# Users who may write objects must not control the terminals of users who read them.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Answer(Protocol):
     def as_object(self) -> dict[str, Any]:
-        """As JSON and YAML have it."""
+        """Render the answer for JSON and YAML."""
 
 
 def answer_option(wide: str) -> Callable[[F], F]:
-    """`-o wide|json|yaml`; `wide` says what is more then."""
+    """`-o wide|json|yaml`; `wide` is what wide output adds, in 26 characters."""
     return click.option(
         "-o",
         "--output",
         type=OutputType(Form.WIDE, Form.JSON, Form.YAML),
         default=Output(),
-        metavar="FORM",
-        help=f"wide: {wide}; json, yaml: the answer in full.",
+        metavar="FORMAT",
+        help=f"json, yaml, wide ({wide})",
     )
 
 
-def since_option(what: str) -> Callable[[F], F]:
-    return click.option(
-        "--since", default="", metavar="TIME", help=f"{what}: 10m (before now, or before --at), 2026-11-16T05:49:00Z."
-    )
+def since_option() -> Callable[[F], F]:
+    return click.option("--since", default="", metavar="TIME", help="Start at a time (RFC 3339) or 10m ago")
 
 
-def since_of(moment: Moment, text: str) -> datetime | None:
-    """When that is. Raises `click.UsageError`."""
+def exit_for(verdict: "Verdict") -> Exit:
+    """Choose the exit code for what `why` or `plan` found."""
+    from mainstay.explain.why.answer import Verdict
+
+    return {
+        Verdict.SATISFIED: Exit.SATISFIED,
+        Verdict.WAITING: Exit.WAITING,
+        Verdict.BLOCKED: Exit.BLOCKED,
+        Verdict.INCOMPLETE: Exit.INCOMPLETE,
+    }[verdict]
+
+
+def parse_since(moment: "Moment", text: str) -> datetime | None:
+    """Parse `--since`: a time, or a duration before the moment. Raises `click.UsageError`."""
+    from mainstay.api import times
+
     if not text:
         return None
     try:
@@ -57,20 +71,22 @@ def since_of(moment: Moment, text: str) -> datetime | None:
     try:
         return times.parse_time(text)
     except ValueError:
-        raise click.UsageError(f"--since {text!r} is neither a length of time (10m) nor a time.") from None
+        raise click.UsageError(f"--since must be a time (RFC 3339) or a duration (10m), not {text!r}") from None
 
 
 def show_answer(screen: Screen, answer: Answer, output: Output, lines: Callable[[bool], Iterable[str]]) -> None:
-    """Print an answer in the form that is wanted. `lines` makes the text, wide or not."""
+    """Print an answer in its output format. `lines` renders the text, wide or not."""
     match output.form:
         case Form.JSON:
             screen.say(json.dumps(answer.as_object(), indent=4, ensure_ascii=False))
         case Form.YAML:
+            from mainstay.cli.yaml_text import yaml_text
+
             screen.say(yaml_text(answer.as_object()))
         case form:
             for line in lines(form is Form.WIDE):
-                screen.say(harmless(line))
+                screen.say(escape_controls(line))
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     return _CONTROL.sub(lambda found: f"^{chr((ord(found.group()) + 64) % 128)}", text)

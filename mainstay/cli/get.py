@@ -1,31 +1,34 @@
-"""`mainstay get`: what is in the cluster, as a table or in full.
+"""`mainstay get`: show objects, as a table or in full.
 
-A small `kubectl get` for machines without one. Tables are made by the server, so that every kind shows what is worth
-showing of it; `-o` chooses another form (output.py). With `-w` it goes on with each change, until it is interrupted.
-With `--at` it shows the state at another time, from the journal (history_printer.py); so it does with `--journal` and
-`--bundle`, also without a server.
+A small `kubectl get` for machines without one. The server makes the tables, so that every kind has its own columns;
+`-o` chooses another form (output.py). With `-w` it prints each change until Ctrl-C. With `--at`, `--journal` or
+`--bundle` it reads the journal instead of the server (history_printer.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from mainstay.cli.cluster_access import Command, Screen, ask, config_for
+from mainstay.cli.cluster_access import Command, Screen, call_cluster, load_config
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import Opened, Source, explain, explain_options
-from mainstay.cli.kinds import Asked, read_kinds
-from mainstay.cli.object_printer import GetOptions, Objects, Tables
+from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options
+from mainstay.cli.kinds import KindSelection, read_kinds
 from mainstay.cli.object_selection import (
+    NAME_EVERYWHERE,
+    GetOptions,
     Selection,
     complete_objects,
     everywhere_option,
+    make_selection,
     namespace_option,
-    selection_of,
     selector_options,
 )
 from mainstay.cli.output import Form, Output, OutputType
-from mainstay.client.client import Client
+
+if TYPE_CHECKING:
+    from mainstay.client.client import Client
 
 
 @click.command(cls=Command)
@@ -38,16 +41,16 @@ from mainstay.client.client import Client
     "--output",
     type=OutputType(Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.JSONPATH),
     default=Output(),
-    metavar="FORM",
-    help="wide, json, yaml, name or jsonpath=TEMPLATE.  [default: a table]",
+    metavar="FORMAT",
+    help="wide, json, yaml, name, jsonpath=TEMPLATE  [default: table]",
 )
-@click.option("-w", "--watch", is_flag=True, help="Go on with each change.")
-@click.option("--watch-only", is_flag=True, help="Only changes, without what is there at first.")
-@click.option("--no-headers", is_flag=True, help="A table without titles.")
-@click.option("--show-labels", is_flag=True, help="Show labels as the last column.")
-@click.option("-L", "--label-columns", multiple=True, metavar="LABEL", help="Show a label as a column of its own.")
-@click.option("--ignore-not-found", is_flag=True, help="Do not mind what is not there.")
-@click.option("--show-managed-fields", is_flag=True, help="With -o json or yaml: show who manages which fields.")
+@click.option("-w", "--watch", is_flag=True, help="Print changes until Ctrl-C")
+@click.option("--watch-only", is_flag=True, help="Print only changes")
+@click.option("--no-headers", is_flag=True, help="Omit the table headers")
+@click.option("--show-labels", is_flag=True, help="Show labels as the last column")
+@click.option("-L", "--label-columns", multiple=True, metavar="LABEL", help="Show a label as a column; repeatable")
+@click.option("--ignore-not-found", is_flag=True, help="Ignore objects that do not exist")
+@click.option("--show-managed-fields", is_flag=True, help="Keep managedFields in json and yaml")
 @explain_options
 def get(
     words: tuple[str, ...],
@@ -65,13 +68,15 @@ def get(
     show_managed_fields: bool,
     source: Source,
 ) -> int:
-    """Show objects: pods, nodes, deployments and whatever else there is.
+    """Show objects, now or at an earlier time.
 
     \b
         mainstay get pods                   mainstay get nodes -o wide
         mainstay get pod/web deploy/web     mainstay get deploy,svc -l app=web
         mainstay get pods -A -w             mainstay get pod web -o yaml
         mainstay get pods --at 10m          mainstay get deploy web --at 4711 -o yaml
+
+    --at, --journal and --bundle read the journal, also of a server that does not run.
     """
     options = GetOptions(
         output=output,
@@ -90,24 +95,28 @@ def get(
                 opened, screen, words, options, namespace, everywhere, selector, field_selector
             ),
         )
-    config = config_for(source.kubeconfig, source.context)
-    options = replace(options, selection=selection_of(config, namespace, everywhere, selector, field_selector))
-    return ask(config, lambda client, screen: get_objects(client, screen, words, options), is_endless=options.watch)
+    config = load_config(source.kubeconfig, source.context)
+    options = replace(options, selection=make_selection(config, namespace, everywhere, selector, field_selector))
+    return call_cluster(
+        config, lambda client, screen: get_objects(client, screen, words, options), is_endless=options.watch
+    )
 
 
-async def get_objects(client: Client, screen: Screen, words: Sequence[str], options: GetOptions) -> int:
+async def get_objects(client: "Client", screen: Screen, words: Sequence[str], options: GetOptions) -> int:
     """Do what the command does. Raises `ApiError`, `click.ClickException`."""
-    asked = (await read_kinds(client)).asked(words)
-    _require_sense(asked, options)
-    showing = (Tables if options.output.is_table else Objects)(client, screen, options)
-    code = await showing.show(asked)
+    from mainstay.cli.object_printer import ObjectPrinter, TablePrinter
+
+    selected = (await read_kinds(client)).select(words)
+    _check_options(selected, options)
+    printer = (TablePrinter if options.output.is_table else ObjectPrinter)(client, screen, options)
+    code = await printer.show(selected)
     if options.watch and code == Exit.SATISFIED:
-        return await showing.follow(asked[0])
+        return await printer.follow(selected[0])
     return code
 
 
 async def get_objects_at(
-    opened: Opened,
+    opened: OpenJournal,
     screen: Screen,
     words: Sequence[str],
     options: GetOptions,
@@ -116,19 +125,19 @@ async def get_objects_at(
     selector: str = "",
     field_selector: str = "",
 ) -> int:
-    """The same at another time, from the journal. Raises `click.ClickException`, `ApiError`, `JournalError`."""
-    from mainstay.cli.history_printer import BadSelector, ObjectsAt, TablesAt
+    """Do the same at an earlier time. Raises `click.ClickException`, `ApiError`, `JournalError`."""
+    from mainstay.cli.history_printer import BadSelector, PastObjectPrinter, PastTablePrinter
 
     if options.watch:
-        raise click.UsageError("what was cannot be watched: leave out -w, or --at.")
+        raise click.UsageError("-w and --at exclude each other: the past does not change")
     where = "" if everywhere else namespace or opened.namespace
     options = replace(options, selection=Selection(namespace=where, labels=selector, fields=field_selector))
-    asked = opened.kinds.asked(words)
-    _require_sense(asked, options)
+    selected = opened.kinds.select(words)
+    _check_options(selected, options)
     moment = await opened.moment()
-    showing = (TablesAt if options.output.is_table else ObjectsAt)(moment, screen, options)
+    printer = (PastTablePrinter if options.output.is_table else PastObjectPrinter)(moment, screen, options)
     try:
-        code = await showing.show(asked)
+        code = await printer.show(selected)
     except BadSelector as error:
         raise click.UsageError(str(error)) from None
     for gap in moment.gaps:
@@ -138,12 +147,12 @@ async def get_objects_at(
     return Exit.INCOMPLETE if moment.gaps and code == Exit.SATISFIED else code
 
 
-def _require_sense(asked: Sequence[Asked], options: GetOptions) -> None:
-    has_names = any(each.names for each in asked)
+def _check_options(selected: Sequence[KindSelection], options: GetOptions) -> None:
+    has_names = any(each.names for each in selected)
     selection = options.selection
-    if has_names and selection.is_everywhere and any(each.kind.name.namespaced for each in asked):
-        raise click.UsageError("an object cannot be found by its name in all namespaces: leave out -A, or the name.")
+    if has_names and selection.is_everywhere and any(each.kind.name.namespaced for each in selected):
+        raise click.UsageError(NAME_EVERYWHERE)
     if has_names and (selection.labels or selection.fields):
-        raise click.UsageError("a name and a selector do not go together: leave out one of them.")
-    if options.watch and (len(asked) > 1 or len(asked[0].names) > 1):
-        raise click.UsageError("only one type, or one object, can be watched: leave out the others, or -w.")
+        raise click.UsageError("a name and a selector exclude each other: remove one")
+    if options.watch and (len(selected) > 1 or len(selected[0].names) > 1):
+        raise click.UsageError("-w watches one type or one object: remove the others")

@@ -1,7 +1,7 @@
-"""Showing objects as they were at a moment: `mainstay get … --at`, from the journal instead of a server's store.
+"""Print objects as they were at a moment: `mainstay get … --at`, from the journal instead of the server.
 
-What is selected, and how it is printed, is as for the present (object_printer.py); only where objects and tables come
-from is another. The tables are those that a server would have made then, with the ages of that moment.
+Selection and printing are those of the present (object_printer.py); only the source of objects and tables differs. The
+tables are those that a server would have made then, with the ages of that moment.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -10,12 +10,13 @@ from typing import Any, Final
 from mainstay.api import fields, labels
 from mainstay.api.errors import ApiError
 from mainstay.api.kind import Kind, Object
+from mainstay.api.kind_names import DEFINITIONS
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.tables import Table, custom_table
 from mainstay.cli.cluster_access import Screen
-from mainstay.cli.journal_access import DEFINITIONS
-from mainstay.cli.kinds import Asked, KnownKind
-from mainstay.cli.object_printer import GetOptions, Objects, Showing, Tables
+from mainstay.cli.kinds import KindSelection, KnownKind
+from mainstay.cli.object_printer import ObjectPrinter, Printer, TablePrinter
+from mainstay.cli.object_selection import GetOptions
 from mainstay.explain.moment import Moment
 
 _KINDS: Final[dict[tuple[str, str], Kind]] = {(kind.group, kind.kind): kind for kind in BUILTIN}
@@ -23,60 +24,60 @@ SECRETS: Final = "secrets"
 
 
 class BadSelector(Exception):
-    """A selector that cannot be read, or that a kind does not know. Says why."""
+    """A selector that cannot be parsed, or that the kind does not support. The message says why."""
 
 
-class _At(Showing):
-    """Where objects come from."""
+class _PastPrinter(Printer):
+    """Reads objects from the journal."""
 
     def __init__(self, moment: Moment, screen: Screen, options: GetOptions) -> None:
-        # There is no client: everything that would ask one is overridden, and watching is refused before.
+        # There is no client: every method that would call one is overridden, and `get` rejects -w with --at.
         super().__init__(None, screen, options)  # type: ignore[arg-type]
         self._moment = moment
 
-    async def named(self, asked: Asked, **headers: str) -> AsyncIterator[Any]:
-        namespace = self.options.selection.of(asked.kind.name.namespaced)
-        for name in asked.names:
-            found = await self._moment.get(asked.kind.name, name, namespace)
+    async def named(self, selected: KindSelection, **headers: str) -> AsyncIterator[Any]:
+        namespace = self.options.selection.namespace_for(selected.kind.name)
+        for name in selected.names:
+            found = await self._moment.get(selected.kind.name, name, namespace)
             if found is None:
                 if not self.options.ignore_not_found:
                     self.screen.note(
-                        f'mainstay: there was no {asked.kind.name.text} "{name}" at revision {self._moment.revision}; '
-                        f"`mainstay timeline {asked.kind.singular}/{name}` tells when there was one"
+                        f'mainstay: {selected.kind.name.text} "{name}" not found at revision {self._moment.revision}; '
+                        f"`mainstay timeline {selected.kind.singular}/{name}` shows when it existed"
                     )
                 yield None
             else:
-                self._warn(asked.kind)
-                yield await self._form(asked.kind, [found], is_single=True)
+                self._warn(selected.kind)
+                yield await self._form(selected.kind, [found], is_single=True)
 
-    async def pages(self, asked: Asked, **headers: str) -> AsyncIterator[Any]:
-        self._warn(asked.kind)
-        kind, selection = asked.kind.name, self.options.selection
-        namespace = selection.of(kind.namespaced)
-        matches = matching(asked.kind, selection.labels, selection.fields)
+    async def pages(self, selected: KindSelection, **headers: str) -> AsyncIterator[Any]:
+        self._warn(selected.kind)
+        kind, selection = selected.kind.name, self.options.selection
+        namespace = selection.namespace_for(kind)
+        matches = build_filter(selected.kind, selection.labels, selection.fields)
         found = [
             each
             for each in await self._moment.all(kind)
             if (not namespace or each["metadata"].get("namespace") == namespace) and matches(each)
         ]
-        yield await self._form(asked.kind, found, is_single=False)
+        yield await self._form(selected.kind, found, is_single=False)
 
     async def _form(self, kind: KnownKind, found: list[Object], *, is_single: bool) -> Any:
         raise NotImplementedError
 
     def _warn(self, kind: KnownKind) -> None:
         if kind.name.text == SECRETS:
-            self.screen.note("mainstay: values of Secrets are not in the journal")
+            self.screen.note("mainstay: the journal does not contain the values of Secrets")
 
 
-class ObjectsAt(_At, Objects):
+class PastObjectPrinter(_PastPrinter, ObjectPrinter):
     async def _form(self, kind: KnownKind, found: list[Object], *, is_single: bool) -> Any:
         return found[0] if is_single else {"items": found}
 
 
-class TablesAt(_At, Tables):
+class PastTablePrinter(_PastPrinter, TablePrinter):
     def __init__(self, moment: Moment, screen: Screen, options: GetOptions) -> None:
-        Tables.__init__(self, None, screen, options)  # type: ignore[arg-type]
+        TablePrinter.__init__(self, None, screen, options)  # type: ignore[arg-type]
         self._moment = moment
 
     async def _form(self, kind: KnownKind, found: list[Object], *, is_single: bool) -> Any:
@@ -98,8 +99,8 @@ class TablesAt(_At, Tables):
         return custom_table(())
 
 
-def matching(kind: KnownKind, label_text: str, field_text: str) -> Callable[[Object], bool]:
-    """Which objects selectors choose. Raises `BadSelector`."""
+def build_filter(kind: KnownKind, label_text: str, field_text: str) -> Callable[[Object], bool]:
+    """Build the filter of label and field selectors. Raises `BadSelector`."""
     built_in = _KINDS.get((kind.name.group, kind.name.kind))
     selectable = built_in.selectable if built_in is not None else {}
     try:
@@ -113,13 +114,13 @@ def matching(kind: KnownKind, label_text: str, field_text: str) -> Callable[[Obj
     def matches(obj: Object) -> bool:
         metadata = obj["metadata"]
 
-        def value_of(field: str) -> str:
+        def read_field(field: str) -> str:
             if field in fields.ALWAYS_SUPPORTED:
                 return str(metadata.get(field.removeprefix("metadata.")) or "")
             return (selectable or {})[field](obj)
 
         if by_label is not None and not by_label.matches(metadata.get("labels") or {}):
             return False
-        return by_field is None or by_field.matches(value_of)
+        return by_field is None or by_field.matches(read_field)
 
     return matches

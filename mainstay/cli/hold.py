@@ -1,48 +1,41 @@
-"""`mainstay hold`: break glass. Stop a controller, evictions or a rollout for a while, in your name and for a reason.
+"""`mainstay hold`: pause a controller, evictions or a rollout, in your name and for a reason.
 
-A Hold ends by itself; who needs longer says so again. What somebody else holds is not taken over: they are named.
+A Hold expires by itself; repeating the command extends it. The command does not change the Hold of another owner, but
+names them.
 """
 
 import difflib
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from mainstay.api.holds import LONGEST, Held, What, held_of
-from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import HOLDS
+from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.times import format_time
-from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for
+from mainstay.cli.cluster_access import MANAGER, Command, Screen, call_cluster, cluster_options, load_config
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.hold_target import HOLD, Target, meaning, shown, target_of
+from mainstay.cli.hold_target import HOLD, Target, describe_effect, parse_target, shown
 from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Form, Output, OutputType, complete, print_objects
-from mainstay.client.call import WriteOptions
-from mainstay.client.client import Client
-from mainstay.client.errors import AlreadyExists
-from mainstay.env import SystemClock, machine
 
-_DEPLOYMENTS: Final = KindName("apps", "v1", "Deployment", "deployments", True)
-_NAMESPACES: Final = KindName("", "v1", "Namespace", "namespaces", False)
-_COMPONENT_STATES: Final = KindName("mainstay.dev", "v1", "ComponentState", "componentstates", False)
+if TYPE_CHECKING:
+    from mainstay.api.kind import Object
+    from mainstay.client.call import WriteOptions
+    from mainstay.client.client import Client
 
 
-class Length(Duration):
-    """A length of time, also in days."""
+class HoldDuration(Duration):
+    """A duration that a Hold may have."""
 
     def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, str) and value.endswith("d") and value[:-1].isdigit():
-            length = timedelta(days=int(value[:-1]))
-        else:
-            length = super().convert(value, param, ctx)
+        length = super().convert(value, param, ctx)
         if not timedelta() < length <= LONGEST:
-            self.fail(f"a Hold lasts for up to {LONGEST.days} days, and {value} is not in between", param, ctx)
+            self.fail(f"{value} must be more than 0 and at most {LONGEST.days} days", param, ctx)
         return length
 
 
@@ -55,33 +48,34 @@ def _complete(context: click.Context, param: click.Parameter, incomplete: str) -
 
 @click.command(cls=Command)
 @click.argument("word", metavar="WHAT", shell_complete=_complete)
-@click.option("--reason", required=True, metavar="TEXT", help="Why. Whoever is held back by it will read this.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, shown to everyone affected")
 @click.option(
     "--for",
     "length",
-    type=Length(),
+    type=HoldDuration(),
     default="1h",
     show_default=True,
-    metavar="TIME",
-    help="30m, 2h, 3d; a week at most.",
+    metavar="DURATION",
+    help="Duration: 30m, 2h, 3d (at most 7d)",
 )
-@click.option(
-    "--owner",
-    default="",
-    metavar="NAME",
-    help="Who answers for it.  [default: your user name]",
-)
-@click.option("--name", default="", metavar="NAME", help="Of the Hold.  [default: made of what is held]")
+@click.option("--owner", default="", metavar="NAME", help="Responsible user  [default: your user name]")
+@click.option("--name", default="", metavar="NAME", help="Name of the Hold  [default: from WHAT]")
 @namespace_option
 @click.option(
     "-o",
     "--output",
     type=OutputType(Form.JSON, Form.YAML, Form.NAME),
     default=Output(),
-    metavar="FORM",
-    help="json, yaml or name.  [default: a sentence]",
+    metavar="FORMAT",
+    help="json, yaml, name  [default: a sentence]",
 )
-@click.option("--dry-run", type=click.Choice(["none", "server"]), default="none", show_default=True)
+@click.option(
+    "--dry-run",
+    type=click.Choice(["none", "server"]),
+    default="none",
+    show_default=True,
+    help="server: validate, but change nothing",
+)
 @cluster_options
 def hold(
     word: str,
@@ -95,40 +89,45 @@ def hold(
     kubeconfig: str,
     context: str,
 ) -> int:
-    """Break glass: stop a controller, evictions or a rollout for a while.
-
-    It ends by itself, or with `mainstay release`. What is held is shown by `mainstay get holds` and `mainstay status`.
+    """Pause a controller, evictions or a rollout.
 
     \b
-        mainstay hold controller/deployment --reason "rollouts go wrong" --for 30m
-        mainstay hold controller/scheduler --reason "nodes are being moved"
+        mainstay hold controller/deployment --reason "bad rollouts" --for 30m
+        mainstay hold controller/scheduler --reason "moving nodes"
         mainstay hold evictions --reason "the switch flaps" --for 2h
-        mainstay hold evictions -n shop --reason "a sale is on" --for 1d
-        mainstay hold rollout/deploy/web --reason "errors at 5 %"
+        mainstay hold evictions -n shop --reason "sale weekend" --for 1d
+        mainstay hold rollout/deploy/web --reason "5 % errors"
+
+    A Hold expires by itself; `mainstay release` ends it earlier. `mainstay get holds` and `mainstay status` list the
+    active ones.
     """
-    config = config_for(kubeconfig, context)
-    target = target_of(word, namespace, config.namespace)
+    from mainstay.env import SystemClock
+
+    config = load_config(kubeconfig, context)
+    target = parse_target(word, namespace, config.namespace)
     now, is_dry = SystemClock().wall(), dry_run == "server"
-    wish = wished(target, name, owner or user_name(config.user), reason, now, length)
-    return ask(config, lambda client, screen: hold_it(client, screen, wish, now, output, is_dry=is_dry))
+    new = build_hold(target, name, owner or find_user_name(config.user), reason, now, length)
+    return call_cluster(config, lambda client, screen: create_hold(client, screen, new, now, output, is_dry=is_dry))
 
 
-def user_name(
-    of_kubeconfig: str, environ: Mapping[str, str] = os.environ, of_machine: Callable[[], str] = machine.user_name
+def find_user_name(
+    of_kubeconfig: str, environ: Mapping[str, str] = os.environ, of_machine: Callable[[], str] | None = None
 ) -> str:
-    """Who is at work: as the shell says, as the machine says, else as whom the cluster is asked.
+    """Find the user's name: from the shell, else from the machine, else from the kubeconfig.
 
-    Shells in containers and cron do not say, and a container may have a user that its machine has no name for. Raises
-    `click.UsageError` if nobody says.
+    Cron and shells in containers set no variable, and a container may run as a user without a name. Raises
+    `click.UsageError` if none of them knows it.
     """
-    found = environ.get("USER") or environ.get("LOGNAME") or of_machine() or of_kubeconfig
+    from mainstay.env import machine
+
+    found = environ.get("USER") or environ.get("LOGNAME") or (of_machine or machine.user_name)() or of_kubeconfig
     if not found:
-        raise click.UsageError("it is not known who you are: name who answers for it, with --owner.")
+        raise click.UsageError("unknown user name: name the responsible user with --owner")
     return found
 
 
-def wished(target: Target, name: str, owner: str, reason: str, now: datetime, length: timedelta) -> Object:
-    """The Hold that is asked for. Times are whole seconds: rounded up, so that it lasts as long as was said."""
+def build_hold(target: Target, name: str, owner: str, reason: str, now: datetime, length: timedelta) -> "Object":
+    """Build the Hold. Its expiry is rounded up to a whole second, so that it is never too short."""
     until = format_time(now + length + timedelta(microseconds=999_999))
     spec = {**target.spec(), "owner": owner, "reason": reason, "expiresAt": until}
     return {
@@ -139,29 +138,32 @@ def wished(target: Target, name: str, owner: str, reason: str, now: datetime, le
     }
 
 
-async def hold_it(
-    client: Client, screen: Screen, wish: Object, now: datetime, output: Output, *, is_dry: bool = False
+async def create_hold(
+    client: "Client", screen: Screen, new: "Object", now: datetime, output: Output, *, is_dry: bool = False
 ) -> int:
     """Do what the command does. Raises `ApiError`, `click.ClickException`."""
-    held = held_of(wish)
+    from mainstay.client.call import WriteOptions
+    from mainstay.client.errors import AlreadyExists
+
+    held = held_of(new)
     assert held is not None
     await _require_target(client, held)
     write = WriteOptions(field_manager=MANAGER, dry_run=is_dry)
     try:
-        made, what = await client.create(HOLDS, wish, write=write), "created"
+        made, what = await client.create(HOLDS, new, write=write), "created"
     except AlreadyExists:
-        made, what = await _anew(client, wish, held, now, write), "changed"
+        made, what = await _extend(client, new, held, now, write), "changed"
     if not output.is_table:
         print_objects(screen, output, [(HOLD, complete(HOLD, made))], is_single=True)
         return Exit.SATISFIED
     screen.say(f"{shown(held.name)} {what}{' (server dry run)' if is_dry else ''}")
     if not is_dry:
-        screen.note(f"{meaning(held)}\nLet go of it earlier with: mainstay release {held.name}")
+        screen.note(f"{describe_effect(held)}\nTo end it earlier: mainstay release {held.name}")
     return Exit.SATISFIED
 
 
-async def _anew(client: Client, wish: Object, held: Held, now: datetime, write: WriteOptions) -> Object:
-    """One of this name is there. What one holds oneself, or nobody any more, is held anew."""
+async def _extend(client: "Client", new: "Object", held: Held, now: datetime, write: "WriteOptions") -> "Object":
+    """Extend the Hold of this name if it is the user's own, or has expired."""
     found = await client.get(HOLDS, held.name)
     before = held_of(found)
     if before is not None and (before.what, before.namespace, before.target) != (
@@ -170,42 +172,41 @@ async def _anew(client: Client, wish: Object, held: Held, now: datetime, write: 
         held.target,
     ):
         raise click.ClickException(
-            f"Hold {held.name} holds something else: {before.what} {before.target_text}\nName this one with --name."
+            f"Hold {held.name} exists for {before.what} {before.target_text}: choose another name with --name"
         )
     if before is not None and before.owner != held.owner and before.is_in_force(now):
         raise click.ClickException(
-            f"it is held already, by Hold {held.name}: {before.words}\n"
-            f"Talk to {before.owner}; or let go of it with `mainstay release {held.name}`; or hold it besides, so that "
-            "it lasts until both are over, with --name."
+            f"Hold {held.name} is already active: {before.words}\n"
+            f"Ask {before.owner}, end it with `mainstay release {held.name}`, or add a second one with --name."
         )
-    fields = {field: wish["spec"][field] for field in ("owner", "reason", "expiresAt")}
+    fields = {field: new["spec"][field] for field in ("owner", "reason", "expiresAt")}
     metadata = {field: found["metadata"][field] for field in ("uid", "resourceVersion")}
     return await client.patch(HOLDS, held.name, "", {"metadata": metadata, "spec": fields}, write=write)
 
 
-async def _require_target(client: Client, held: Held) -> None:
-    """Raises `ApiError` or `click.ClickException` if there is not what should be held."""
+async def _require_target(client: "Client", held: Held) -> None:
+    """Raises `ApiError` or `click.ClickException` if the target does not exist."""
     match held.what:
         case What.CONTROLLER:
-            known = await _controllers(client)
+            known = await _list_controllers(client)
             if held.target not in known:
                 close = difflib.get_close_matches(held.target, known, n=1)
-                meant = f" Did you mean {close[0]}?" if close else ""
+                hint = f"; did you mean {close[0]}?" if close else ""
                 raise click.ClickException(
-                    f"there is no controller {held.target!r}.{meant} There are {', '.join(sorted(known))}"
+                    f"controller {held.target!r} not found{hint}\nKnown controllers: {', '.join(sorted(known))}"
                 )
         case What.EVICTIONS if held.namespace:
-            await client.get(_NAMESPACES, held.namespace)
+            await client.get(NAMESPACES, held.namespace)
         case What.ROLLOUT:
-            await client.get(_DEPLOYMENTS, held.target, held.namespace)
+            await client.get(DEPLOYMENTS, held.target, held.namespace)
 
 
-async def _controllers(client: Client) -> dict[str, None]:
-    """Ours, and those that others say they run."""
+async def _list_controllers(client: "Client") -> dict[str, None]:
+    """List Mainstay's controllers, and those that other components report."""
     from mainstay.controllers.registry import CAN_BE_HELD
 
     known = dict.fromkeys(sorted(CAN_BE_HELD))
-    for state in (await client.list(_COMPONENT_STATES)).items:
+    for state in (await client.list(COMPONENT_STATES)).items:
         status: dict[str, Any] = state.get("status") or {}
         known |= dict.fromkeys(status.get("controllers") or ())
     return known

@@ -1,26 +1,28 @@
-"""What `hold` and `release` have in common: how people name what is held, and what that means in words.
+"""What `hold` and `release` share: how users name the target of a Hold, and how its effect is described.
 
     controller/NAME          a controller, or `scheduler`
-    evictions                everywhere; with -n in one namespace
+    evictions                in all namespaces, or in that of -n
     rollout/deploy/NAME      of a Deployment, in the namespace of -n or of the kubeconfig
 
-Two who hold the same meet, because a Hold is called by what it holds unless somebody names it (`api.holds.name_of`).
+The default name of a Hold comes from its target (`api.holds.name_of`), so a second user who holds the same target sees
+the first Hold.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from mainstay.api.holds import Held, What, in_force, name_of
-from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import human_duration
 from mainstay.cli.kinds import KnownKind
-from mainstay.client.client import Client
-from mainstay.client.errors import ApiError
+
+if TYPE_CHECKING:
+    from mainstay.api.kind import Object
+    from mainstay.client.client import Client
 
 HOLD: Final = KnownKind(HOLDS, "hold", (), ("mainstay",), ())
 FORMS: Final = "controller/NAME, evictions or rollout/deploy/NAME"
@@ -30,7 +32,7 @@ _EVICTIONS: Final = ("evictions", "eviction")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be held."""
+    """What a Hold pauses."""
 
     what: What
     name: str = ""
@@ -40,59 +42,61 @@ class Target:
     def hold_name(self) -> str:
         return name_of(self.what, self.name, self.namespace)
 
-    def spec(self) -> Object:
+    def spec(self) -> "Object":
         given = {"name": self.name, "namespace": self.namespace}
         if self.what is What.ROLLOUT:
             given["kind"] = "Deployment"
         return {"what": str(self.what), "target": {field: value for field, value in given.items() if value}}
 
 
-def target_of(word: str, said_namespace: str, usual_namespace: str) -> Target:
-    """What a word of the command line means. Raises `click.UsageError`."""
+def parse_target(word: str, given_namespace: str, default_namespace: str) -> Target:
+    """Parse the target on a command line. Raises `click.UsageError`."""
     first, _, rest = word.partition("/")
     match first.lower():
         case "controller" | "controllers" if rest and "/" not in rest:
-            if said_namespace:
-                raise click.UsageError("a controller has no namespace: leave out -n.")
+            if given_namespace:
+                raise click.UsageError("a controller has no namespace: remove -n")
             return Target(What.CONTROLLER, rest)
         case each if each in _EVICTIONS and not rest:
-            return Target(What.EVICTIONS, "", said_namespace)
+            return Target(What.EVICTIONS, "", given_namespace)
         case "rollout" | "rollouts" if rest:
             kind, slash, name = rest.partition("/")
             if not slash:
                 kind, name = _DEPLOYMENT[0], rest
             if kind.lower() not in _DEPLOYMENT:
-                raise click.UsageError(f"only rollouts of Deployments can be held, and {kind!r} is none.")
+                raise click.UsageError(f"a rollout must be of a Deployment, not {kind!r}: use rollout/deploy/NAME")
             if name and "/" not in name:
-                return Target(What.ROLLOUT, name, said_namespace or usual_namespace)
-    raise click.UsageError(f"{word!r} cannot be held: write {FORMS}.")
+                return Target(What.ROLLOUT, name, given_namespace or default_namespace)
+    raise click.UsageError(f"WHAT must be {FORMS}, not {word!r}")
 
 
-def meaning(held: Held) -> str:
-    """What does not happen while it is held, as a sentence."""
+def describe_effect(held: Held) -> str:
+    """Describe what does not happen while the Hold is active."""
     match held.what:
         case What.CONTROLLER:
-            return f"{held.target} does nothing until {held.until}. What is to be done waits, and is done afterwards."
+            return f"Controller {held.target} is paused until {held.until}. It catches up afterwards."
         case What.EVICTIONS:
-            where = f" of namespace {held.namespace}" if held.namespace else ""
-            return f"No pod{where} is evicted until {held.until}, by request or because of its node."
+            where = f" in namespace {held.namespace}" if held.namespace else ""
+            return f"Evictions{where} are paused until {held.until}, by request and because of node failures."
         case What.ROLLOUT:
-            return f"The rollout of {held.target_text} stays as it is until {held.until}. It can still be scaled."
+            return f"The rollout of {held.target_text} is paused until {held.until}. Scaling still works."
 
 
-async def holds_of(client: Client, now: datetime) -> tuple[Held, ...]:
-    """Those in force; none if the server cannot say for now."""
+async def list_holds(client: "Client", now: datetime) -> tuple[Held, ...]:
+    """List the active Holds; none if the server cannot answer."""
+    from mainstay.client.errors import ApiError
+
     try:
         return tuple(in_force((await client.list(HOLDS)).items, now))
     except ApiError:
         return ()
 
 
-def holds_text(holds: Sequence[Held], now: datetime) -> list[str]:
-    """For `mainstay status`: nothing if nothing is held."""
+def render_holds(holds: Sequence[Held], now: datetime) -> list[str]:
+    """Render the Holds for `mainstay status`; empty without any."""
     if not holds:
         return []
-    rows = [("HELD", "BY", "LEFT", "WHY")]
+    rows = [("HOLD", "OWNER", "LEFT", "REASON")]
     for held in holds:
         what = f"{held.what.lower()} {held.target_text}".replace("evictions every namespace", "evictions everywhere")
         rows.append((what, held.owner, human_duration(held.expires_at - now), held.reason))

@@ -2,8 +2,8 @@
 
     {.items[*].metadata.name}        {range .items[*]}{.metadata.name}{"\\t"}{.status.phase}{"\\n"}{end}
 
-What a path leads to is written with spaces between; texts as they are, anything else as JSON; what is not there, as
-nothing. Paths are those of api/tables/jsonpath.py. Nested ranges are fine; unions and `..` are not known.
+The values of a path are written with spaces between: text as it is, anything else as JSON, missing values as nothing.
+Paths are those of api/tables/jsonpath.py. Ranges can be nested; unions and `..` are not supported.
 """
 
 import re
@@ -20,7 +20,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "
 
 
 class BadTemplate(ValueError):
-    """The template makes no sense. The message says where."""
+    """The template is invalid. The message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class Template:
     parts: tuple[_Part, ...]
 
     def filled(self, value: Any) -> str:
-        """The text for an object. Raises `BadTemplate` if a path makes no sense in it."""
+        """Render the template for an object. Raises `BadTemplate` if a path does not fit the object."""
         try:
             return "".join(_written(self.parts, value))
         except Astray as error:
-            raise BadTemplate(f"the path makes no sense here: {error}") from None
+            raise BadTemplate(f"the path does not fit the object: {error}") from None
 
 
 def compile_template(text: str) -> Template:
-    """Read a template. Raises `BadTemplate`."""
+    """Parse a template. Raises `BadTemplate`."""
     if "{" not in text and text[:1] in (".", "$", "["):
-        text = f"{{{text}}}"  # The braces are easily forgotten, and this cannot mean anything else.
+        text = f"{{{text}}}"  # Users forget the braces, and this cannot mean anything else.
     open_parts: list[list[_Part]] = [[]]
     position = 0
     while position < len(text):
@@ -64,11 +64,11 @@ def compile_template(text: str) -> Template:
             open_parts[-1].append(_Text(text[position:start]))
         match = _BRACES.match(text, start)
         if match is None:
-            raise BadTemplate(f"a brace is opened and not closed: {text[start : start + 40]}")
+            raise BadTemplate(f"unclosed brace: {text[start : start + 40]}")
         _take(match[1].strip(), open_parts)
         position = match.end()
     if len(open_parts) > 1:
-        raise BadTemplate("a {range …} has no {end}")
+        raise BadTemplate("{range …} without {end}")
     return Template(tuple(open_parts[0]))
 
 
@@ -77,7 +77,7 @@ def _take(inside: str, open_parts: list[list[_Part]]) -> None:
         open_parts[-1].append(_Text(re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), inside[1:-1])))
     elif inside == "end":
         if len(open_parts) == 1:
-            raise BadTemplate("an {end} has no {range …}")
+            raise BadTemplate("{end} without {range …}")
         open_parts.pop()
     elif inside.startswith("range ") or inside == "range":
         repeated = _Range(_path(inside.removeprefix("range").strip()))
@@ -90,7 +90,7 @@ def _take(inside: str, open_parts: list[list[_Part]]) -> None:
 def _path(text: str) -> Path:
     path = compile_path(text.removeprefix("@")) if text else None
     if path is None:
-        raise BadTemplate(f"{{{text}}} is no path, as in {{.metadata.name}}")
+        raise BadTemplate(f"{{{text}}} is not a path (for example {{.metadata.name}})")
     return path
 
 

@@ -1,20 +1,21 @@
-"""Which kinds a cluster has, and how people name them: `pods`, `pod`, `po`, `Pod`, `deployments.apps`.
+"""The kinds of a cluster, and how users name them: `pods`, `pod`, `po`, `Pod`, `deployments.apps`.
 
-Read from the server (discovery, in its aggregated form) each time: two small answers. Of several kinds that a word
-fits, the first counts, in the order in which the server lists them: the core group first, and of each group the
-preferred version.
+Read from the server by aggregated discovery each time: two small responses. If a word fits several kinds, the first
+one counts, in the order of the server: the core group first, and of each group the preferred version.
 """
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from mainstay.api.kind_name import KindName
-from mainstay.client.client import Client
+
+if TYPE_CHECKING:
+    from mainstay.client.client import Client
 
 _ACCEPT: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
@@ -30,12 +31,12 @@ class KnownKind:
     verbs: tuple[str, ...]
 
     def shown(self, name: str) -> str:
-        """How one of its objects is named in output: `pod/web`, `deployment.apps/web`."""
+        """Render the name of one of its objects: `pod/web`, `deployment.apps/web`."""
         group = f".{self.name.group}" if self.name.group else ""
         return f"{self.name.kind.lower()}{group}/{name}"
 
     def is_called(self, word: str) -> bool:
-        """Whether people call it that. Words are in lower case."""
+        """Whether a word, in lower case, names this kind."""
         first, _, rest = word.partition(".")
         if first not in (self.name.plural, self.singular, self.name.kind.lower(), *self.short_names):
             return False
@@ -44,7 +45,7 @@ class KnownKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KindSelection:
     """One kind on a command line, with names if there are any."""
 
     kind: KnownKind
@@ -55,8 +56,8 @@ class Kinds:
     def __init__(self, known: Iterable[KnownKind]) -> None:
         self.known = tuple(known)
 
-    def called(self, word: str) -> KnownKind:
-        """The kind that people call that. Raises `click.ClickException`."""
+    def find(self, word: str) -> KnownKind:
+        """Find the kind that a word names. Raises `click.ClickException`."""
         lowered = word.lower()
         for kind in self.known:
             if kind.is_called(lowered):
@@ -65,14 +66,15 @@ class Kinds:
             f'the server doesn\'t have a resource type "{word}"{_similar(lowered, self.words())}'
         )
 
-    def of_object(self, api_version: str, kind: str) -> KnownKind | None:
+    def find_for(self, api_version: str, kind: str) -> KnownKind | None:
+        """Find the kind of an object."""
         for each in self.known:
             if each.name.kind == kind and each.name.group_version == api_version:
                 return each
         return None
 
     def in_category(self, word: str) -> list[KnownKind]:
-        """All kinds of a category, such as `all`, each in one version."""
+        """List the kinds of a category, such as `all`, each in one version."""
         found: dict[tuple[str, str], KnownKind] = {}
         for kind in self.known:
             if word in kind.categories and "list" in kind.verbs:
@@ -80,47 +82,45 @@ class Kinds:
         return list(found.values())
 
     def words(self) -> list[str]:
-        """What kinds can be called, for completion: the plurals, sorted."""
+        """List the plural names of the kinds, sorted, for completion."""
         return sorted({kind.name.plural for kind in self.known if "get" in kind.verbs})
 
-    def asked(self, words: Sequence[str]) -> list[Asked]:
-        """What the words of a command line name: `TYPE [NAME…]`, `TYPE1,TYPE2 [NAME…]` or `TYPE/NAME…`."""
+    def select(self, words: Sequence[str]) -> list[KindSelection]:
+        """Find what arguments name: `TYPE [NAME…]`, `TYPE1,TYPE2 [NAME…]` or `TYPE/NAME…`."""
         if any("/" in word for word in words):
-            return self._asked_by_path(words)
+            return self._select_by_path(words)
         if not words:
-            raise click.UsageError("say what: TYPE, TYPE NAME or TYPE/NAME, as in `pods`, `pod web` or `pod/web`.")
+            raise click.UsageError("missing argument TYPE, TYPE NAME or TYPE/NAME (for example pods or pod/web-1)")
         first, *names = words
         kinds: list[KnownKind] = []
         for word in first.split(","):
-            kinds += self.in_category(word) or [self.called(word)]
-        return [Asked(kind, tuple(dict.fromkeys(names))) for kind in dict.fromkeys(kinds)]
+            kinds += self.in_category(word) or [self.find(word)]
+        return [KindSelection(kind, tuple(dict.fromkeys(names))) for kind in dict.fromkeys(kinds)]
 
-    def _asked_by_path(self, words: Sequence[str]) -> list[Asked]:
+    def _select_by_path(self, words: Sequence[str]) -> list[KindSelection]:
         found: dict[KnownKind, list[str]] = {}
         for word in words:
             kind, slash, name = word.partition("/")
-            if not slash:
-                raise click.UsageError(f"{word!r} has no name, where others have one: write TYPE/NAME for each.")
-            if not kind or not name or "/" in name or "," in kind:
-                raise click.UsageError(f"{word!r} is not of the form TYPE/NAME.")
-            found.setdefault(self.called(kind), []).append(name)
-        return [Asked(kind, tuple(dict.fromkeys(names))) for kind, names in found.items()]
+            if not slash or not kind or not name or "/" in name or "," in kind:
+                raise click.UsageError(f"{word!r} must be TYPE/NAME (for example pod/web-1), as the other arguments")
+            found.setdefault(self.find(kind), []).append(name)
+        return [KindSelection(kind, tuple(dict.fromkeys(names))) for kind, names in found.items()]
 
 
-async def read_kinds(client: Client) -> Kinds:
-    """Ask a cluster what it has. Raises `ApiError`."""
+async def read_kinds(client: "Client") -> Kinds:
+    """Read the kinds of a cluster. Raises `ApiError`."""
     known: list[KnownKind] = []
     for path in ("/api", "/apis"):
         answer = await client.request("GET", path, headers={"Accept": _ACCEPT})
         listed = msgspec.json.decode(answer.body)
         if listed.get("kind") != "APIGroupDiscoveryList":
-            raise click.ClickException("the server does not say what kinds it has in a form that is understood here")
+            raise click.ClickException(f"{path}: the server does not support aggregated discovery (Kubernetes 1.27+)")
         for group in listed.get("items") or ():
-            known += _of_group(group)
+            known += _parse_group(group)
     return Kinds(known)
 
 
-def _of_group(group: Mapping[str, Any]) -> Iterable[KnownKind]:
+def _parse_group(group: Mapping[str, Any]) -> Iterable[KnownKind]:
     name = (group.get("metadata") or {}).get("name") or ""
     for version in group.get("versions") or ():
         for each in version.get("resources") or ():
@@ -135,6 +135,5 @@ def _of_group(group: Mapping[str, Any]) -> Iterable[KnownKind]:
 
 
 def _similar(word: str, known: Sequence[str]) -> str:
-    """A word that was probably meant."""
     close = difflib.get_close_matches(word, known, n=1)
-    return f". Did you mean {close[0]}?" if close else ""
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,6 +1,6 @@
-"""What goes to standard error while something runs: a line for each record, as text for people or as JSON for machines.
+"""The log on standard error: a line for each record, as text for people or as JSON for programs.
 
-What a caller gives as `extra` is shown with the message: `key=value` at the end of the text, a field of the JSON.
+The `extra` of a record is printed with the message: `key=value` at the end of the text, a field of the JSON.
 """
 
 import json
@@ -9,17 +9,17 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final
 
-# What every record has; the rest came as `extra`.
+# The attributes of every record; the others are `extra`.
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 def set_up_logs(form: str, verbosity: int) -> None:
-    """`form` is `text` or `json`. Warnings are always shown; -v adds what happens, -vv what is good for debugging."""
+    """Set up logging. `form` is `text` or `json`. -v adds info to warnings, -vv debug."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Libraries talk a lot: they get one step less.
+    # Libraries log a lot: they get one level less.
     root.setLevel([logging.WARNING, logging.WARNING, logging.INFO][min(verbosity, 2)])
     logging.getLogger("mainstay").setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbosity, 2)])
 

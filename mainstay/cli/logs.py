@@ -1,32 +1,29 @@
-"""`mainstay logs`: what containers wrote.
+"""`mainstay logs`: print container logs.
 
-Of one container, or of many: all of a pod's, or those of all pods that a selector finds. Many are printed one after the
-other; when they are followed, line by line as they come.
+Of one container, of all containers of a pod, or of all pods that a selector finds. Several logs are printed one after
+the other; with -f, line by line as they come.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from mainstay.api.kind import Object
-from mainstay.api.kind_name import KindName
-from mainstay.api.tables.texts import labels as labels_text
-from mainstay.api.tables.texts import selector as selector_text
+from mainstay.api.kind_names import PODS
 from mainstay.api.times import format_time, parse_time
-from mainstay.cli.cluster_access import Command, Screen, ask, cluster_options, config_for, explained
+from mainstay.cli.cluster_access import Command, Screen, call_cluster, cluster_options, describe_error, load_config
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import read_kinds
 from mainstay.cli.object_selection import complete_pods, namespace_option
-from mainstay.client.call import Pairs
-from mainstay.client.client import Client
-from mainstay.client.errors import ApiError, Unavailable
-from mainstay.env import tasks
 
-PODS: Final = KindName("", "v1", "Pod", "pods", True)
+if TYPE_CHECKING:
+    from mainstay.api.kind import Object
+    from mainstay.client.call import Pairs
+    from mainstay.client.client import Client
+
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _TAIL_OF_MANY: Final = 10
 
@@ -47,7 +44,7 @@ class LogOptions:
     prefix: bool = False
     streams_max: int = 5
 
-    def query(self, container: str) -> Pairs:
+    def query(self, container: str) -> "Pairs":
         pairs = [("container", container)]
         for name, is_asked in (
             ("follow", self.follow),
@@ -77,25 +74,30 @@ class _Time(click.ParamType[datetime]):
         try:
             return parse_time(value)
         except ValueError:
-            return self.fail(f"{value!r} is no time, as in 2026-01-31T12:00:00Z", param, ctx)
+            return self.fail(f"{value!r} is not an RFC 3339 time (for example 2026-01-31T12:00:00Z)", param, ctx)
 
 
 @click.command(cls=Command)
 @click.argument("target", required=False, default="", metavar="POD|TYPE/NAME", shell_complete=complete_pods)
 @click.argument("named", required=False, default="", metavar="[CONTAINER]")
-@click.option("-c", "--container", default="", metavar="NAME", help="Of this container.")
-@click.option("--all-containers", is_flag=True, help="Of all containers.")
-@click.option("-l", "--selector", default="", metavar="QUERY", help="Of all pods with such labels.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
-@click.option("-p", "--previous", is_flag=True, help="Of the container before its last restart.")
-@click.option("--tail", type=int, metavar="LINES", help="Only the last lines.  [default: all; with -l: 10]")
-@click.option("--since", type=Duration(), metavar="TIME", help="Only what is younger than that: 5s, 2m, 3h.")
-@click.option("--since-time", type=_Time(), metavar="TIME", help="Only after that moment (RFC 3339).")
-@click.option("--timestamps", is_flag=True, help="Show when each line was written.")
-@click.option("--limit-bytes", type=click.IntRange(min=1), metavar="BYTES", help="No more than that.")
-@click.option("--prefix", is_flag=True, help="Show before each line where it is from.")
+@click.option("-c", "--container", default="", metavar="NAME", help="Print the log of this container")
+@click.option("--all-containers", is_flag=True, help="Print the logs of all containers")
+@click.option("-l", "--selector", default="", metavar="QUERY", help="Print the logs of pods with these labels")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until Ctrl-C")
+@click.option("-p", "--previous", is_flag=True, help="Print the log before the last restart")
+@click.option("--tail", type=int, metavar="LINES", help="Print the last lines  [default: all; with -l: 10]")
+@click.option("--since", type=Duration(), metavar="DURATION", help="Print lines of the last 5s, 2m, 3h")
+@click.option("--since-time", type=_Time(), metavar="TIME", help="Print lines after a time (RFC 3339)")
+@click.option("--timestamps", is_flag=True, help="Print the time of each line")
+@click.option("--limit-bytes", type=click.IntRange(min=1), metavar="BYTES", help="Print at most this many bytes")
+@click.option("--prefix", is_flag=True, help="Print pod and container before each line")
 @click.option(
-    "--max-log-requests", type=click.IntRange(min=1), default=5, show_default=True, help="How many to follow at most."
+    "--max-log-requests",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Limit of logs to follow at once",
 )
 @namespace_option
 @cluster_options
@@ -118,21 +120,23 @@ def logs(
     kubeconfig: str,
     context: str,
 ) -> int:
-    """Show what containers wrote.
+    """Print container logs.
 
     \b
         mainstay logs web                   mainstay logs -f web -c server
         mainstay logs deploy/web --tail=20  mainstay logs -l app=web --prefix --since=5m
     """
-    if bool(target) == bool(selector):
-        raise click.UsageError("say whose logs: a pod, TYPE/NAME, or a selector (-l).")
+    if target and selector:
+        raise click.UsageError("a name and a selector exclude each other: remove one")
+    if not target and not selector:
+        raise click.UsageError("missing argument POD or TYPE/NAME (for example web-1 or deploy/web), or option -l")
     if since is not None and since_time is not None:
-        raise click.UsageError("--since and --since-time say the same in two ways: leave out one.")
+        raise click.UsageError("--since and --since-time exclude each other: remove one")
     if named and container:
-        raise click.UsageError("the container is named twice: leave out one.")
+        raise click.UsageError(f"two containers: {named!r} and -c {container!r}: remove one")
     if (named or container) and all_containers:
-        raise click.UsageError("one container, or --all-containers: leave out one.")
-    config = config_for(kubeconfig, context)
+        raise click.UsageError("-c and --all-containers exclude each other: remove one")
+    config = load_config(kubeconfig, context)
     options = LogOptions(
         namespace=namespace or config.namespace,
         selector=selector,
@@ -148,7 +152,7 @@ def logs(
         prefix=prefix,
         streams_max=max_log_requests,
     )
-    return ask(config, lambda client, screen: show_logs(client, screen, target, options), is_endless=follow)
+    return call_cluster(config, lambda client, screen: show_logs(client, screen, target, options), is_endless=follow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,21 +165,24 @@ class _Source:
         return f"[pod/{self.pod}/{self.container}] ".encode()
 
 
-async def show_logs(client: Client, screen: Screen, target: str, options: LogOptions) -> int:
+async def show_logs(client: "Client", screen: Screen, target: str, options: LogOptions) -> int:
     """Do what the command does. Raises `ApiError`, `click.ClickException`."""
-    pods = await _pods_of(client, screen, target, options)
+    from mainstay.env import tasks
+
+    pods = await _find_pods(client, screen, target, options)
     if not pods:
         screen.note(f"No resources found in {options.namespace} namespace.")
         return Exit.SATISFIED
-    sources = [_Source(pod["metadata"]["name"], name) for pod in pods for name in _containers_of(pod, screen, options)]
+    sources = [
+        _Source(pod["metadata"]["name"], name) for pod in pods for name in _choose_containers(pod, screen, options)
+    ]
     if len(sources) == 1 and not options.prefix:
         return await _show(client, screen, sources[0], options, by_line=False)
     if not options.follow:
         return max([await _show(client, screen, each, options, by_line=True) for each in sources])
     if len(sources) > options.streams_max:
         raise click.ClickException(
-            f"this would follow {len(sources)} logs at once, and --max-log-requests is {options.streams_max}: "
-            "select fewer, or raise it"
+            f"{len(sources)} logs to follow, but --max-log-requests is {options.streams_max}: select fewer or raise it"
         )
     codes: list[int] = []
 
@@ -186,8 +193,10 @@ async def show_logs(client: Client, screen: Screen, target: str, options: LogOpt
     return max(codes)
 
 
-async def _show(client: Client, screen: Screen, source: _Source, options: LogOptions, *, by_line: bool) -> int:
-    """Print one log. An error of one among many does not keep the others from being printed."""
+async def _show(client: "Client", screen: Screen, source: _Source, options: LogOptions, *, by_line: bool) -> int:
+    """Print one log. An error of one among many does not stop the others."""
+    from mainstay.client.errors import ApiError, Unavailable
+
     path = PODS.path(options.namespace, source.pod, "log")
     prefix = source.prefix if options.prefix else b""
     rest = b""
@@ -205,7 +214,7 @@ async def _show(client: Client, screen: Screen, source: _Source, options: LogOpt
     except ApiError as error:
         if not by_line and not has_begun:
             raise
-        screen.note(f"mainstay: pod {source.pod}, container {source.container}: {explained(error)}")
+        screen.note(f"mainstay: pod {source.pod}, container {source.container}: {describe_error(error)}")
         return Exit.INCOMPLETE if isinstance(error, Unavailable) else Exit.ERROR
     finally:
         if rest:
@@ -213,20 +222,20 @@ async def _show(client: Client, screen: Screen, source: _Source, options: LogOpt
     return Exit.SATISFIED
 
 
-async def _pods_of(client: Client, screen: Screen, target: str, options: LogOptions) -> list[Object]:
+async def _find_pods(client: "Client", screen: Screen, target: str, options: LogOptions) -> "list[Object]":
     namespace = options.namespace
     if options.selector:
         return (await client.list(PODS, namespace, labels=options.selector)).items
     word, slash, name = target.rpartition("/")
     if not slash:
         return [await client.get(PODS, target, namespace)]
-    kind = (await read_kinds(client)).called(word)
+    kind = (await read_kinds(client)).find(word)
     found = await client.get(kind.name, name, namespace if kind.name.namespaced else "")
     if kind.name == PODS:
         return [found]
-    selector = _selector_of(found)
+    selector = _find_selector(found)
     if not selector:
-        raise click.ClickException(f"{kind.shown(name)} does not say which pods are its own: name a pod, or use -l")
+        raise click.ClickException(f"{kind.shown(name)} has no pod selector: name a pod, or use -l")
     pods = (await client.list(PODS, namespace, labels=selector)).items
     if len(pods) > 1:
         pods = sorted(pods, key=_best_first)[:1]
@@ -234,16 +243,19 @@ async def _pods_of(client: Client, screen: Screen, target: str, options: LogOpti
     return pods
 
 
-def _selector_of(owner: Object) -> str:
-    said = (owner.get("spec") or {}).get("selector")
-    if not isinstance(said, dict) or not said:
+def _find_selector(owner: "Object") -> str:
+    from mainstay.api.tables.texts import labels as labels_text
+    from mainstay.api.tables.texts import selector as selector_text
+
+    selector = (owner.get("spec") or {}).get("selector")
+    if not isinstance(selector, dict) or not selector:
         return ""
     is_plain = owner.get("kind") in ("Service", "ReplicationController")
-    return labels_text(said) if is_plain else selector_text(said, empty="", broken="")
+    return labels_text(selector) if is_plain else selector_text(selector, empty="", broken="")
 
 
-def _best_first(pod: Object) -> tuple[bool, bool, str]:
-    """Those that run and are ready have the most to say."""
+def _best_first(pod: "Object") -> tuple[bool, bool, str]:
+    """Running and ready pods first: their logs are the most useful."""
     status = pod.get("status") or {}
     is_ready = any(
         each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ()
@@ -251,7 +263,7 @@ def _best_first(pod: Object) -> tuple[bool, bool, str]:
     return (status.get("phase") != "Running", not is_ready, pod["metadata"]["name"])
 
 
-def _containers_of(pod: Object, screen: Screen, options: LogOptions) -> Sequence[str]:
+def _choose_containers(pod: "Object", screen: Screen, options: LogOptions) -> Sequence[str]:
     spec = pod.get("spec") or {}
     of_init = [each["name"] for each in spec.get("initContainers") or ()]
     usual = [each["name"] for each in spec.get("containers") or ()]
@@ -261,7 +273,7 @@ def _containers_of(pod: Object, screen: Screen, options: LogOptions) -> Sequence
     if options.container:
         if options.container not in (*of_init, *usual):
             known = ", ".join([*of_init, *usual])
-            raise click.ClickException(f"pod {name} has no container {options.container}: it has {known}")
+            raise click.ClickException(f"container {options.container} not found in pod {name}: it has {known}")
         return [options.container]
     chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
     if chosen in of_init or chosen in usual:

@@ -1,149 +1,70 @@
-"""`mainstay`: one command for each thing that can be run or asked."""
+"""`mainstay`: the command line.
+
+`COMMANDS` is the table of commands. What goes wrong comes out of them as `click.ClickException`; `run` prints it in one
+form (`mainstay: what is wrong`, on standard error) and returns the exit code.
+"""
 
 import sys
+from typing import Final
 
 import click
 
-import mainstay
 from mainstay.cli.exits import Exit
+from mainstay.cli.lazy_group import Entry, LazyGroup
+
+COMMANDS: Final = (
+    Entry("Cluster", "up", "Start a cluster on this machine", "mainstay.cli.up:up"),
+    Entry("Cluster", "down", "Stop the cluster and its workloads", "mainstay.cli.down:down"),
+    Entry("Cluster", "status", "Show what runs and what is ready", "mainstay.cli.status:status"),
+    Entry("Cluster", "completion", "Print a shell completion script", "mainstay.cli.completion:completion"),
+    Entry("Objects", "get", "Show objects, now or at an earlier time", "mainstay.cli.get:get"),
+    Entry("Objects", "apply", "Apply manifests", "mainstay.cli.apply:apply"),
+    Entry("Objects", "delete", "Delete objects and wait for the deletion", "mainstay.cli.delete:delete"),
+    Entry("Objects", "logs", "Print container logs", "mainstay.cli.logs:logs"),
+    Entry("Explain", "why", "Explain the state of an object", "mainstay.cli.why:why"),
+    Entry("Explain", "timeline", "Show what happened to an object", "mainstay.cli.timeline:timeline"),
+    Entry("Explain", "blame", "Show who last set each field", "mainstay.cli.blame:blame"),
+    Entry("Explain", "diff", "Compare the cluster at two times", "mainstay.cli.diff:diff"),
+    Entry("Explain", "debug", "Diagnose a workload from all signals", "mainstay.cli.debug:debug"),
+    Entry("Explain", "coupling", "Show who can change a decision's inputs", "mainstay.cli.coupling:coupling"),
+    Entry("Explain", "plan", "Predict the effect of applying manifests", "mainstay.cli.plan:plan"),
+    Entry("Incident", "record", "Export an incident bundle", "mainstay.cli.record:record"),
+    Entry("Incident", "replay", "Replay recorded decisions and compare", "mainstay.cli.replay:replay"),
+    Entry("Incident", "hold", "Pause a controller, evictions or a rollout", "mainstay.cli.hold:hold"),
+    Entry("Incident", "release", "Release a hold early", "mainstay.cli.release:release"),
+    Entry("Test", "sim", "Simulate clusters and inject faults", "mainstay.cli.sim:sim"),
+    Entry("Components", "server", "Run an API server", "mainstay.cli.server:server"),
+    Entry("Components", "scheduler", "Run a scheduler", "mainstay.cli.scheduler:scheduler"),
+    Entry("Components", "controllers", "Run the controllers", "mainstay.cli.controllers:controllers"),
+    Entry("Components", "agent", "Run a node", "mainstay.cli.agent:agent"),
+)
 
 
-class Commands(click.Group):
-    """Each command is imported when it is asked for: a server needs no NumPy, and starts and fits without it."""
+def _show_version(context: click.Context, param: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        from mainstay.env.build import build
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        return [
-            "agent",
-            "apply",
-            "blame",
-            "completion",
-            "controllers",
-            "coupling",
-            "debug",
-            "delete",
-            "diff",
-            "down",
-            "get",
-            "hold",
-            "logs",
-            "plan",
-            "record",
-            "release",
-            "replay",
-            "scheduler",
-            "server",
-            "sim",
-            "status",
-            "timeline",
-            "up",
-            "why",
-        ]
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        match name:
-            case "agent":
-                from mainstay.cli.agent import agent
-
-                return agent
-            case "apply":
-                from mainstay.cli.apply import apply
-
-                return apply
-            case "blame":
-                from mainstay.cli.blame import blame
-
-                return blame
-            case "completion":
-                from mainstay.cli.completion import completion
-
-                return completion
-            case "controllers":
-                from mainstay.cli.controllers import controllers
-
-                return controllers
-            case "coupling":
-                from mainstay.cli.coupling import coupling
-
-                return coupling
-            case "debug":
-                from mainstay.cli.debug import debug
-
-                return debug
-            case "delete":
-                from mainstay.cli.delete import delete
-
-                return delete
-            case "diff":
-                from mainstay.cli.diff import diff
-
-                return diff
-            case "down":
-                from mainstay.cli.down import down
-
-                return down
-            case "get":
-                from mainstay.cli.get import get
-
-                return get
-            case "hold":
-                from mainstay.cli.hold import hold
-
-                return hold
-            case "logs":
-                from mainstay.cli.logs import logs
-
-                return logs
-            case "plan":
-                from mainstay.cli.plan import plan
-
-                return plan
-            case "record":
-                from mainstay.cli.record import record
-
-                return record
-            case "release":
-                from mainstay.cli.release import release
-
-                return release
-            case "replay":
-                from mainstay.cli.replay import replay
-
-                return replay
-            case "scheduler":
-                from mainstay.cli.scheduler import scheduler
-
-                return scheduler
-            case "server":
-                from mainstay.cli.server import server
-
-                return server
-            case "sim":
-                from mainstay.cli.sim import sim
-
-                return sim
-            case "status":
-                from mainstay.cli.status import status
-
-                return status
-            case "timeline":
-                from mainstay.cli.timeline import timeline
-
-                return timeline
-            case "up":
-                from mainstay.cli.up import up
-
-                return up
-            case "why":
-                from mainstay.cli.why import why
-
-                return why
-        return None
+        version, _, digest = build().partition("+")
+        python = ".".join(map(str, sys.version_info[:3]))
+        click.echo(f"mainstay {version} (build {digest}, Python {python})")
+        context.exit()
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(mainstay.__version__, prog_name="mainstay")
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show version and build"
+)
 def cli() -> None:
-    """A control plane that speaks the Kubernetes API, explains every decision, and can run any incident again."""
+    """Run clusters that explain their decisions.
+
+    A control plane that speaks the Kubernetes API: it records every decision and can replay any incident.
+
+    \b
+    Start with:
+        mainstay up --detach
+        mainstay get nodes
+        mainstay COMMAND --help
+    """
 
 
 def main() -> None:
@@ -155,8 +76,13 @@ def run(arguments: list[str]) -> int:
     """Run the command line. Returns the exit code; errors are on standard error."""
     try:
         code = cli.main(arguments, prog_name="mainstay", standalone_mode=False)
-    except click.UsageError as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return Exit.USAGE
+    except click.UsageError as error:
+        click.echo(f"mainstay: {_in_house_form(error.format_message())}", err=True)
+        path = error.ctx.command_path if error.ctx is not None else "mainstay"
+        click.echo(f"See '{path} --help' for usage and examples.", err=True)
         return Exit.USAGE
     except click.ClickException as error:
         click.echo(f"mainstay: {error.format_message()}", err=True)
@@ -165,6 +91,12 @@ def run(arguments: list[str]) -> int:
         click.echo("mainstay: interrupted", err=True)
         return Exit.ERROR
     return code if isinstance(code, int) else Exit.SATISFIED
+
+
+def _in_house_form(message: str) -> str:
+    """Click's own messages begin with a capital and end with a period; ours do neither."""
+    message = message.removesuffix(".")
+    return message if message[:2].isupper() else message[:1].lower() + message[1:]
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
-"""Objects in files: what `-f` names, taken apart into documents.
+"""Manifests: the files that `-f` names, split into documents.
 
 A file has one document or many, as YAML or JSON; a directory stands for its `.yaml`, `.yml` and `.json` files; `-` is
-standard input. A `List` stands for its items. Every object remembers where it was, for messages.
+standard input. A `List` stands for its items. Every object remembers its place, for messages.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from mainstay.api.errors import ApiError
-from mainstay.api.kind import Object
-from mainstay.api.yaml_body import parse_yaml
-from mainstay.env.disk import files_below, read_text
+if TYPE_CHECKING:
+    from mainstay.api.kind import Object
+    from mainstay.cli.kinds import KnownKind
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,37 +26,62 @@ class Manifest:
     """One object of a file."""
 
     where: str
-    """For people: which file, and which document in it if there are several."""
-    object: Object
+    """The file, and the document in it if there are several. For messages."""
+    object: "Object"
 
     @property
     def name(self) -> str:
         return str(self.object["metadata"].get("name") or "")
 
+    @property
+    def unknown_kind(self) -> str:
+        """The error for a kind that the cluster does not have."""
+        kind, version = self.object["kind"], self.object["apiVersion"]
+        return f'no kind "{kind}" in version "{version}": install its CustomResourceDefinition first'
+
 
 def manifest_options(command: F) -> F:
     """`-f` and `-R`."""
-    command = click.option("-R", "--recursive", is_flag=True, help="With a directory: also what is below it.")(command)
+    command = click.option("-R", "--recursive", is_flag=True, help="Read directories recursively")(command)
     return click.option(
         "-f",
         "--filename",
         "files",
         multiple=True,
         metavar="FILE|DIR|-",
-        help="Objects, as YAML or JSON; - is standard input. May be repeated.",
+        help="Manifests to read; repeatable",
     )(command)
 
 
 def read_manifests(files: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
-    """All objects in what was named, in order. Blocks. Raises `click.ClickException`."""
-    found = [manifest for each in files for where, text in _texts(each, recursive) for manifest in parsed(text, where)]
+    """Read all objects in these files, in order. Blocks. Raises `click.ClickException`."""
+    found = [
+        manifest
+        for each in files
+        for where, text in _read_texts(each, recursive)
+        for manifest in parse_manifests(text, where)
+    ]
     if not found:
-        raise click.ClickException(f"there are no objects in {', '.join(files)}")
+        raise click.ClickException(f"no objects in {', '.join(files)}")
     return found
 
 
-def parsed(text: str, where: str) -> list[Manifest]:
-    """The objects in a text. Raises `click.ClickException` that says where something is wrong."""
+def place(kind: "KnownKind", manifest: Manifest, given: str, default: str) -> "Object":
+    """Set the namespace of an object. Raises `click.ClickException` if `--namespace` names another one."""
+    obj = manifest.object
+    own = obj["metadata"].get("namespace") or ""
+    if not kind.name.namespaced:
+        return obj
+    if own and given and own != given:
+        raise click.ClickException(f"metadata.namespace is {own}, but --namespace is {given}: remove one")
+    return {**obj, "metadata": {**obj["metadata"], "namespace": own or given or default}}
+
+
+def parse_manifests(text: str, where: str) -> list[Manifest]:
+    """Parse the objects in a text. Raises `click.ClickException` with the place of the problem."""
+    from mainstay.api.errors import ApiError
+    from mainstay.api.yaml_body import parse_yaml
+
     documents = [each for each in _documents(text) if not _is_empty(each)]
     found: list[Manifest] = []
     for number, document in enumerate(documents, start=1):
@@ -73,14 +97,16 @@ def parsed(text: str, where: str) -> list[Manifest]:
     return found
 
 
-def _texts(named: str, recursive: bool) -> Iterator[tuple[str, str]]:
+def _read_texts(named: str, recursive: bool) -> Iterator[tuple[str, str]]:
+    from mainstay.env.disk import files_below, read_text
+
     if named.startswith(("http://", "https://")):
-        raise click.ClickException(f"{named} is not fetched from here: use `curl -L {named} | mainstay … -f -`")
+        raise click.ClickException(f"-f does not fetch URLs: use `curl -L {named} | mainstay … -f -`")
     if named == "-":
         try:
             yield "standard input", sys.stdin.buffer.read().decode()
         except UnicodeDecodeError:
-            raise click.ClickException("standard input is not in UTF-8") from None
+            raise click.ClickException("standard input is not UTF-8") from None
         return
     path = Path(named)
     inside = files_below(path, deep=recursive)
@@ -88,13 +114,13 @@ def _texts(named: str, recursive: bool) -> Iterator[tuple[str, str]]:
         try:
             yield str(each), read_text(each)
         except UnicodeDecodeError:
-            raise click.ClickException(f"{each} is not in UTF-8") from None
+            raise click.ClickException(f"{each} is not UTF-8") from None
         except OSError as error:
             raise click.ClickException(f"cannot read {each}: {error.strerror}") from None
 
 
 def _documents(text: str) -> Iterator[str]:
-    """As kubectl cuts it: at each line that begins with three dashes. Lines keep their numbers within a document."""
+    """Split as kubectl does: at each line that begins with three dashes. Lines keep their numbers in a document."""
     lines: list[str] = []
     for line in text.removeprefix("\ufeff").splitlines(keepends=True):
         if line.startswith("---") and not line[3:].strip().startswith("-"):
@@ -114,20 +140,20 @@ def _is_empty(document: str) -> bool:
 
 def _objects(value: Any, where: str) -> Iterator[Manifest]:
     if not isinstance(value, dict):
-        raise click.ClickException(f"{where}: this is no object: it needs apiVersion, kind and metadata")
+        raise click.ClickException(f"{where}: not an object: apiVersion, kind and metadata are required")
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str) or not value[field]:
-            raise click.ClickException(f"{where}: {field} is missing")
+            raise click.ClickException(f"{where}: {field}: required")
     if value["kind"].endswith("List") and isinstance(value.get("items"), list):
         for number, item in enumerate(value["items"]):
             yield from _objects(item, f"{where}, items[{number}]")
         return
     if not isinstance(value.get("metadata"), dict) or not value["metadata"].get("name"):
-        hint = "; a generateName will not do: the object could not be found again" if _is_generated(value) else ""
-        raise click.ClickException(f"{where}: metadata.name is missing{hint}")
+        hint = " (apply cannot use generateName)" if _is_generated(value) else ""
+        raise click.ClickException(f"{where}: metadata.name: required{hint}")
     yield Manifest(where, value)
 
 
-def _is_generated(value: Object) -> bool:
+def _is_generated(value: "Object") -> bool:
     metadata = value.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("generateName"))

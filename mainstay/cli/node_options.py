@@ -1,13 +1,15 @@
-"""What a node is like, as options: labels, taints, capacity, the subnet of its pods."""
+"""Properties of a node as options: labels, taints, capacity, pod subnet."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from mainstay.agent.settings import Taint
 from mainstay.api import names, quantity
+
+if TYPE_CHECKING:
+    from mainstay.agent.settings import Taint
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -24,19 +26,21 @@ class Labels(click.ParamType[Mapping[str, str]]):
         for part in _parts(value):
             key, equals, text = part.partition("=")
             if not equals:
-                self.fail(f"{part!r} is not KEY=VALUE, as in disk=ssd", param, ctx)
+                self.fail(f"{part!r} is not KEY=VALUE (for example disk=ssd)", param, ctx)
             for problem in (*names.qualified_name(key), *names.label_value(text)):
                 self.fail(f"{part!r}: {problem}", param, ctx)
             labels[key] = text
         return labels
 
 
-class Taints(click.ParamType[tuple[Taint, ...]]):
+class Taints(click.ParamType["tuple[Taint, ...]"]):
     name = "taints"
 
     def convert(
-        self, value: str | tuple[Taint, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Taint, ...]:
+        self, value: "str | tuple[Taint, ...]", param: click.Parameter | None, ctx: click.Context | None
+    ) -> "tuple[Taint, ...]":
+        from mainstay.agent.settings import Taint
+
         if not isinstance(value, str):
             return value
         taints = []
@@ -44,7 +48,7 @@ class Taints(click.ParamType[tuple[Taint, ...]]):
             pair, colon, effect = part.rpartition(":")
             key, _, text = pair.partition("=")
             if not colon or effect not in _EFFECTS:
-                self.fail(f"{part!r} is not KEY[=VALUE]:EFFECT, with one of {', '.join(_EFFECTS)}", param, ctx)
+                self.fail(f"{part!r} is not KEY[=VALUE]:EFFECT with EFFECT one of {', '.join(_EFFECTS)}", param, ctx)
             for problem in (*names.qualified_name(key), *names.label_value(text)):
                 self.fail(f"{part!r}: {problem}", param, ctx)
             taints.append(Taint(key, effect, text))
@@ -63,7 +67,7 @@ class Capacity(click.ParamType[Mapping[str, str]]):
         for part in _parts(value):
             resource, equals, amount = part.partition("=")
             if not equals:
-                self.fail(f"{part!r} is not RESOURCE=QUANTITY, as in cpu=4 or memory=8Gi", param, ctx)
+                self.fail(f"{part!r} is not RESOURCE=QUANTITY (for example cpu=4 or memory=8Gi)", param, ctx)
             for problem in names.qualified_name(resource):
                 self.fail(f"{part!r}: {problem}", param, ctx)
             try:
@@ -71,13 +75,13 @@ class Capacity(click.ParamType[Mapping[str, str]]):
             except ValueError as error:
                 self.fail(f"{part!r}: {error}", param, ctx)
             if is_negative:
-                self.fail(f"{part!r} is less than nothing", param, ctx)
+                self.fail(f"{part!r} is negative", param, ctx)
             capacity[resource] = amount
         return capacity
 
 
-def checked_capacity(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """For who passes it on as it was written, and remembers it: what no agent can start with is refused first."""
+def check_capacity(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check a capacity that `up` passes on to the agents as text, before it is stored."""
     if value is not None:
         Capacity().convert(value, param, ctx)
     return value
@@ -94,7 +98,7 @@ class Subnet(click.ParamType[IPv4Network]):
         try:
             return IPv4Network(value)
         except ValueError as error:
-            self.fail(f"{error}; a subnet looks like 127.64.0.0/24", param, ctx)
+            self.fail(f"{error} (for example 127.64.0.0/24)", param, ctx)
 
 
 class NodeName(click.ParamType[str]):
@@ -102,7 +106,7 @@ class NodeName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         for problem in names.subdomain(value):
-            self.fail(f"{value!r} cannot be the name of a node: {problem}", param, ctx)
+            self.fail(f"{value!r} is not a valid node name: {problem}", param, ctx)
         return value
 
 

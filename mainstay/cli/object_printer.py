@@ -1,11 +1,10 @@
-"""Showing objects, and what changes about them: as rows of a table, or whole.
+"""Print objects and their changes: as rows of a table, or in full.
 
-What is asked for comes page by page, and a watch goes on from there. Tables are the server's: columns and cells are
-printed as they come, so every kind shows what is worth showing of it, also one that a user has defined.
+Lists are read page by page, and a watch continues from there. The server makes the tables: columns and cells are
+printed as they come, so every kind has its own, also one that a user defined.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,11 +12,11 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.tables.texts import labels as labels_text
-from mainstay.cli.cluster_access import Screen, explained
+from mainstay.cli.cluster_access import Screen, describe_error
 from mainstay.cli.exits import Exit
-from mainstay.cli.kinds import Asked, KnownKind
-from mainstay.cli.object_selection import Selection
-from mainstay.cli.output import Form, Output, complete, print_objects
+from mainstay.cli.kinds import KindSelection, KnownKind
+from mainstay.cli.object_selection import GetOptions
+from mainstay.cli.output import Form, complete, print_objects
 from mainstay.cli.table_text import TableText
 from mainstay.client.client import Client
 from mainstay.client.errors import Expired, NotFound, Unavailable
@@ -29,47 +28,32 @@ _WATCH_AGAIN_MAX: Final = 5
 _WATCH_AGAIN_AFTER: Final = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GetOptions:
-    """What is shown, of which objects."""
-
-    selection: Selection = field(default_factory=Selection)
-    output: Output = field(default_factory=Output)
-    watch: bool = False
-    watch_only: bool = False
-    no_headers: bool = False
-    show_labels: bool = False
-    label_columns: tuple[str, ...] = ()
-    ignore_not_found: bool = False
-    show_managed_fields: bool = False
-
-
-class Showing:
-    """What showing tables and showing objects have in common."""
+class Printer:
+    """What printing tables and printing objects share."""
 
     def __init__(self, client: Client, screen: Screen, options: GetOptions) -> None:
         self.client = client
         self.screen = screen
         self.options = options
         self.revision = ""
-        """Of what was shown. Changes after it are still to come."""
+        """The revision of what was printed. The watch starts there."""
 
-    async def show(self, asked: Sequence[Asked]) -> int:
+    async def show(self, selected: Sequence[KindSelection]) -> int:
         raise NotImplementedError
 
     def changed(self, kind: KnownKind, found: Any) -> None:
         raise NotImplementedError
 
-    async def follow(self, asked: Asked) -> int:
-        """Show changes until interrupted."""
+    async def follow(self, selected: KindSelection) -> int:
+        """Print changes until interrupted."""
         accept = _AS_TABLE if self.options.output.is_table else ""
         selection = self.options.selection
-        fields = f"metadata.name={asked.names[0]}" if asked.names else selection.fields
+        fields = f"metadata.name={selected.names[0]}" if selected.names else selection.fields
         failures = 0
         while True:
             watch = self.client.watch(
-                asked.kind.name,
-                selection.of(asked.kind.name.namespaced),
+                selected.kind.name,
+                selection.namespace_for(selected.kind.name),
                 resource_version=self.revision,
                 labels=selection.labels,
                 fields=fields,
@@ -79,16 +63,16 @@ class Showing:
                 async with watch:
                     async for event in watch:
                         failures = 0
-                        self._take(asked.kind, event.type, msgspec.json.decode(event.object))
-                # Servers end watches now and then. One that ends them all at once must not be asked all the time.
+                        self._take(selected.kind, event.type, msgspec.json.decode(event.object))
+                # Servers end watches now and then. Do not hammer one that ends them at once.
                 await tasks.sleep(_WATCH_AGAIN_AFTER)
             except Expired:
-                self.screen.note("mainstay: the changes since the last one shown are gone: run this again")
+                self.screen.note("mainstay: the watch has expired: run the command again")
                 return Exit.INCOMPLETE
             except Unavailable as error:
                 failures += 1
                 if failures > _WATCH_AGAIN_MAX:
-                    self.screen.note(f"mainstay: {explained(error, self.client.config)}")
+                    self.screen.note(f"mainstay: {describe_error(error, self.client.config)}")
                     return Exit.INCOMPLETE
                 await tasks.sleep(_WATCH_AGAIN_AFTER)
 
@@ -100,11 +84,11 @@ class Showing:
         if event != "BOOKMARK":
             self.changed(kind, found)
 
-    async def named(self, asked: Asked, **headers: str) -> AsyncIterator[Any]:
-        """The objects of these names, or tables of one row. What is not there is `None`, after a note."""
-        kind = asked.kind.name
-        for name in asked.names:
-            path = kind.path(self.options.selection.of(kind.namespaced), name)
+    async def named(self, selected: KindSelection, **headers: str) -> AsyncIterator[Any]:
+        """Read the objects of these names, or tables of one row. A missing object is `None`, after a note."""
+        kind = selected.kind.name
+        for name in selected.names:
+            path = kind.path(self.options.selection.namespace_for(kind), name)
             try:
                 answer = await self.client.request("GET", path, headers=headers)
             except NotFound as error:
@@ -114,9 +98,9 @@ class Showing:
             else:
                 yield msgspec.json.decode(answer.body)
 
-    async def pages(self, asked: Asked, **headers: str) -> AsyncIterator[Any]:
-        """All that are selected: lists, or tables of many rows."""
-        kind, selection = asked.kind.name, self.options.selection
+    async def pages(self, selected: KindSelection, **headers: str) -> AsyncIterator[Any]:
+        """Read all selected objects: lists, or tables of many rows."""
+        kind, selection = selected.kind.name, self.options.selection
         query = [("limit", str(_PAGE))]
         if selection.labels:
             query.append(("labelSelector", selection.labels))
@@ -125,7 +109,7 @@ class Showing:
         more = ""
         while True:
             page = [*query, ("continue", more)] if more else query
-            path = kind.path(selection.of(kind.namespaced))
+            path = kind.path(selection.namespace_for(kind))
             answer = await self.client.request("GET", path, query=page, headers=headers)
             listed = msgspec.json.decode(answer.body)
             metadata = listed.get("metadata") or {}
@@ -139,11 +123,11 @@ class Showing:
         return Exit.ERROR if is_missing and not self.options.ignore_not_found else Exit.SATISFIED
 
 
-class Objects(Showing):
-    async def show(self, asked: Sequence[Asked]) -> int:
+class ObjectPrinter(Printer):
+    async def show(self, selected: Sequence[KindSelection]) -> int:
         found: list[tuple[KnownKind, Object]] = []
         is_missing = False
-        for each in asked:
+        for each in selected:
             if each.names:
                 async for one in self.named(each):
                     is_missing = is_missing or one is None
@@ -153,7 +137,7 @@ class Objects(Showing):
             else:
                 async for page in self.pages(each):
                     found += [(each.kind, self._complete(each.kind, one)) for one in page.get("items") or ()]
-        is_single = len(asked) == 1 and len(asked[0].names) == 1
+        is_single = len(selected) == 1 and len(selected[0].names) == 1
         if self.options.watch:
             for kind, one in () if self.options.watch_only else found:
                 self._print(kind, one)
@@ -173,20 +157,20 @@ class Objects(Showing):
         print_objects(self.screen, self.options.output, [(kind, found)], is_single=True)
 
 
-class Tables(Showing):
+class TablePrinter(Printer):
     def __init__(self, client: Client, screen: Screen, options: GetOptions) -> None:
         super().__init__(client, screen, options)
         self._text: TableText | None = None
-        """None until it is known which columns there are."""
+        """None until the columns are known."""
         self._shown: list[int] = []
-        """Which of the columns are shown."""
+        """The places of the columns to print."""
         self._needs_titles = not options.no_headers
         self._with_kind = False
 
-    async def show(self, asked: Sequence[Asked]) -> int:
-        self._with_kind = len(asked) > 1
+    async def show(self, selected: Sequence[KindSelection]) -> int:
+        self._with_kind = len(selected) > 1
         is_missing = is_any = False
-        for each in asked:
+        for each in selected:
             columns: list[Object] = []
             rows: list[Object] = []
             tables = self.named(each, Accept=_AS_TABLE) if each.names else self.pages(each, Accept=_AS_TABLE)
@@ -206,7 +190,7 @@ class Tables(Showing):
             is_any = True
             self._print(each.kind, rows)
         if not is_any and not is_missing and not self.options.watch and not self.options.ignore_not_found:
-            self._say_nothing_found(asked)
+            self._say_nothing_found(selected)
         return self.missing(is_missing)
 
     def changed(self, kind: KnownKind, found: Any) -> None:
@@ -251,7 +235,7 @@ class Tables(Showing):
     def _has_namespaces(self, kind: KnownKind) -> bool:
         return self.options.selection.is_everywhere and kind.name.namespaced
 
-    def _say_nothing_found(self, asked: Sequence[Asked]) -> None:
+    def _say_nothing_found(self, selected: Sequence[KindSelection]) -> None:
         namespace = self.options.selection.namespace
-        is_in_one = namespace and any(each.kind.name.namespaced for each in asked)
+        is_in_one = namespace and any(each.kind.name.namespaced for each in selected)
         self.screen.note(f"No resources found in {namespace} namespace." if is_in_one else "No resources found")

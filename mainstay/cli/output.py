@@ -1,18 +1,19 @@
-"""The forms in which objects are printed: `-o wide|json|yaml|name|jsonpath=…`, as kubectl has them."""
+"""The output formats: `-o wide|json|yaml|name|jsonpath=…`, as kubectl has them."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from mainstay.api.kind import Object
 from mainstay.cli.cluster_access import Screen
-from mainstay.cli.jsonpath_template import BadTemplate, Template, compile_template
 from mainstay.cli.kinds import KnownKind
-from mainstay.cli.yaml_text import yaml_text
+
+if TYPE_CHECKING:
+    from mainstay.api.kind import Object
+    from mainstay.cli.jsonpath_template import Template
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +32,7 @@ class Form(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Output:
     form: Form = Form.TABLE
-    template: Template | None = None
+    template: "Template | None" = None
 
     @property
     def is_table(self) -> bool:
@@ -50,6 +51,8 @@ class OutputType(click.ParamType[Output]):
         if isinstance(value, Output):
             return value
         if value.startswith(_JSONPATH) and Form.JSONPATH in self._forms:
+            from mainstay.cli.jsonpath_template import BadTemplate, compile_template
+
             try:
                 return Output(Form.JSONPATH, compile_template(value.removeprefix(_JSONPATH)))
             except BadTemplate as error:
@@ -57,11 +60,11 @@ class OutputType(click.ParamType[Output]):
         if value in self._forms and value != Form.JSONPATH:
             return Output(Form(value))
         words = ["jsonpath=TEMPLATE" if form is Form.JSONPATH else str(form) for form in self._forms]
-        return self.fail(f"{value!r} is none of {', '.join(words)}", param, ctx)
+        return self.fail(f"{value!r} is not one of {', '.join(words)}", param, ctx)
 
 
-def complete(kind: KnownKind, found: Object, *, with_managers: bool = False) -> Object:
-    """An object with what lists leave out, and without what only servers need."""
+def complete(kind: KnownKind, found: "Object", *, with_managers: bool = False) -> "Object":
+    """Add what lists leave out to an object, and remove what only servers need."""
     metadata = {
         name: value for name, value in found.get("metadata", {}).items() if with_managers or name != "managedFields"
     }
@@ -69,9 +72,9 @@ def complete(kind: KnownKind, found: Object, *, with_managers: bool = False) -> 
 
 
 def print_objects(
-    screen: Screen, output: Output, found: Sequence[tuple[KnownKind, Object]], *, is_single: bool
+    screen: Screen, output: Output, found: "Sequence[tuple[KnownKind, Object]]", *, is_single: bool
 ) -> None:
-    """Print whole objects: one as it is, others as a `List`."""
+    """Print objects in full: a single one as it is, several as a `List`."""
     if output.form is Form.NAME:
         for kind, each in found:
             screen.say(kind.shown(each["metadata"]["name"]))
@@ -92,8 +95,12 @@ def print_objects(
         case Form.JSON:
             screen.say(json.dumps(whole, indent=4, ensure_ascii=False, sort_keys=True))
         case Form.YAML:
+            from mainstay.cli.yaml_text import yaml_text
+
             screen.say(yaml_text(whole))
         case _:
+            from mainstay.cli.jsonpath_template import BadTemplate
+
             assert output.template is not None
             try:
                 screen.write(output.template.filled(whole).encode())

@@ -1,8 +1,8 @@
-"""The commands that explain, as plugins of kubectl: `kubectl why pod/web` runs the program `kubectl-why`.
+"""The explaining commands as kubectl plugins: `kubectl why pod/web` runs the program `kubectl-why`.
 
-Each is the command of the same name, with the same options and exit codes. kubectl passes on what stands after the
-plugin's name, so `-n`, `--context` and `--kubeconfig` go there. `debug` and `diff` are not among them: kubectl has
-commands of these names itself, and a plugin cannot take their place.
+Each is the command of the same name, with the same options and exit codes. kubectl passes on what follows the name of
+the plugin, so `-n`, `--context` and `--kubeconfig` go there. `debug` and `diff` are missing: kubectl has its own
+commands of these names, and a plugin cannot replace them.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""How far a cluster on one machine has come, asked of its API server.
+"""The readiness of a cluster on one machine, read from its API server.
 
-A node is up when it says that it is ready *and* has renewed its lease since its agent was started: what it said in an
-earlier life stays in the API when the machine is switched off.
+A node is ready when its condition says so *and* its agent has renewed the lease since it started: the condition of
+before a power cut is still in the API.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mainstay.api import times
-from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config, from_kubeconfig_file
@@ -21,8 +21,6 @@ from mainstay.client.errors import ApiError
 from mainstay.client.limits import RETRY, Limits
 from mainstay.env import Env, network, tasks
 
-NODES: Final = KindName("", "v1", "Node", "nodes", False)
-LEASES: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
 LEASE_NAMESPACE: Final = "kube-node-lease"
 
 ARRIVAL_WITHIN: Final = timedelta(seconds=10)
@@ -36,14 +34,14 @@ class NodeState:
     is_ready: bool
     zone: str
     renewed: datetime | None
-    """When its agent last said that it is alive."""
+    """The last heartbeat of its agent."""
 
 
 @contextlib.asynccontextmanager
-async def asking(kubeconfig: Path, url: str, env: Env) -> AsyncIterator[Client | None]:
-    """A client for the administrator, that asks once and does not insist. None while there is no server to ask there.
+async def connect(kubeconfig: Path, url: str, env: Env) -> AsyncIterator[Client | None]:
+    """Make a client of the administrator that does not retry. None while no server listens at `url`.
 
-    While a server moves to another port, the file still says the old one.
+    While a server moves to another port, the file still has the old one.
     """
     try:
         config = from_kubeconfig_file(kubeconfig)
@@ -51,15 +49,15 @@ async def asking(kubeconfig: Path, url: str, env: Env) -> AsyncIterator[Client |
         yield None
         return
     address = config.addresses[0]
-    if config.servers != (url,) or not await is_taken(address.host, address.port):
+    if config.servers != (url,) or not await is_listening(address.host, address.port):
         yield None
         return
     async with Client(config, env, user_agent="mainstay", limits=_ONCE) as client:
         yield client
 
 
-async def nodes_of(client: Client) -> Mapping[str, NodeState] | None:
-    """All nodes, by name. None if the server cannot say for now."""
+async def read_nodes(client: Client) -> Mapping[str, NodeState] | None:
+    """Read all nodes, by name. None if the server does not answer."""
     try:
         nodes = (await client.list(NODES)).items
         leases = (await client.list(LEASES, LEASE_NAMESPACE)).items
@@ -73,8 +71,8 @@ async def nodes_of(client: Client) -> Mapping[str, NodeState] | None:
     }
 
 
-def are_up(wanted: Sequence[str], nodes: Mapping[str, NodeState], since: Mapping[str, datetime]) -> list[str]:
-    """Those of the wanted nodes that are up. `since` is when the agent of each was started."""
+def find_ready(wanted: Sequence[str], nodes: Mapping[str, NodeState], since: Mapping[str, datetime]) -> list[str]:
+    """Find the wanted nodes that are ready. `since` is the start time of each agent."""
     found = []
     for name in wanted:
         node, started = nodes.get(name), since.get(name)
@@ -88,17 +86,17 @@ def are_up(wanted: Sequence[str], nodes: Mapping[str, NodeState], since: Mapping
 async def wait_for_server(config: Config, at_most: timedelta = ARRIVAL_WITHIN) -> None:
     """Wait until one of the servers listens, but no longer than this.
 
-    A client that asks in vain leaves a server alone for longer and longer, which is right for one that has failed, and
-    wrong for one that is just being started beside it.
+    A client backs off from a server that does not answer: right for one that has failed, wrong for one that is just
+    starting beside it.
     """
     with contextlib.suppress(TimeoutError):
         async with tasks.timeout(at_most):
-            while not any([await is_taken(address.host, address.port) for address in config.addresses]):
+            while not any([await is_listening(address.host, address.port) for address in config.addresses]):
                 await tasks.sleep(_LOOK_EVERY)
 
 
-async def is_taken(host: str, port: int) -> bool:
-    """Whether somebody listens there."""
+async def is_listening(host: str, port: int) -> bool:
+    """Whether a server accepts connections there."""
     try:
         async with tasks.timeout(timedelta(seconds=1)):
             transport, _ = await network.connect(asyncio.Protocol, host, port)
@@ -108,8 +106,15 @@ async def is_taken(host: str, port: int) -> bool:
     return True
 
 
-async def a_free_port(host: str) -> int:
-    """One on which nobody listens at the moment. Raises `OSError`."""
+async def check_port(host: str, port: int) -> None:
+    """Check that this process may listen there. Raises `OSError`."""
+    server = await network.listen(asyncio.Protocol, host, port)
+    server.close()
+    await server.wait_closed()
+
+
+async def find_free_port(host: str) -> int:
+    """Find a free port. Raises `OSError`."""
     server = await network.listen(asyncio.Protocol, host, 0)
     port: int = server.sockets[0].getsockname()[1]
     server.close()

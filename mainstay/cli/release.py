@@ -1,28 +1,28 @@
-"""`mainstay release`: let go of what somebody holds, before its time is over."""
+"""`mainstay release`: release a Hold early."""
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from mainstay.api.holds import held_of
 from mainstay.api.kind_names import HOLDS
-from mainstay.cli.cluster_access import MANAGER, Command, Screen, ask, cluster_options, config_for
+from mainstay.cli.cluster_access import MANAGER, Command, Screen, call_cluster, cluster_options, load_config
 from mainstay.cli.exits import Exit
-from mainstay.cli.hold_target import shown, target_of
-from mainstay.cli.object_selection import completed, namespace_option
-from mainstay.client.call import WriteOptions
-from mainstay.client.client import Client
-from mainstay.client.errors import NotFound
-from mainstay.env import SystemClock
+from mainstay.cli.hold_target import parse_target, shown
+from mainstay.cli.object_selection import complete_from_cluster, namespace_option
+
+if TYPE_CHECKING:
+    from mainstay.client.client import Client
 
 
 def _complete(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    async def look(client: Client, screen: Screen) -> list[str]:
+    async def look(client: "Client", screen: Screen) -> list[str]:
         return [each["metadata"]["name"] for each in (await client.list(HOLDS)).items]
 
-    return completed(context, look, incomplete)
+    return complete_from_cluster(context, look, incomplete)
 
 
 @click.command(cls=Command)
@@ -30,51 +30,53 @@ def _complete(context: click.Context, param: click.Parameter, incomplete: str) -
 @namespace_option
 @cluster_options
 def release(words: tuple[str, ...], namespace: str, kubeconfig: str, context: str) -> int:
-    """Let go of what is held, before its time is over. It goes on at once.
-
-    NAME is that of the Hold, as `mainstay get holds` shows it; what was held will do as well, as it was given to
-    `mainstay hold`.
+    """Release a hold early.
 
     \b
         mainstay release controller.deployment
         mainstay release controller/deployment evictions rollout/deploy/web
+
+    NAME is the name of the Hold (`mainstay get holds`); WHAT is its target, as given to `mainstay hold`.
     """
-    config = config_for(kubeconfig, context)
-    names = [name_of(word, namespace, config.namespace) for word in words]
-    return ask(config, lambda client, screen: release_all(client, screen, names, SystemClock().wall()))
+    from mainstay.env import SystemClock
+
+    config = load_config(kubeconfig, context)
+    names = [parse_hold_name(word, namespace, config.namespace) for word in words]
+    return call_cluster(config, lambda client, screen: release_all(client, screen, names, SystemClock().wall()))
 
 
-def name_of(word: str, said_namespace: str, usual_namespace: str) -> str:
-    """The name of a Hold, given that or what it holds. Raises `click.UsageError`."""
+def parse_hold_name(word: str, given_namespace: str, default_namespace: str) -> str:
+    """Find the name of a Hold from its name or its target. Raises `click.UsageError`."""
     kind, _, name = word.partition("/")
     if kind in ("hold", "holds", "hold.mainstay.dev", "holds.mainstay.dev") and name:
         return name
-    is_target = "/" in word or (word == "evictions" and said_namespace)
-    return target_of(word, said_namespace, usual_namespace).hold_name if is_target else word
+    is_target = "/" in word or (word == "evictions" and given_namespace)
+    return parse_target(word, given_namespace, default_namespace).hold_name if is_target else word
 
 
-async def release_all(client: Client, screen: Screen, names: Sequence[str], now: datetime) -> int:
+async def release_all(client: "Client", screen: Screen, names: Sequence[str], now: datetime) -> int:
     """Do what the command does: one after the other. Raises `ApiError`."""
+    from mainstay.client.call import WriteOptions
+    from mainstay.client.errors import NotFound
+
     code = Exit.SATISFIED
     for name in dict.fromkeys(names):
         try:
             found = await client.get(HOLDS, name)
             await client.delete(HOLDS, name, uid=found["metadata"]["uid"], write=WriteOptions(field_manager=MANAGER))
         except NotFound:
-            screen.note(f"mainstay: {await _not_there(client, name)}")
+            screen.note(f"mainstay: {await _describe_missing(client, name)}")
             code = Exit.ERROR
             continue
         held = held_of(found)
         said = ""
         if held is not None:
-            when = (
-                f"it would have lasted until {held.until}" if held.is_in_force(now) else f"it was over at {held.until}"
-            )
+            when = f"until {held.until}" if held.is_in_force(now) else f"expired at {held.until}"
             said = f" ({held.owner}: {held.reason}; {when})"
         screen.say(f"{shown(name)} released{said}")
     return code
 
 
-async def _not_there(client: Client, name: str) -> str:
-    there = [each["metadata"]["name"] for each in (await client.list(HOLDS)).items]
-    return f"there is no Hold {name!r}; " + (f"there are {', '.join(there)}" if there else "nothing is held")
+async def _describe_missing(client: "Client", name: str) -> str:
+    existing = [each["metadata"]["name"] for each in (await client.list(HOLDS)).items]
+    return f"Hold {name!r} not found: " + (f"existing are {', '.join(existing)}" if existing else "there are none")

@@ -1,44 +1,31 @@
-"""`mainstay server`: the API server."""
+"""`mainstay server`: run an API server."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mainstay.cli.address import Address
+from mainstay.cli.component_options import log_options
 from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sizes import Bytes
-from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
-from mainstay.env.disk import read_text
-from mainstay.http.server import Limits as HttpLimits
-from mainstay.server.auth.authentication import BadTokenFile, read_token_file
-from mainstay.server.auth.authorization import User
-from mainstay.server.decisions.journal import JournalLimits
-from mainstay.server.process import (
-    CannotGoOn,
-    CannotStart,
-    EtcdChoice,
-    GivenTls,
-    MemoryChoice,
-    NoTls,
-    OwnTls,
-    ServerOptions,
-    ServerProcess,
-    SqliteChoice,
-    StoreChoice,
-    Tls,
-    serve,
-)
+
+if TYPE_CHECKING:
+    from mainstay.server.auth.authorization import User
+    from mainstay.server.process import ServerProcess, StoreChoice, Tls
 
 
-class _StoreType(click.ParamType[StoreChoice]):
+class _StoreType(click.ParamType["StoreChoice"]):
     name = "store"
 
     def convert(
-        self, value: str | StoreChoice, param: click.Parameter | None, ctx: click.Context | None
-    ) -> StoreChoice:
+        self, value: "str | StoreChoice", param: click.Parameter | None, ctx: click.Context | None
+    ) -> "StoreChoice":
+        from mainstay.server.process import EtcdChoice, MemoryChoice, SqliteChoice
+
         if not isinstance(value, str):
             return value
         if value == "sqlite":
@@ -47,16 +34,16 @@ class _StoreType(click.ParamType[StoreChoice]):
             return MemoryChoice()
         if value.startswith("etcd=") and (urls := value.removeprefix("etcd=")):
             return EtcdChoice(tuple(self._endpoint(url.strip(), param, ctx) for url in urls.split(",")))
-        return self.fail(f"{value!r} is none of sqlite, memory, etcd=URL,URL,…", param, ctx)
+        return self.fail(f"{value!r} is not one of sqlite, memory, etcd=URL,URL,…", param, ctx)
 
     def _endpoint(self, url: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         scheme, found, rest = url.rpartition("://")
         if found and scheme != "http":
-            self.fail(f"{url!r}: only http:// is supported between Mainstay and etcd", param, ctx)
+            self.fail(f"{url!r}: only http:// is supported for etcd", param, ctx)
         endpoint = rest.rstrip("/")
         host, _, port = endpoint.rpartition(":")
         if not host or not port.isascii() or not port.isdigit():
-            self.fail(f"{url!r} is no address of etcd, as in http://127.0.0.1:2379", param, ctx)
+            self.fail(f"{url!r} is not an etcd address (for example http://127.0.0.1:2379)", param, ctx)
         return endpoint
 
 
@@ -69,7 +56,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
     metavar="DIR",
-    help="Where the store, certificates and kubeconfig are. Made if it is not there.",
+    help="Data directory, made if missing",
 )
 @click.option(
     "--listen",
@@ -77,7 +64,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="127.0.0.1:6443",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen. Port 0 takes any free one.",
+    help="Address to listen on; port 0 takes a free one",
 )
 @click.option(
     "--store",
@@ -85,20 +72,20 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="sqlite",
     show_default=True,
     metavar="sqlite|memory|etcd=URL,…",
-    help="Where objects are kept: in the data directory, nowhere for long, or in an etcd cluster.",
+    help="Storage of the objects",
 )
-@click.option("--token-file", type=_FILE, metavar="CSV", help='Users with tokens: token,user,uid,"group1,group2".')
-@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Show this certificate, instead of one made here.")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of --tls-cert.")
-@click.option("--client-ca", type=_FILE, metavar="FILE", help="Know clients by certificates of this authority, too.")
-@click.option("--insecure", is_flag=True, help="Plain HTTP. Everything, tokens included, can be read on the way.")
+@click.option("--token-file", type=_FILE, metavar="CSV", help="Users with static bearer tokens")
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Serving certificate  [default: self-made]")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="Key of --tls-cert")
+@click.option("--client-ca", type=_FILE, metavar="FILE", help="Also accept client certificates of this CA")
+@click.option("--insecure", is_flag=True, help="Serve plain HTTP, tokens readable by anyone")
 @click.option(
     "--max-connections",
     type=click.IntRange(1),
-    default=HttpLimits().connections,
+    default=20000,
     show_default=True,
     metavar="N",
-    help="Answer 503 to more clients at once.",
+    help="Connections before the server answers 503",
 )
 @click.option(
     "--max-body",
@@ -106,27 +93,22 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="3MiB",
     show_default=True,
     metavar="SIZE",
-    help="Answer 413 to larger requests.",
+    help="Size of a request before it answers 413",
 )
 @click.option(
     "--audit-log",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Append a line of JSON for each request.",
+    help="Append a JSON line for each request",
 )
-@click.option(
-    "--journal/--no-journal",
-    default=True,
-    show_default=True,
-    help="Record all that happens to objects, and all decisions, in the data directory.",
-)
+@click.option("--journal/--no-journal", default=True, show_default=True, help="Record object history and decisions")
 @click.option(
     "--journal-keep",
     type=Duration(),
     default="7d",
     show_default=True,
     metavar="DURATION",
-    help="For how long the journal keeps what it has recorded.",
+    help="Retention time of the journal",
 )
 @click.option(
     "--journal-bytes",
@@ -134,23 +116,14 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="2GiB",
     show_default=True,
     metavar="SIZE",
-    help="How much room on disk history may take, and decisions as much again. The oldest goes first.",
+    help="Size limit for history, and for decisions",
 )
-@click.option(
-    "--otlp-endpoint",
-    default="",
-    metavar="URL",
-    help="Send decisions and writes as spans to an OpenTelemetry collector: http://127.0.0.1:4318/v1/traces. "
-    "Needs pip install 'mainstay[otel]'.",
-)
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of standard error."
-)
-@click.option("-v", "--verbose", count=True, help="Say more. Twice: even more.")
+@click.option("--otlp-endpoint", default="", metavar="URL", help="Send decisions and writes as OTLP spans")
+@log_options
 def server(
     data_dir: Path,
     listen: tuple[str, int],
-    store: StoreChoice,
+    store: "StoreChoice",
     token_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -166,16 +139,24 @@ def server(
     log_format: str,
     verbose: int,
 ) -> None:
-    """Serve the Kubernetes API.
-
-    The first start makes certificates, and a kubeconfig in the data directory for whoever runs the server:
+    """Run an API server.
 
     \b
         mainstay server --data-dir ./data
         kubectl --kubeconfig ./data/kubeconfig get namespaces
 
-    It stops on SIGTERM or SIGINT, after it has finished what it was asked before.
+    The first start creates certificates, and an administrator's kubeconfig in the data directory. On SIGTERM or SIGINT
+    the server finishes the requests in flight and stops.
+
+    --store sqlite keeps objects in the data directory, memory forgets them at the end, etcd=URL,… uses an etcd cluster.
+    --token-file has lines of token,user,uid,"group1,group2". --otlp-endpoint is an OpenTelemetry collector, for example
+    http://127.0.0.1:4318/v1/traces, and needs pip install 'mainstay[otel]'.
     """
+    from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
+    from mainstay.http.server import Limits as HttpLimits
+    from mainstay.server.decisions.journal import JournalLimits
+    from mainstay.server.process import CannotGoOn, CannotStart, ServerOptions, serve
+
     options = ServerOptions(
         data_dir=data_dir,
         host=listen[0],
@@ -193,38 +174,43 @@ def server(
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(data_dir))
     except OSError as error:
-        raise click.ClickException(f"cannot use the data directory {data_dir}: {error.strerror}") from None
+        raise click.ClickException(f"cannot use data directory {data_dir}: {error.strerror}") from None
     try:
         tasks.run(serve(options, env, _say_ready))
     except (CannotGoOn, CannotStart) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _say_ready(process: ServerProcess) -> None:
-    click.echo(f"mainstay server is ready at {process.url}, with its kubeconfig in {process.kubeconfig}")
+def _say_ready(process: "ServerProcess") -> None:
+    click.echo(f"mainstay server is ready at {process.url}, kubeconfig {process.kubeconfig}")
 
 
-def _tls(certificate: Path | None, key: Path | None, client_authority: Path | None, insecure: bool) -> Tls:
+def _tls(certificate: Path | None, key: Path | None, client_authority: Path | None, insecure: bool) -> "Tls":
+    from mainstay.server.process import GivenTls, NoTls, OwnTls
+
     given = (certificate, key, client_authority)
     if insecure:
         if given != (None, None, None):
-            raise click.UsageError("--insecure is without TLS: leave out --tls-cert, --tls-key and --client-ca.")
+            raise click.UsageError("--insecure excludes --tls-cert, --tls-key and --client-ca: remove them")
         return NoTls()
     match given:
         case (None, None, None):
             return OwnTls()
         case (Path(), None, _):
-            raise click.UsageError("--tls-cert needs the key of that certificate: add --tls-key.")
+            raise click.UsageError("missing option --tls-key: the key of --tls-cert")
         case (None, Path(), _):
-            raise click.UsageError("--tls-key needs the certificate of that key: add --tls-cert.")
+            raise click.UsageError("missing option --tls-cert: the certificate of --tls-key")
         case (None, None, _):
-            raise click.UsageError("--client-ca needs --tls-cert and --tls-key.")
+            raise click.UsageError("missing options --tls-cert and --tls-key: --client-ca requires them")
         case (Path() as certificate, Path() as key, _):
             return GivenTls(certificate, key, client_authority)
     raise AssertionError(given)
 
 
-def _tokens(path: Path | None) -> Mapping[str, User]:
+def _tokens(path: Path | None) -> "Mapping[str, User]":
+    from mainstay.env.disk import read_text
+    from mainstay.server.auth.authentication import BadTokenFile, read_token_file
+
     if path is None:
         return {}
     try:
@@ -232,6 +218,6 @@ def _tokens(path: Path | None) -> Mapping[str, User]:
     except BadTokenFile as error:
         raise click.ClickException(f"{path}: {error}") from None
     except UnicodeDecodeError:
-        raise click.ClickException(f"{path} is not in UTF-8") from None
+        raise click.ClickException(f"{path} is not UTF-8") from None
     except OSError as error:
         raise click.ClickException(f"cannot read {path}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""An amount of bytes as an option: `2GiB`, `500Mi`, `1G`."""
+"""A number of bytes as an option: `2GiB`, `500Mi`, `1G`."""
 
 import click
 
@@ -14,7 +14,7 @@ class Bytes(click.ParamType[int]):
         try:
             size = int(parse(value.removesuffix("B")).nano // 1_000_000_000)
         except ValueError:
-            self.fail(f"{value!r} is no amount of bytes, as in 2GiB, 500Mi or 1G", param, ctx)
+            self.fail(f"{value!r} is not a number of bytes (for example 2GiB, 500Mi or 1G)", param, ctx)
         if size <= 0:
-            self.fail(f"{value!r} is no room at all", param, ctx)
+            self.fail(f"{value!r} must be more than 0", param, ctx)
         return size

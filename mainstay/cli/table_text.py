@@ -1,7 +1,6 @@
-"""A table as `kubectl get` prints one: columns in capitals, three spaces between, as wide as they need to be.
+"""A table as `kubectl get` prints one: headers in capitals, three spaces between columns.
 
-On a terminal, titles are bold, and the words that a state is told with have a colour: green for well, yellow for under
-way, red for wrong.
+On a terminal, headers are bold and states are coloured: green for healthy, yellow for in progress, red for failed.
 """
 
 import re
@@ -58,7 +57,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    # Who may write objects must not be able to write on the terminals of those who look at them.
+    # Users who may write objects must not control the terminals of users who read them.
     text = str(value).replace("\x1b", "^[")
     end = _LINE_END.search(text)
     return text if end is None else f"{text[: end.start()]}..."

@@ -1,7 +1,7 @@
-"""`mainstay up`: a whole cluster on this machine, kept running.
+"""`mainstay up`: start a cluster on this machine and keep it running.
 
-Here is only the command. What a cluster consists of is in cluster.py; how it is kept running in up_foreground.py and
-mainstay/supervisor; with --detach that is done by another process of the same command, which up_detached.py starts.
+Here are the options. What a cluster consists of is in cluster.py; up_foreground.py and mainstay/supervisor keep it
+running; up_detached.py does so in a background process.
 """
 
 from datetime import timedelta
@@ -10,106 +10,114 @@ from typing import Any
 
 import click
 
-from mainstay.cli import cluster as shape
-from mainstay.cli.cluster import CannotStart, Told
+from mainstay.cli.cluster import CONTROLLERS_MAX, LEASE_MIN, NODES, NODES_MAX, PORT, ZONES, ZONES_MAX, GivenSettings
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
-from mainstay.cli.node_options import checked_capacity
-from mainstay.cli.up_detached import run_detached
-from mainstay.cli.up_foreground import run_in_foreground
-from mainstay.env import machine, tasks
-from mainstay.env.disk import DiskFull
+from mainstay.cli.node_options import check_capacity
 
 
-def _checked_lease(ctx: click.Context, param: click.Parameter, value: timedelta | None) -> timedelta | None:
-    """Now, and not by each agent that cannot start with it."""
-    if value is not None and value < shape.LEASE_MIN:
-        raise click.BadParameter(f"a lease lasts at least {shape.LEASE_MIN.total_seconds():g}s", ctx, param)
+def _check_lease(ctx: click.Context, param: click.Parameter, value: timedelta | None) -> timedelta | None:
+    """Check it here: each agent would fail to start with it."""
+    if value is not None and value < LEASE_MIN:
+        raise click.BadParameter(f"must be at least {LEASE_MIN.total_seconds():g}s", ctx, param)
     return value
 
 
 @click.command()
-@data_dir_option("Where everything is kept. Made if it is not there.")
+@data_dir_option("Data directory, made if missing")
 @click.option(
     "--nodes",
-    type=click.IntRange(0, shape.NODES_MAX),
+    type=click.IntRange(0, NODES_MAX),
     metavar="N",
-    help=f"How many nodes, each a process of its own.  [default: as the last time, else {shape.NODES}]",
+    help=f"Number of nodes  [default: previous, else {NODES}]",
 )
 @click.option(
     "--zones",
-    type=click.IntRange(1, shape.ZONES_MAX),
+    type=click.IntRange(1, ZONES_MAX),
     metavar="N",
-    help=f"In how many zones they are.  [default: as the last time, else {shape.ZONES}]",
+    help=f"Number of zones  [default: previous, else {ZONES}]",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help=f"Of the API server. 0 takes any free one.  [default: as the last time, else {shape.PORT}]",
+    help=f"Port of the API server; 0 takes a free one  [default: previous, else {PORT}]",
 )
-@click.option(
-    "--host", metavar="ADDRESS", help="Where the API server listens.  [default: as the last time, else 127.0.0.1]"
-)
+@click.option("--host", metavar="ADDRESS", help="Address of the API server  [default: previous, else 127.0.0.1]")
 @click.option(
     "--capacity",
-    callback=checked_capacity,
+    callback=check_capacity,
     metavar="cpu=4,memory=8Gi,…",
-    help="What each node has.  [default: what the machine has]",
+    help="Capacity of each node  [default: that of the machine]",
 )
 @click.option(
-    "--runner", type=click.Choice(["process", "pretend"]), help="What nodes do with pods.  [default: as the last time]"
+    "--runner",
+    type=click.Choice(["process", "pretend"]),
+    help="Run real processes or pretend to  [default: previous, else process]",
 )
 @click.option(
     "--lease-duration",
     type=Duration(),
-    callback=_checked_lease,
-    metavar="TIME",
-    help="After how long a silent node counts as lost.  [default: 40s]",
+    callback=_check_lease,
+    metavar="DURATION",
+    help="Time without heartbeat until node is lost  [default: previous, else 40s]",
 )
-@click.option("--scheduler/--no-scheduler", default=None, help="Whether a scheduler is run.  [default: it is]")
-@click.option("--controllers/--no-controllers", default=None, help="Whether controllers are run.  [default: they are]")
+@click.option("--scheduler/--no-scheduler", default=None, help="Run the scheduler  [default: previous, else yes]")
+@click.option("--controllers/--no-controllers", default=None, help="Run the controllers  [default: previous, else yes]")
 @click.option(
     "--controllers-count",
-    type=click.IntRange(1, shape.CONTROLLERS_MAX),
+    type=click.IntRange(1, CONTROLLERS_MAX),
     metavar="N",
-    help="How many processes of controllers: one acts, the others stand by.  [default: as the last time, else 1]",
+    help="Controller processes: one leader, standbys  [default: previous, else 1]",
 )
-@click.option("--journal/--no-journal", default=None, help="Whether history is recorded.  [default: it is]")
-@click.option("-d", "--detach", is_flag=True, help="Return as soon as all is ready. It goes on in the background.")
+@click.option("--journal/--no-journal", default=None, help="Record history  [default: previous, else yes]")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background, return when ready")
 @click.option(
     "--wait",
     "patience",
     type=Duration(),
     default="60s",
     show_default=True,
-    metavar="TIME",
-    help="For how long to wait until all is ready.",
+    metavar="DURATION",
+    help="Time to wait until the cluster is ready",
 )
-def up(data_dir: Path, detach: bool, patience: timedelta, **told: Any) -> int:
-    """Run a whole cluster on this machine: API server, scheduler, controllers and some nodes, each its own process.
+def up(data_dir: Path, detach: bool, patience: timedelta, **given: Any) -> int:
+    """Start a cluster on this machine.
 
     \b
         mainstay up
+        mainstay up --detach --nodes 5
         export KUBECONFIG=~/.local/state/mainstay/cluster/kubeconfig
         kubectl get nodes
 
-    A process that ends is started again. Ctrl-C stops everything, workloads too; what is stored is there the next
-    time. If this command itself is killed all the rest lives on, and the next `mainstay up` takes it over.
+    Runs an API server, a scheduler, controllers and nodes, each as a process, and restarts them when they fail. Ctrl-C
+    stops the cluster and its workloads; its objects are stored, and the next `mainstay up` continues with them. If this
+    command is killed, the processes continue, and the next `mainstay up` adopts them. Omitted options keep their
+    previous values.
 
     \b
-    Exit codes: 0 stopped as asked (with --detach: all is ready), 1 could not start, 124 not ready in time.
+    Exit codes: 0 stopped (with --detach: ready), 1 cannot start, 124 not ready in time
     """
+    from mainstay.cli.cluster import CannotStart
+    from mainstay.cli.up_detached import run_detached
+    from mainstay.cli.up_foreground import run_in_foreground
+    from mainstay.env import machine, tasks
+    from mainstay.env.disk import DiskFull
+
     set_up_logs("text", 0)
     machine.keep_files_private()
+    settings = GivenSettings.parse(given)
     try:
         if detach:
-            return tasks.run(run_detached(data_dir, Told.of(told), patience))
-        return tasks.run(run_in_foreground(data_dir, Told.of(told), patience))
+            return tasks.run(run_detached(data_dir, settings, patience))
+        return tasks.run(run_in_foreground(data_dir, settings, patience))
     except CannotStart as error:
         raise click.ClickException(str(error)) from error
     except DiskFull as error:
-        raise click.ClickException(f"{error}: make some, and try again") from error
+        raise click.ClickException(f"{error}: free some space and run `mainstay up` again") from error
+    except PermissionError as error:
+        path = error.filename or data_dir
+        raise click.ClickException(f"no permission to use {path}: choose another directory with --data-dir") from error
     except OSError as error:
         raise click.ClickException(f"{error.filename or data_dir}: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""`mainstay up --detach`: starts the same command in the background, and waits until all is ready."""
+"""`mainstay up --detach`: start the same command in the background and wait until the cluster is ready."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from mainstay.cli import cluster as shape
-from mainstay.cli.cluster import CannotStart, Cluster, ClusterSettings, Told
+from mainstay.cli.cluster import CannotStart, Cluster, ClusterSettings, GivenSettings
+from mainstay.cli.counts import render_count
 from mainstay.cli.exits import Exit
-from mainstay.cli.up_progress import LOOK_EVERY, Progress, nodes_text, show_use, wait_until_ready
+from mainstay.cli.up_progress import LOOK_EVERY, Progress, show_use, wait_until_ready
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, log_files, signals, tasks
 from mainstay.env.commands import Identity
 from mainstay.supervisor import records
@@ -21,11 +22,11 @@ from mainstay.supervisor import records
 LINES_SHOWN: Final = 12
 
 
-async def run_detached(directory: Path, told: Told, patience: timedelta) -> int:
+async def run_detached(directory: Path, given: GivenSettings, patience: timedelta) -> int:
     disk, clock = SystemDisk(directory), SystemClock()
     env = Env(clock, Chance.fresh(), disk)
     runs = SystemDisk(directory / "run")
-    settings = shape.settings_for(disk, told)
+    settings = shape.merge_settings(disk, given)
     progress = Progress(clock, clock.monotonic_ns())
     other = records.read(runs, records.SUPERVISOR)
     log = directory / "logs" / f"{records.SUPERVISOR}.log"
@@ -34,39 +35,39 @@ async def run_detached(directory: Path, told: Told, patience: timedelta) -> int:
         other = None
     if other is not None and settings != shape.read_settings(disk):
         raise CannotStart(
-            f"the cluster in {directory} is up with other options, looked after by process {other.pid}: use"
-            " `mainstay down` first"
+            f"the cluster in {directory} is already running (process {other.pid}) with other options: run"
+            " `mainstay down` first, or omit the options"
         )
-    click.echo(f"mainstay up: {nodes_text(settings.nodes)}, data in {directory}")
+    click.echo(f"mainstay up: {render_count(settings.nodes, 'node')}, data in {directory}")
     if other is not None:
         keeper = other.identity
     else:
         SystemDisk(log.parent)
         click.echo("  starting …")
-        # The background process is told everything that was said here: what is remembered is written by that one alone.
+        # Pass on all settings: only the background process writes them to the data directory.
         keeper = commands.start([*shape.up_command(directory), *_arguments(settings)], cwd=directory, output=log)
     async with _interruptible() as asked:
         ready = tasks.spawn(_wait(Cluster(directory, settings), env, runs, progress, patience, keeper), name="wait")
         try:
             await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
-                raise CannotStart("interrupted; it goes on in the background. `mainstay down` stops it")
+                raise CannotStart("interrupted; the cluster starts in the background, `mainstay down` stops it")
             is_ready = ready.result()
         finally:
             await tasks.stop(ready)
     if not commands.is_alive(keeper):
         for line in log_files.last_lines(log, LINES_SHOWN, after=size):
             click.echo(line.removeprefix("mainstay: "), err=True)
-        raise CannotStart(f"it does not run; {log} says why")
+        raise CannotStart(f"the cluster did not start; its log is {log}")
     cluster = Cluster(directory, shape.read_settings(disk) or settings)
     if not is_ready:
         click.echo(
-            f"mainstay: not all is ready after {patience.total_seconds():.0f} s; it goes on in the background."
-            f" `mainstay status` and the files in {cluster.logs} show more",
+            f"mainstay: not ready after {patience.total_seconds():.0f} s; still starting in the background."
+            f" Check `mainstay status` and the logs in {cluster.logs}",
             err=True,
         )
         return Exit.TIMEOUT
-    click.echo(f"All is ready after {progress.taken()}.")
+    click.echo(f"Ready in {progress.elapsed()}.")
     show_use(cluster, is_detached=True)
     return Exit.SATISFIED
 
@@ -74,7 +75,7 @@ async def run_detached(directory: Path, told: Told, patience: timedelta) -> int:
 async def _wait(
     cluster: Cluster, env: Env, runs: SystemDisk, progress: Progress, patience: timedelta, keeper: Identity
 ) -> bool:
-    """Until all is ready, or the background process is gone."""
+    """Wait until the cluster is ready or the background process has ended."""
     gone = tasks.spawn(commands.ended(keeper), name="wait for the end of the background process")
     try:
         while not gone.done() and (settings := _taken_up(env, cluster.settings)) is None:
@@ -96,7 +97,7 @@ async def _wait(
 
 
 def _taken_up(env: Env, wanted: ClusterSettings) -> ClusterSettings | None:
-    """What the background process goes by, once it has written that down. It may have chosen a port."""
+    """Read the settings of the background process once it has written them. It may have chosen a port."""
     found = shape.read_settings(env.disk)
     if found is None or not found.port:
         return None

@@ -1,4 +1,4 @@
-"""A cluster on this machine that is looked after by this very process, until it is told to stop."""
+"""`mainstay up` in the foreground: this process supervises the cluster until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.cli import cluster as shape
-from mainstay.cli.cluster import SERVER, CannotStart, Cluster, ClusterSettings, Told
-from mainstay.cli.cluster_stop import LEFT_OVER, WorkloadsEnd, end_workloads_of, stop_cluster
+from mainstay.cli.cluster import SERVER, CannotStart, Cluster, ClusterSettings, GivenSettings
+from mainstay.cli.cluster_stop import LEFT_OVER, STOPPED, WorkloadsEnd, stop_cluster, stop_workloads
+from mainstay.cli.counts import render_count
 from mainstay.cli.exits import Exit
-from mainstay.cli.up_progress import Progress, mark, nodes_text, say, show_use, wait_until_ready
+from mainstay.cli.up_progress import Progress, mark, say, show_use, wait_until_ready
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, log_files, signals, tasks
 from mainstay.env.disk import DiskFull, directories_in
 from mainstay.supervisor import records
@@ -21,20 +22,20 @@ from mainstay.supervisor.machine import SystemMachine
 from mainstay.supervisor.supervisor import Failure, Supervised, Supervisor
 
 FAILURES_MAX: Final = 3
-"""While a cluster is started for the first time: after so many failures of one component in a row it is given up."""
+"""During the first start: the start is aborted when a component fails this often in a row."""
 LINES_SHOWN: Final = 8
-CREDENTIALS_LOOKED_AT_EVERY: Final = timedelta(hours=12)
+CREDENTIALS_CHECKED_EVERY: Final = timedelta(hours=12)
 
 
-async def run_in_foreground(directory: Path, told: Told, patience: timedelta) -> int:
-    """Until SIGINT or SIGTERM. Returns the exit code. Raises `CannotStart`, `DiskFull`, `OSError`."""
-    return await _Foreground(directory, told).run(patience)
+async def run_in_foreground(directory: Path, given: GivenSettings, patience: timedelta) -> int:
+    """Run until SIGINT or SIGTERM. Returns the exit code. Raises `CannotStart`, `DiskFull`, `OSError`."""
+    return await _Foreground(directory, given).run(patience)
 
 
 class _Foreground:
-    """A cluster that is looked after by this very process."""
+    """A cluster that this process supervises."""
 
-    def __init__(self, directory: Path, told: Told) -> None:
+    def __init__(self, directory: Path, given: GivenSettings) -> None:
         self._disk = SystemDisk(directory)
         self._clock = SystemClock()
         self._env = Env(self._clock, Chance.fresh(), self._disk)
@@ -45,7 +46,7 @@ class _Foreground:
         self._was_there = False
         self._renewed: list[str] = []
         self._given_up: asyncio.Future[Failure] | None = None
-        settings = shape.settings_for(self._disk, told)
+        settings = shape.merge_settings(self._disk, given)
         self._cluster = Cluster(directory, settings)
         self._processes = SystemMachine(directory, self._cluster.logs)
         self._runs = SystemDisk(self._cluster.run)
@@ -58,8 +59,8 @@ class _Foreground:
             await self._supervisor.lock()
         except Supervised as other:
             raise CannotStart(
-                f"the cluster in {self._directory} is up already, looked after by process {other.pid}."
-                " `mainstay status` shows it, `mainstay down` stops it"
+                f"the cluster in {self._directory} is already running (process {other.pid}): check `mainstay status`,"
+                " stop it with `mainstay down`, or start another with --data-dir and --port"
             ) from None
         try:
             await self._prepare()
@@ -78,24 +79,32 @@ class _Foreground:
         self._renewed = await self._renew()
 
     def _has_server(self) -> bool:
-        """Whether it runs already, and where it is wanted."""
+        """Whether the server already runs with these settings."""
         record = records.read(self._runs, SERVER)
         (wanted,) = [component for component in self._cluster.components() if component.name == SERVER]
         return record is not None and record.argv == wanted.argv and commands.is_alive(record.identity)
 
     async def _with_port(self, settings: ClusterSettings) -> ClusterSettings:
-        from mainstay.cli.readiness import a_free_port, is_taken
+        from mainstay.cli.readiness import check_port, find_free_port, is_listening
 
+        if settings.port and await is_listening(settings.host, settings.port):
+            raise CannotStart(
+                f"port {settings.port} on {settings.host} is in use by another process: stop it, or choose another port"
+                " with --port (0 takes a free one)"
+            )
         try:
             if settings.port == 0:
-                return msgspec.structs.replace(settings, port=await a_free_port(settings.host))
-        except OSError as error:
-            raise CannotStart(f"cannot listen on {settings.host}: {error.strerror or error}") from None
-        if await is_taken(settings.host, settings.port):
+                return msgspec.structs.replace(settings, port=await find_free_port(settings.host))
+            await check_port(settings.host, settings.port)
+        except PermissionError:
             raise CannotStart(
-                f"port {settings.port} of {settings.host} is taken by another process: stop that one, or choose another"
-                " with --port (0 takes any free one)"
-            )
+                f"no permission to listen on port {settings.port}: choose one above 1023 with --port"
+            ) from None
+        except OSError as error:
+            raise CannotStart(
+                f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; use an address"
+                " of this machine with --host"
+            ) from None
         return settings
 
     async def _renew(self) -> list[str]:
@@ -113,14 +122,14 @@ class _Foreground:
         self._given_up = asyncio.get_running_loop().create_future()
         supervisor.on_failure = self._failed
         for component in components:
-            self._sizes[component.name] = log_files.size(self._processes.log_of(component.name))
+            self._sizes[component.name] = log_files.size(self._processes.log_path(component.name))
         adopted = await supervisor.begin(components)
         self._was_there = bool(adopted)
         for name in self._renewed:
             supervisor.renew(name)
-        say(f"mainstay up: {nodes_text(cluster.settings.nodes)}, data in {self._directory}")
+        say(f"mainstay up: {render_count(cluster.settings.nodes, 'node')}, data in {self._directory}")
         if adopted:
-            say(f"  found running, and taken over: {', '.join(adopted)}")
+            say(f"  adopted running processes: {', '.join(adopted)}")
         if missing := [component.name for component in components if component.name not in adopted]:
             say(f"  starting {', '.join(missing)} …")
         running = tasks.spawn(supervisor.run(), name="supervise")
@@ -136,12 +145,12 @@ class _Foreground:
             if ready.done():
                 self._is_ready = True
                 self._say_ready(ready.result(), progress, patience)
-                await self._end_what_is_not_wanted()
+                await self._stop_removed_nodes()
                 await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
             elif self._given_up.done():
                 code = Exit.ERROR
                 failure = self._given_up.result()
-                say(f"mainstay: {failure.name} does not start, so all is stopped again. It says:", err=True)
+                say(f"mainstay: {failure.name} failed to start {FAILURES_MAX} times; stopping. Its log:", err=True)
                 self._show_log(failure.name)
             supervisor.leave_off()
             await running
@@ -150,43 +159,39 @@ class _Foreground:
                 await tasks.stop(task)
         return code if await self._stop(stopping) else Exit.ERROR
 
-    async def _end_what_is_not_wanted(self) -> None:
-        """There were more nodes the last time. Their agents have been ended; their workloads are here."""
+    async def _stop_removed_nodes(self) -> None:
+        """Stop the workloads of nodes that the last `up` had and this one has not. Their agents are already stopped."""
         wanted = {node.name for node in self._cluster.nodes()}
         for name in directories_in(self._directory / "nodes"):
             is_over = name not in wanted and name not in self._supervisor.running()
             if not is_over:
                 continue
-            if await end_workloads_of(self._cluster, name, asyncio.Event()) is WorkloadsEnd.ENDED:
-                say(f"  {name} is not run any more, nor are its pods. `kubectl delete node {name}` forgets it")
+            if await stop_workloads(self._cluster, name, asyncio.Event()) is WorkloadsEnd.ENDED:
+                say(f"  {name} and its pods are stopped; `kubectl delete node {name}` removes it")
 
     async def _stop(self, stopping: signals.StopSignals) -> bool:
-        say("mainstay: stopping. Once more Ctrl-C: at once")
+        say("Stopping. Press Ctrl-C again to force")
         hurried = asyncio.Event()
         hurrying = tasks.spawn(_hurry(stopping, self._supervisor, hurried), name="hurry")
         try:
             is_all = await stop_cluster(self._cluster, self._supervisor, hurried)
         finally:
             await tasks.stop(hurrying)
-        say(
-            "mainstay: all is stopped. `mainstay up` goes on with what is stored"
-            if is_all
-            else f"mainstay: {LEFT_OVER}"
-        )
+        say(STOPPED if is_all else f"mainstay: {LEFT_OVER}")
         return is_all
 
     async def _renew_regularly(self) -> None:
         while True:
-            await tasks.sleep(CREDENTIALS_LOOKED_AT_EVERY)
+            await tasks.sleep(CREDENTIALS_CHECKED_EVERY)
             try:
                 for name in await self._renew():
                     self._supervisor.renew(name)
             except (CannotStart, DiskFull, OSError) as error:
-                say(f"mainstay: the credentials cannot be renewed: {error}", err=True)
+                say(f"mainstay: cannot renew credentials: {error}", err=True)
 
     def _failed(self, failure: Failure) -> None:
-        again = f"started again in {failure.pause.total_seconds():.1f} s"
-        text = f"  {mark('✗', 'red')} {failure.name:<14}{_how(failure)}; {again}"
+        again = f"restarting in {failure.pause.total_seconds():.1f} s"
+        text = f"  {mark('✗', 'red')} {failure.name:<14}{_describe(failure)}; {again}"
         is_hopeless = not self._is_ready and not self._was_there and failure.failures >= FAILURES_MAX
         if is_hopeless and self._given_up is not None:
             if not self._given_up.done():
@@ -194,25 +199,25 @@ class _Foreground:
             return
         say(text, err=True)
         if failure.failures in (2, FAILURES_MAX) or failure.failures % 10 == 0:
-            # One that ends once may have been killed. One that does so again has something to say; but not every time.
+            # One exit may be a kill; repeated exits have a reason in the log, but do not print it every time.
             self._show_log(failure.name)
 
     def _show_log(self, name: str) -> None:
-        path = self._processes.log_of(name)
+        path = self._processes.log_path(name)
         lines = log_files.last_lines(path, LINES_SHOWN, after=self._sizes.get(name, 0))
         for line in lines:
             say(f"      {line}", err=True)
-        say(f"      ({'more of it' if lines else 'nothing'} in {path})", err=True)
+        say(f"      (log file {path}{'' if lines else ', empty'})", err=True)
 
     def _say_ready(self, is_ready: bool, progress: Progress, patience: timedelta) -> None:
         if not is_ready:
             say(
-                f"mainstay: not all is ready after {patience.total_seconds():.0f} s; still trying. `mainstay status`"
-                f" and the files in {self._cluster.logs} show more",
+                f"mainstay: not ready after {patience.total_seconds():.0f} s; still starting. Check `mainstay status`"
+                f" and the logs in {self._cluster.logs}",
                 err=True,
             )
             return
-        say(f"All is ready after {progress.taken()}.")
+        say(f"Ready in {progress.elapsed()}.")
         show_use(self._cluster, is_detached=False)
 
 
@@ -222,14 +227,14 @@ async def _hurry(stopping: signals.StopSignals, supervisor: Supervisor, hurried:
     supervisor.hurry()
 
 
-def _how(failure: Failure) -> str:
+def _describe(failure: Failure) -> str:
     if failure.why:
-        return f"cannot be started: {failure.why}"
+        return f"cannot start: {failure.why}"
     code = failure.exit_code
     if code is None:
-        return "has ended"
+        return "exited"
     if code >= 0:
-        return f"has ended with exit code {code}"
+        return f"exited with code {code}"
     with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"

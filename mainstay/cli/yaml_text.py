@@ -1,8 +1,7 @@
 """Objects as YAML, for people to read and for Kubernetes to read back.
 
-Keys are sorted, lists are not indented, texts of several lines stand as they are. A word that any dialect of YAML takes
-for something else than text is quoted: what is written here means the same to everybody (see api/yaml_body.py for how
-much these dialects differ).
+Keys are sorted, lists are not indented, texts of several lines are literal blocks. A word that any dialect of YAML
+takes for something other than text is quoted (api/yaml_body.py tells how much the dialects differ).
 """
 
 import re
@@ -11,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 _STR: Final = "tag:yaml.org,2002:str"
-# What some dialect takes for a truth, nothing, a number, a time or a sign of its own.
+# What some dialect takes for a boolean, null, a number, a time or an indicator.
 _NOT_PLAIN: Final = re.compile(
     r"""y|n|yes|no|on|off|true|false|null|none|~|=|<<
     |[-+]?(?:0x[0-9a-f_]+|0b[01_]+|0o[0-7_]+|\.?[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[-+]?[0-9]+)?|\.inf)|\.nan

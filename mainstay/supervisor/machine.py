@@ -59,7 +59,7 @@ class SystemMachine:
     def start(self, component: Component) -> Identity:
         environment = {**os.environ, MARK: f"{self._data_dir}#{component.name}"}
         # Not the directory that `up` happened to be started in: that one could not be removed any more.
-        return commands.start(component.argv, env=environment, cwd=self._data_dir, output=self.log_of(component.name))
+        return commands.start(component.argv, env=environment, cwd=self._data_dir, output=self.log_path(component.name))
 
     def is_alive(self, identity: Identity) -> bool:
         return commands.is_alive(identity)
@@ -88,5 +88,5 @@ class SystemMachine:
             if name.endswith(_LOG):
                 log_files.trim(self._logs / name, LOG_BYTES_MAX, LOGS_KEPT)
 
-    def log_of(self, name: str) -> Path:
+    def log_path(self, name: str) -> Path:
         return self._logs / f"{name}{_LOG}"

@@ -41,7 +41,7 @@ def test_what_a_node_is_like_is_read():
         (Taints(), "gpu=yes:Never", "NoSchedule"),
         (Capacity(), "cpu", "RESOURCE=QUANTITY"),
         (Capacity(), "cpu=many", "cpu=many"),
-        (Capacity(), "cpu=-1", "less than nothing"),
+        (Capacity(), "cpu=-1", "is negative"),
         (Subnet(), "127.64.0.1/24", "127.64.0.0/24"),
         (NodeName(), "Node_1", "Node_1"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.cli.apply import ApplyOptions, apply_all
 from mainstay.cli.exits import Exit
-from mainstay.cli.manifests import parsed, read_manifests
+from mainstay.cli.manifests import parse_manifests, read_manifests
 from mainstay.cli.output import Form, Output
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
@@ -69,13 +69,13 @@ def a_map(colour: str, **metadata: Any) -> str:
 
 async def applied(client: Client, text: str, options: ApplyOptions = PLAIN) -> Paper:
     paper = Paper()
-    assert await apply_all(client, paper, parsed(text, "a.yaml"), options) == Exit.SATISFIED
+    assert await apply_all(client, paper, parse_manifests(text, "a.yaml"), options) == Exit.SATISFIED
     return paper
 
 
 async def refused(client: Client, text: str, options: ApplyOptions = PLAIN) -> Paper:
     paper = Paper()
-    assert await apply_all(client, paper, parsed(text, "a.yaml"), options) == Exit.ERROR
+    assert await apply_all(client, paper, parse_manifests(text, "a.yaml"), options) == Exit.ERROR
     return paper
 
 
@@ -118,7 +118,7 @@ async def test_what_others_own_is_left_alone_unless_it_is_taken_over(sim):
     async with a_world(sim) as world:
         await world.client.apply(CONFIG_MAPS, json.loads(a_map("red", namespace="default")), manager="somebody")
         paper = await refused(world.client, a_map("blue"))
-        assert paper.notes[0].startswith("mainstay: a.yaml: others own fields that this would change:")
+        assert paper.notes[0].startswith("mainstay: a.yaml: conflict: other field managers own fields")
         assert ".data.colour" in paper.notes[0]
         assert "somebody" in paper.notes[0]
         assert "--force-conflicts" in paper.notes[0]
@@ -143,7 +143,7 @@ async def test_a_kind_may_be_defined_in_the_same_file(sim):
         ]
         paper = await refused(world.client, "apiVersion: example.com/v1\nkind: Sight\nmetadata: {name: x}")
         assert paper.notes == [
-            'mainstay: a.yaml: the server has no kind "Sight" in version "example.com/v1": is the definition installed?'
+            'mainstay: a.yaml: no kind "Sight" in version "example.com/v1": install its CustomResourceDefinition first'
         ]
 
 
@@ -153,7 +153,7 @@ async def test_the_namespace_of_the_command_line_is_for_objects_without_one(sim)
         await applied(world.client, a_map("red"), elsewhere)
         assert await world.client.get(CONFIG_MAPS, "settings", "kube-system")
         paper = await refused(world.client, a_map("red", namespace="default"), elsewhere)
-        assert "the object is for namespace default, and --namespace says kube-system" in paper.notes[0]
+        assert "metadata.namespace is default, but --namespace is kube-system" in paper.notes[0]
 
 
 async def test_what_was_applied_can_be_shown_instead(sim):
@@ -167,20 +167,20 @@ async def test_what_was_applied_can_be_shown_instead(sim):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kind: Pod\nmetadata: {name: x}", "a.yaml: apiVersion is missing"),
-        ("apiVersion: v1\nmetadata: {name: x}", "a.yaml: kind is missing"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {}", "a.yaml: metadata.name is missing"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}", "a generateName will not do"),
-        ("- a\n- b", "this is no object"),
+        ("kind: Pod\nmetadata: {name: x}", "a.yaml: apiVersion: required"),
+        ("apiVersion: v1\nmetadata: {name: x}", "a.yaml: kind: required"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {}", "a.yaml: metadata.name: required"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}", "apply cannot use generateName"),
+        ("- a\n- b", "not an object"),
         ("a: [", "a.yaml: yaml: line"),
         ("a: 1\na: 2", 'key "a" already set in map'),
-        (f"{TWO}---\nx: 1", "a.yaml, document 3: apiVersion is missing"),
-        ('{"apiVersion":"v1","kind":"List","items":[{"kind":"Pod"}]}', r"a.yaml, items\[0\]: apiVersion is missing"),
+        (f"{TWO}---\nx: 1", "a.yaml, document 3: apiVersion: required"),
+        ('{"apiVersion":"v1","kind":"List","items":[{"kind":"Pod"}]}', r"a.yaml, items\[0\]: apiVersion: required"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_named(text, message):
     with pytest.raises(click.ClickException, match=message):
-        parsed(text, "a.yaml")
+        parse_manifests(text, "a.yaml")
 
 
 def test_a_list_stands_for_its_items_and_a_directory_for_its_files(tmp_path: Path):
@@ -196,7 +196,7 @@ def test_a_list_stands_for_its_items_and_a_directory_for_its_files(tmp_path: Pat
     assert len(read_manifests([str(tmp_path)], recursive=True)) == 5
     with pytest.raises(click.ClickException, match=r"cannot read .*/none: No such file"):
         read_manifests([str(tmp_path / "none")])
-    with pytest.raises(click.ClickException, match="there are no objects in"):
+    with pytest.raises(click.ClickException, match="no objects in"):
         (tmp_path / "empty.yaml").write_text("# nothing\n---\n")
         read_manifests([str(tmp_path / "empty.yaml")])
     with pytest.raises(click.ClickException, match="curl -L"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mainstay.cli.cluster_access import Terminal, config_for, explained
+from mainstay.cli.cluster_access import Terminal, describe_error, load_config
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.client.errors import Unavailable
@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 
 def server_of(environ: dict[str, str], kubeconfig: str = "") -> str:
-    return config_for(kubeconfig, environ=environ).servers[0]
+    return load_config(kubeconfig, environ=environ).servers[0]
 
 
 def test_a_kubeconfig_is_looked_for_in_one_place_after_the_other(home: dict[str, str], tmp_path: Path):
@@ -48,20 +48,20 @@ def test_a_kubeconfig_is_looked_for_in_one_place_after_the_other(home: dict[str,
     (tmp_path / ".local/state/mainstay/cluster/kubeconfig").unlink()
     assert server_of(home) == "http://kube"
     (tmp_path / ".kube/config").unlink()
-    with pytest.raises(click.ClickException, match="start one with `mainstay up`"):
+    with pytest.raises(click.ClickException, match="start a cluster with `mainstay up`"):
         server_of(home)
 
 
 def test_a_kubeconfig_that_was_named_has_to_be_there(home: dict[str, str], tmp_path: Path):
-    with pytest.raises(click.ClickException, match="there is no kubeconfig"):
+    with pytest.raises(click.ClickException, match=r"kubeconfig .* not found"):
         server_of(home, str(tmp_path / "none"))
 
 
 def test_a_context_says_which_cluster_and_namespace(home: dict[str, str]):
-    assert config_for("", "", home).namespace == "shop"
-    assert config_for("", "two", home).servers == ("http://other:1",)
+    assert load_config("", "", home).namespace == "shop"
+    assert load_config("", "two", home).servers == ("http://other:1",)
     with pytest.raises(click.ClickException, match=r"variable: kubeconfig: there is no context 'three'"):
-        config_for("", "three", home)
+        load_config("", "three", home)
 
 
 @pytest.mark.slow
@@ -70,11 +70,11 @@ def test_a_cluster_that_does_not_answer_is_an_error_with_advice(tmp_path: Path, 
     assert run(["get", "pods", "--kubeconfig", str(kubeconfig)]) == Exit.ERROR
     said = capsys.readouterr().err
     assert said.startswith("mainstay: GET /api: no connection to http://127.0.0.1:1")
-    assert "Is the cluster at http://127.0.0.1:1 up? See `mainstay status`" in said
+    assert "Is the cluster at http://127.0.0.1:1 running? Check `mainstay status`" in said
 
 
 def test_an_answer_of_the_server_needs_no_advice_about_connections():
-    assert explained(Unavailable("it cannot now", status=503)) == "it cannot now"
+    assert describe_error(Unavailable("it cannot now", status=503)) == "it cannot now"
 
 
 @pytest.mark.parametrize("environ", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -6,13 +6,13 @@ from pathlib import Path
 from mainstay.cli.cluster import (
     Cluster,
     ClusterSettings,
-    Told,
+    GivenSettings,
     Turn,
-    default_data_dir,
+    merge_settings,
     read_settings,
-    settings_for,
     write_settings,
 )
+from mainstay.cli.data_dir import default_data_dir
 from mainstay.env import SystemDisk
 
 
@@ -61,7 +61,7 @@ def test_several_processes_of_controllers_share_a_lease_and_nothing_else():
         "controllers --lease-duration 6s --instance controllers-2 --data-dir /data/controllers-2"
         in made["controllers-2"]
     )
-    assert cluster.directory_of("controllers-2") == Path("/data/controllers-2")
+    assert cluster.component_directory("controllers-2") == Path("/data/controllers-2")
 
 
 def test_controllers_can_be_left_out_and_are_in_by_default():
@@ -78,10 +78,12 @@ def test_a_lease_that_was_asked_for_reaches_the_agents():
 
 def test_what_is_not_said_is_as_the_last_time(tmp_path: Path):
     disk = SystemDisk(tmp_path)
-    first = settings_for(disk, Told.of({"nodes": 5, "port": 7000, "lease_duration": timedelta(seconds=8)}))
+    first = merge_settings(
+        disk, GivenSettings.parse({"nodes": 5, "port": 7000, "lease_duration": timedelta(seconds=8)})
+    )
     write_settings(disk, first)
 
-    second = settings_for(disk, Told.of({"zones": 2, "port": None}))
+    second = merge_settings(disk, GivenSettings.parse({"zones": 2, "port": None}))
 
     assert (second.nodes, second.port, second.zones, second.lease_duration_s) == (5, 7000, 2, 8)
     assert second.network == first.network
@@ -89,10 +91,10 @@ def test_what_is_not_said_is_as_the_last_time(tmp_path: Path):
 
 def test_any_port_is_the_one_from_the_last_time(tmp_path: Path):
     disk = SystemDisk(tmp_path)
-    assert settings_for(disk, Told.of({"port": 0})).port == 0
+    assert merge_settings(disk, GivenSettings.parse({"port": 0})).port == 0
     write_settings(disk, ClusterSettings(port=7001, network=70))
 
-    assert settings_for(disk, Told.of({"port": 0})).port == 7001
+    assert merge_settings(disk, GivenSettings.parse({"port": 0})).port == 7001
 
 
 def test_settings_that_cannot_be_read_count_as_none(tmp_path: Path):

@@ -11,7 +11,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.cli.delete import DeleteOptions, delete_objects
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
-from mainstay.cli.manifests import parsed
+from mainstay.cli.manifests import parse_manifests
 from mainstay.cli.object_selection import Selection
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
@@ -25,7 +25,7 @@ PLAIN = DeleteOptions()
 
 async def deleted(client: Client, *words: str, options: DeleteOptions = PLAIN, text: str = "") -> Paper:
     paper = Paper()
-    manifests = parsed(text, "a.yaml") if text else []
+    manifests = parse_manifests(text, "a.yaml") if text else []
     assert await delete_objects(client, paper, words, manifests, options) == Exit.SATISFIED
     return paper
 
@@ -95,7 +95,7 @@ async def test_it_waits_no_longer_than_it_is_told_or_not_at_all(sim):
         limited = replace(PLAIN, timeout=timedelta(seconds=7))
         assert await delete_objects(world.client, paper, ["cm", "slow"], [], limited) == Exit.TIMEOUT
         assert (sim.env("client").clock.monotonic_ns() - started) // 10**9 == 7
-        assert paper.notes == ["mainstay: still there when the time was up: configmap/slow"]
+        assert paper.notes == ["mainstay: timed out waiting for the deletion of configmap/slow"]
         await deleted(world.client, "cm", "slower", options=replace(PLAIN, wait=False))
 
 
@@ -124,10 +124,10 @@ async def test_a_grace_period_is_passed_on_and_force_leaves_none(sim):
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
-        (["pods"], PLAIN, "which pods"),
-        (["pod", "a"], replace(PLAIN, all=True), "do not go together"),
-        (["pod", "a"], replace(PLAIN, selection=Selection(labels="a=b")), "do not go together"),
-        (["pod", "a"], replace(PLAIN, selection=Selection(namespace="")), "leave out -A"),
+        (["pods"], PLAIN, "missing the names of pods"),
+        (["pod", "a"], replace(PLAIN, all=True), "exclude each other"),
+        (["pod", "a"], replace(PLAIN, selection=Selection(labels="a=b")), "exclude each other"),
+        (["pod", "a"], replace(PLAIN, selection=Selection(namespace="")), "a name and -A exclude each other"),
     ],
 )
 async def test_what_could_remove_too_much_is_refused(sim, words, options, message):

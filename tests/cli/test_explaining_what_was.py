@@ -19,9 +19,9 @@ from mainstay.cli.debug import show_debug
 from mainstay.cli.diff import DiffExit, show_diff
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects, get_objects_at
-from mainstay.cli.journal_access import Opened, kinds_of
+from mainstay.cli.journal_access import OpenJournal, list_kinds
 from mainstay.cli.main import cli, run
-from mainstay.cli.object_printer import GetOptions
+from mainstay.cli.object_selection import GetOptions
 from mainstay.cli.output import Form, Output
 from mainstay.cli.timeline import show_timeline
 from mainstay.cli.why import show_why
@@ -45,7 +45,7 @@ JSON, YAML, WIDE = Output(Form.JSON), Output(Form.YAML), Output(Form.WIDE)
 
 
 @asynccontextmanager
-async def a_history(sim: Simulation) -> AsyncIterator[tuple[Opened, Cluster, Moment]]:
+async def a_history(sim: Simulation) -> AsyncIterator[tuple[OpenJournal, Cluster, Moment]]:
     """One deployment that was made, and then scaled by somebody else. With the moment between the two."""
     async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
@@ -54,7 +54,7 @@ async def a_history(sim: Simulation) -> AsyncIterator[tuple[Opened, Cluster, Mom
         body = {"spec": {"replicas": 2}}
         await cluster.client.patch(DEPLOYMENTS, "web", "default", body, write=WriteOptions(field_manager="helm"))
         await tasks.sleep(seconds(30))
-        yield Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal)), cluster, between
+        yield OpenJournal(journal=cluster.journal, kinds=await list_kinds(cluster.journal)), cluster, between
 
 
 async def test_timeline_tells_the_story_in_each_form(sim: Simulation):
@@ -77,9 +77,9 @@ async def test_timeline_refuses_what_makes_no_sense(sim: Simulation):
     async with a_history(sim) as (opened, _, _):
         with pytest.raises(click.ClickException, match="knows of no deployment nobody"):
             await show_timeline(opened, Paper(), ["deploy/nobody"])
-        with pytest.raises(click.UsageError, match="do not go together"):
+        with pytest.raises(click.UsageError, match="exclude each other"):
             await show_timeline(opened, Paper(), ["deploy/web"], generation=2, since="10m")
-        with pytest.raises(click.UsageError, match="neither a length of time"):
+        with pytest.raises(click.UsageError, match="must be a time"):
             await show_timeline(opened, Paper(), ["deploy/web"], since="yesterday")
 
 
@@ -118,7 +118,7 @@ async def test_blame_names_who_set_what_and_the_history_of_one_field(sim: Simula
             await show_blame(opened, Paper(), ["deploy/web", "spec.color"])
         with pytest.raises(click.UsageError, match="is not the path of a field"):
             await show_blame(opened, Paper(), ["deploy/web", "spec..x"])
-        with pytest.raises(click.UsageError, match="at most one field"):
+        with pytest.raises(click.UsageError, match="too many arguments"):
             await show_blame(opened, Paper(), ["deploy/web", "spec", "status"])
 
     assert paper.words[0][:4] == ["FIELD", "VALUE", "BEFORE", "WHO"]
@@ -148,7 +148,7 @@ async def test_an_object_that_is_not_there_is_found_where_it_is(sim: Simulation)
                 await show(opened, Paper(), ["deploy/web"], "kube-system")
 
     assert why.notes == [
-        "mainstay: there is no namespace defualt; perhaps default was meant; "
+        "mainstay: namespace defualt not found; did you mean default?; "
         "there is a Deployment web in another namespace: -n default"
     ]
     assert nobody.notes == []
@@ -171,26 +171,26 @@ async def test_files_are_read_instead_of_a_server_that_hangs_and_they_say_as_of_
             "clusters": [{"name": "k", "cluster": {"server": f"http://127.0.0.1:{frozen.getsockname()[1]}"}}],
         }
         (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
-        async with journal_access.opened(journal_access.Source(kubeconfig=str(tmp_path / "kubeconfig"))) as found:
+        async with journal_access.open_journal(journal_access.Source(kubeconfig=str(tmp_path / "kubeconfig"))) as found:
             now = await found.moment()
             pod = await now.get(PODS, "web", "default")
 
     assert pod is not None
     assert found.notes == (
-        f"the API server does not answer: this is what its files in {tmp_path} say",
+        f"the API server does not answer; reading its files in {tmp_path}",
         f"as of {now.at:%Y-%m-%d %H:%M:%S} UTC (revision 2), the last change in these files",
     )
 
 
 async def test_a_word_that_is_no_type_is_told_how_to_name_an_object_and_which_types_there_are(sim: Simulation):
     async with a_history(sim) as (opened, _, _):
-        with pytest.raises(click.UsageError, match=r"'huge' is no type: say TYPE/NAME, as in `pod/huge`"):
+        with pytest.raises(click.UsageError, match=r"'huge' is not a type: use TYPE/NAME \(for example pod/huge"):
             opened.object(["huge"])
         with pytest.raises(
-            click.ClickException, match=r'resource type "gadget"\. There are pods, deployments, .* more'
+            click.ClickException, match=r'resource type "gadget"\nKnown types: pods, deployments, .* more'
         ):
             opened.object(["gadget/x"])
-        with pytest.raises(click.ClickException, match=r"Did you mean deployments\? There are pods"):
+        with pytest.raises(click.ClickException, match=r"did you mean deployments\?\nKnown types: pods"):
             opened.object(["deploymets/x"])
 
 
@@ -201,7 +201,7 @@ async def test_coupling_takes_a_component_or_an_object(sim: Simulation):
         assert await show_coupling(opened, obj, ["deploy/web"], output=JSON) == Exit.SATISFIED
         with pytest.raises(click.ClickException, match=r"There are: .*scheduler"):
             await show_coupling(opened, Paper(), ["nobody"])
-        with pytest.raises(click.UsageError, match="say whom"):
+        with pytest.raises(click.UsageError, match="missing argument COMPONENT"):
             await show_coupling(opened, Paper(), [])
 
     assert "  reads pods" in component.lines
@@ -214,9 +214,9 @@ async def test_diff_has_the_exit_codes_of_diff(sim: Simulation):
         revision = str(between.revision)
         assert await show_diff(opened, same, begins=revision, ends=revision) == DiffExit.SAME
         assert await show_diff(opened, paper, ["deploy/web"], begins=revision) == DiffExit.DIFFERS
-        with pytest.raises(click.UsageError, match="say from when"):
+        with pytest.raises(click.UsageError, match="missing option --from"):
             await show_diff(opened, Paper(), begins="")
-        with pytest.raises(click.UsageError, match="--from is after --to"):
+        with pytest.raises(click.UsageError, match=r"--from \(revision \d+\) is after --to"):
             await show_diff(opened, Paper(), begins=str(between.revision + 1), ends=revision)
         with pytest.raises(click.ClickException, match="has revisions"):
             await show_diff(opened, Paper(), begins="99999999")
@@ -228,7 +228,7 @@ async def test_diff_has_the_exit_codes_of_diff(sim: Simulation):
 
 async def test_get_at_a_revision_shows_what_there_was_with_the_ages_of_then(sim: Simulation):
     async with a_history(sim) as (opened, cluster, between):
-        then = Opened(journal=opened.journal, kinds=opened.kinds, at=str(between.revision))
+        then = OpenJournal(journal=opened.journal, kinds=opened.kinds, at=str(between.revision))
         paper, now = Paper(), Paper()
         assert await get_objects_at(then, paper, ["deploy,pods"], GetOptions()) == Exit.SATISFIED
         assert await get_objects_at(opened, now, ["pods"], GetOptions()) == Exit.SATISFIED
@@ -245,7 +245,7 @@ async def test_get_at_a_revision_shows_what_there_was_with_the_ages_of_then(sim:
 
 async def test_get_at_takes_selectors_names_and_forms(sim: Simulation):
     async with a_history(sim) as (opened, _, between):
-        then = Opened(journal=opened.journal, kinds=opened.kinds, at=str(between.revision))
+        then = OpenJournal(journal=opened.journal, kinds=opened.kinds, at=str(between.revision))
         whole, none, listed = Paper(), Paper(), Paper()
         yaml_form = GetOptions(output=YAML)
         assert await get_objects_at(then, whole, ["deploy", "web"], yaml_form) == Exit.SATISFIED
@@ -255,14 +255,14 @@ async def test_get_at_takes_selectors_names_and_forms(sim: Simulation):
         assert await get_objects_at(then, missing, ["deploy", "nobody"], GetOptions()) == Exit.ERROR
         with pytest.raises(click.UsageError, match="field label not supported"):
             await get_objects_at(then, Paper(), ["pods"], GetOptions(), field_selector="spec.color=red")
-        with pytest.raises(click.UsageError, match="cannot be watched"):
+        with pytest.raises(click.UsageError, match="-w and --at exclude each other"):
             await get_objects_at(then, Paper(), ["pods"], GetOptions(watch=True))
 
     found = yaml.safe_load(whole.text)
     assert (found["kind"], found["spec"]["replicas"], "managedFields" in found["metadata"]) == ("Deployment", 1, False)
     assert none.notes == ["No resources found in default namespace."]
     assert len(listed.lines) == 2
-    assert "there was no deployments.apps" in missing.notes[0]
+    assert 'deployments.apps "nobody" not found at revision' in missing.notes[0]
 
 
 def test_all_of_them_are_commands_with_help():
@@ -275,5 +275,5 @@ def test_all_of_them_are_commands_with_help():
 
 def test_an_error_of_diff_is_not_taken_for_a_difference(tmp_path, capsys):
     assert run(["diff", "--from", "1", "--journal", str(tmp_path / "nothing")]) == DiffExit.ERROR
-    assert "there is no directory" in capsys.readouterr().err
+    assert "nothing not found" in capsys.readouterr().err
     assert run(["timeline", "pod/x", "--journal", str(tmp_path / "nothing")]) == Exit.ERROR

@@ -14,8 +14,7 @@ import yaml
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
-from mainstay.cli.object_printer import GetOptions
-from mainstay.cli.object_selection import Selection
+from mainstay.cli.object_selection import GetOptions, Selection
 from mainstay.cli.output import Form, Output
 from mainstay.client.client import Client
 from mainstay.env import tasks
@@ -147,19 +146,19 @@ async def test_an_empty_list_is_no_error(sim):
 
 async def test_a_type_that_is_not_there_may_have_been_mistyped(sim):
     async with a_cluster(sim) as world:
-        with pytest.raises(click.ClickException, match=r'a resource type "deploymets"\. Did you mean deployments'):
+        with pytest.raises(click.ClickException, match=r'a resource type "deploymets"; did you mean deployments'):
             await get_objects(world.client, Paper(), ["deploymets"], PLAIN)
 
 
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
-        ([], PLAIN, "say what"),
-        (["pod/one", "two"], PLAIN, "write TYPE/NAME for each"),
-        (["pod/"], PLAIN, "not of the form TYPE/NAME"),
-        (["pod", "one"], EVERYWHERE, "leave out -A"),
-        (["pod", "one"], GetOptions(selection=Selection(labels="a=b")), "do not go together"),
-        (["pods,deploy"], GetOptions(watch=True), "only one type"),
+        ([], PLAIN, "missing argument TYPE"),
+        (["pod/one", "two"], PLAIN, "must be TYPE/NAME"),
+        (["pod/"], PLAIN, "must be TYPE/NAME"),
+        (["pod", "one"], EVERYWHERE, "a name and -A exclude each other"),
+        (["pod", "one"], GetOptions(selection=Selection(labels="a=b")), "exclude each other"),
+        (["pods,deploy"], GetOptions(watch=True), "-w watches one type or one object"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_advice(sim, words, options, message):
@@ -228,7 +227,7 @@ async def test_a_watch_that_cannot_go_on_is_incomplete(sim):
             await tasks.sleep(timedelta(seconds=1))
         async with tasks.timeout(timedelta(minutes=5)):
             assert await watch == Exit.INCOMPLETE
-    assert "Is the cluster at http://gate:7000 up?" in paper.notes[0]
+    assert "Is the cluster at http://gate:7000 running?" in paper.notes[0]
 
 
 async def test_pages_are_put_together(sim):

@@ -11,12 +11,12 @@ from mainstay.api.holds import What, held_of, in_force
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
-from mainstay.cli.hold import hold_it, user_name, wished
-from mainstay.cli.hold_target import Target, holds_of, holds_text, target_of
+from mainstay.cli.hold import build_hold, create_hold, find_user_name
+from mainstay.cli.hold_target import Target, list_holds, parse_target, render_holds
 from mainstay.cli.main import run
-from mainstay.cli.object_printer import GetOptions
+from mainstay.cli.object_selection import GetOptions
 from mainstay.cli.output import Form, Output
-from mainstay.cli.release import name_of, release_all
+from mainstay.cli.release import parse_hold_name, release_all
 from mainstay.client.config import from_kubeconfig
 from mainstay.client.errors import Invalid, NotFound
 from tests.cli.paper import Paper
@@ -39,8 +39,8 @@ async def held(
     **more: Any,
 ) -> Paper:
     paper, now = Paper(), world.sim.clock.wall()
-    wish = wished(target, name, owner, "orders get lost", now, length)
-    assert await hold_it(world.client, paper, wish, now, more.pop("output", Output()), **more) == Exit.SATISFIED
+    wish = build_hold(target, name, owner, "orders get lost", now, length)
+    assert await create_hold(world.client, paper, wish, now, more.pop("output", Output()), **more) == Exit.SATISFIED
     return paper
 
 
@@ -64,33 +64,33 @@ async def released(world: World, *names: str) -> tuple[int, Paper]:
     ],
 )
 def test_what_is_held_is_named_as_people_name_it(word, said, meant, name):
-    assert target_of(word, said, "default") == meant
-    assert meant.hold_name == name_of(word, said, "default") == name
+    assert parse_target(word, said, "default") == meant
+    assert meant.hold_name == parse_hold_name(word, said, "default") == name
 
 
 @pytest.mark.parametrize(
     ("word", "problem"),
     [
-        ("deploy/web", "write controller/NAME, evictions or rollout/deploy/NAME"),
-        ("controller", "cannot be held"),
-        ("controller/a/b", "cannot be held"),
-        ("evictions/web", "cannot be held"),
-        ("rollout/job/web", "only rollouts of Deployments can be held, and 'job' is none"),
-        ("rollout/deploy/", "cannot be held"),
+        ("deploy/web", "WHAT must be controller/NAME, evictions or rollout/deploy/NAME"),
+        ("controller", "WHAT must be controller/NAME"),
+        ("controller/a/b", "WHAT must be controller/NAME"),
+        ("evictions/web", "WHAT must be controller/NAME"),
+        ("rollout/job/web", "a rollout must be of a Deployment, not 'job'"),
+        ("rollout/deploy/", "WHAT must be controller/NAME"),
     ],
 )
 def test_what_cannot_be_held_is_said_with_what_can(word, problem):
     with pytest.raises(click.UsageError, match=problem):
-        target_of(word, "", "default")
+        parse_target(word, "", "default")
 
 
 def test_a_controller_has_no_namespace():
-    with pytest.raises(click.UsageError, match="leave out -n"):
-        target_of("controller/job", "shop", "default")
+    with pytest.raises(click.UsageError, match="remove -n"):
+        parse_target("controller/job", "shop", "default")
 
 
 def test_the_name_of_a_hold_is_taken_as_it_is():
-    assert [name_of(word, "", "default") for word in ("mine", "evictions", "hold/mine")] == [
+    assert [parse_hold_name(word, "", "default") for word in ("mine", "evictions", "hold/mine")] == [
         "mine",
         "evictions",
         "mine",
@@ -98,11 +98,11 @@ def test_the_name_of_a_hold_is_taken_as_it_is():
 
 
 def test_who_answers_for_it_is_the_user_unless_somebody_is_named():
-    assert user_name("admin", {"USER": "anna", "LOGNAME": "root"}, lambda: "root") == "anna"
-    assert user_name("admin", {}, lambda: "root") == "root"
-    assert user_name("admin", {}, lambda: "") == "admin"
+    assert find_user_name("admin", {"USER": "anna", "LOGNAME": "root"}, lambda: "root") == "anna"
+    assert find_user_name("admin", {}, lambda: "root") == "root"
+    assert find_user_name("admin", {}, lambda: "") == "admin"
     with pytest.raises(click.UsageError, match="--owner"):
-        user_name("", {}, lambda: "")
+        find_user_name("", {}, lambda: "")
 
 
 def test_the_user_of_a_kubeconfig_is_known_by_its_name(tmp_path):
@@ -139,8 +139,8 @@ async def test_a_hold_is_made_and_it_is_said_what_that_means(sim):
 
         assert paper.lines == [f"{SHOWN} created"]
         assert paper.notes == [
-            "deployment does nothing until 2026-01-01T01:00:00Z. What is to be done waits, and is done afterwards.\n"
-            "Let go of it earlier with: mainstay release controller.deployment"
+            "Controller deployment is paused until 2026-01-01T01:00:00Z. It catches up afterwards.\n"
+            "To end it earlier: mainstay release controller.deployment"
         ]
         assert (await world.client.get(HOLDS, "controller.deployment"))["spec"] == {
             "what": "Controller",
@@ -167,9 +167,9 @@ async def test_each_kind_of_hold_can_be_made_and_get_shows_them(sim):
 
     until = "2026-01-01T01:00:01Z"  # Rounded up to whole seconds.
     assert notes == [
-        f"No pod is evicted until {until}, by request or because of its node.",
-        f"No pod of namespace default is evicted until {until}, by request or because of its node.",
-        f"The rollout of default/web stays as it is until {until}. It can still be scaled.",
+        f"Evictions are paused until {until}, by request and because of node failures.",
+        f"Evictions in namespace default are paused until {until}, by request and because of node failures.",
+        f"The rollout of default/web is paused until {until}. Scaling still works.",
     ]
     assert [" ".join(words[:6]) for words in paper.words[1:]] == [
         "evictions Evictions every namespace anna 60m",
@@ -181,7 +181,7 @@ async def test_each_kind_of_hold_can_be_made_and_get_shows_them(sim):
 async def test_what_is_not_there_is_not_held_and_what_was_meant_is_said(sim):
     async with a_world(sim) as world:
         with pytest.raises(
-            click.ClickException, match=r"there is no controller 'deploymnt'\. Did you mean deployment"
+            click.ClickException, match=r"controller 'deploymnt' not found; did you mean deployment"
         ) as error:
             await held(world, Target(What.CONTROLLER, "deploymnt"))
         assert "scheduler" in str(error.value)
@@ -219,13 +219,11 @@ async def test_what_somebody_else_holds_is_not_taken_over_until_it_is_over(sim):
         with pytest.raises(click.ClickException) as error:
             await held(world, owner="ben")
         assert error.value.message.splitlines() == [
-            "it is held already, by Hold controller.deployment: "
-            "anna holds it until 2026-01-01T01:00:00Z: orders get lost",
-            "Talk to anna; or let go of it with `mainstay release controller.deployment`; "
-            "or hold it besides, so that it lasts until both are over, with --name.",
+            "Hold controller.deployment is already active: anna holds it until 2026-01-01T01:00:00Z: orders get lost",
+            "Ask anna, end it with `mainstay release controller.deployment`, or add a second one with --name.",
         ]
         await held(world, owner="ben", name="bens")
-        with pytest.raises(click.ClickException, match="holds something else: Controller deployment"):
+        with pytest.raises(click.ClickException, match="Hold bens exists for Controller deployment"):
             await held(world, Target(What.CONTROLLER, "job"), name="bens")
         sim.clock.jump(HOUR)
         world.sim.clock_of("server").jump(HOUR)
@@ -265,21 +263,19 @@ async def test_what_is_released_is_said_with_whose_it_was(sim):
         code, paper = await released(world, "controller.deployment")
 
         assert code == Exit.SATISFIED
-        assert paper.lines == [
-            f"{SHOWN} released (anna: orders get lost; it would have lasted until 2026-01-01T01:00:00Z)"
-        ]
+        assert paper.lines == [f"{SHOWN} released (anna: orders get lost; until 2026-01-01T01:00:00Z)"]
         assert (await world.client.list(HOLDS)).items == []
 
 
 async def test_what_is_not_held_cannot_be_released_and_what_is_is_said(sim):
     async with a_world(sim) as world:
-        assert (await released(world, "mine"))[1].notes == ["mainstay: there is no Hold 'mine'; nothing is held"]
+        assert (await released(world, "mine"))[1].notes == ["mainstay: Hold 'mine' not found: there are none"]
         await held(world)
 
         code, paper = await released(world, "mine", "controller.deployment")
 
     assert code == Exit.ERROR
-    assert paper.notes == ["mainstay: there is no Hold 'mine'; there are controller.deployment"]
+    assert paper.notes == ["mainstay: Hold 'mine' not found: existing are controller.deployment"]
     assert len(paper.lines) == 1
 
 
@@ -292,11 +288,11 @@ async def test_status_shows_what_is_held_and_nothing_of_what_is_over(sim):
         await held(world, Target(What.EVICTIONS), owner="ben", length=3 * HOUR)
         now = sim.clock.wall() + timedelta(minutes=61)
 
-        assert [each.name for each in await holds_of(world.client, sim.clock.wall())] == [
+        assert [each.name for each in await list_holds(world.client, sim.clock.wall())] == [
             "evictions",
             "controller.deployment",
         ]
-        assert [each.name for each in await holds_of(world.client, now)] == ["evictions"]
+        assert [each.name for each in await list_holds(world.client, now)] == ["evictions"]
 
 
 def test_what_is_held_stands_in_columns():
@@ -309,11 +305,11 @@ def test_what_is_held_stands_in_columns():
         NOON,
     )
 
-    assert holds_text(holds, NOON) == [
+    assert render_holds(holds, NOON) == [
         "",
-        "HELD                   BY        LEFT  WHY",
+        "HOLD                   OWNER     LEFT  REASON",
         "evictions everywhere   benjamin  120m  a look",
         "controller deployment  anna      60m   a look",
         "rollout shop/web       anna      90s   errors at 5 %",
     ]
-    assert holds_text([], NOON) == []
+    assert render_holds([], NOON) == []

@@ -145,7 +145,7 @@ async def test_what_has_no_log_says_why_and_of_many_only_that_one_fails(sim):
     async with a_cluster(sim) as (api, client):
         with pytest.raises(NotFound, match='pods "gone" not found'):
             await show_logs(client, Paper(), "gone", PLAIN)
-        with pytest.raises(click.ClickException, match="pod web has no container c: it has server"):
+        with pytest.raises(click.ClickException, match="container c not found in pod web: it has server"):
             await show_logs(client, Paper(), "web", replace(PLAIN, container="c"))
         api.add("new", "c", labels={"app": "web"})
         with pytest.raises(BadRequest, match="is waiting to start"):

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from mainstay.cli.readiness import NodeState, are_up, wait_for_server
+from mainstay.cli.readiness import NodeState, find_ready, wait_for_server
 from mainstay.client.config import Config
 from mainstay.env import tasks
 
@@ -15,23 +15,23 @@ def a_node(*, is_ready: bool = True, renewed: datetime | None = NOW) -> NodeStat
 
 
 def test_a_node_is_up_when_it_says_so_and_has_renewed_its_lease_since_its_agent_was_started():
-    assert are_up(["node-a1"], {"node-a1": a_node()}, {"node-a1": NOW - SECOND}) == ["node-a1"]
+    assert find_ready(["node-a1"], {"node-a1": a_node()}, {"node-a1": NOW - SECOND}) == ["node-a1"]
 
 
 def test_what_a_node_said_before_its_agent_was_started_does_not_count():
-    assert are_up(["node-a1"], {"node-a1": a_node()}, {"node-a1": NOW + SECOND}) == []
+    assert find_ready(["node-a1"], {"node-a1": a_node()}, {"node-a1": NOW + SECOND}) == []
 
 
 def test_a_node_without_an_agent_is_not_up():
-    assert are_up(["node-a1"], {"node-a1": a_node()}, {}) == []
+    assert find_ready(["node-a1"], {"node-a1": a_node()}, {}) == []
 
 
 def test_a_node_that_is_not_ready_or_has_no_lease_is_not_up():
     since = {"node-a1": NOW - SECOND}
 
-    assert are_up(["node-a1"], {"node-a1": a_node(is_ready=False)}, since) == []
-    assert are_up(["node-a1"], {"node-a1": a_node(renewed=None)}, since) == []
-    assert are_up(["node-a1"], {}, since) == []
+    assert find_ready(["node-a1"], {"node-a1": a_node(is_ready=False)}, since) == []
+    assert find_ready(["node-a1"], {"node-a1": a_node(renewed=None)}, since) == []
+    assert find_ready(["node-a1"], {}, since) == []
 
 
 async def test_a_server_that_does_not_come_is_not_waited_for_for_ever(sim):

@@ -8,7 +8,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.api.times import human_duration
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import Opened, kinds_of
+from mainstay.cli.journal_access import OpenJournal, list_kinds
 from mainstay.cli.record import record_bundle
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
@@ -26,7 +26,7 @@ async def test_what_happened_in_a_cluster_opens_again_elsewhere_with_all_its_dec
         await tasks.sleep(timedelta(seconds=30))
         await cluster.client.create(DEPLOYMENTS, a_workload("late", 1))
         await tasks.sleep(timedelta(seconds=10))
-        asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
+        asked = OpenJournal(journal=cluster.journal, kinds=await list_kinds(cluster.journal))
         now = (await Moment.now(cluster.journal)).at
         whole, about = Paper(), Paper()
 
@@ -51,7 +51,7 @@ async def test_what_happened_in_a_cluster_opens_again_elsewhere_with_all_its_dec
             assert (await bundle.journal.state({seen.kind: seen.revision})).is_complete, decision
     said = "\n".join(whole.notes)
     assert f"revisions {bundle.head.begins} to {bundle.head.ends}" in said
-    assert "not in it: values of Secrets" in said
+    assert "left out: values of Secrets" in said
     assert f"{bundle.counts.decisions} decisions" in said
 
     small = open_bundle(about.written)
@@ -66,7 +66,7 @@ async def test_a_bundle_claims_no_time_from_before_the_journal_begins(sim: Simul
     async with whole_cluster(sim, nodes={"node-a": NodeOptions(zone="a")}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(timedelta(seconds=30))
-        asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
+        asked = OpenJournal(journal=cluster.journal, kinds=await list_kinds(cluster.journal))
         extent = await cluster.journal.extent()
         now = (await Moment.now(cluster.journal)).at
         paper = Paper()
@@ -79,16 +79,16 @@ async def test_a_bundle_claims_no_time_from_before_the_journal_begins(sim: Simul
     assert bundle.counts.decisions == len(decided.records)
     assert paper.notes[0].startswith(f"{moment(extent.first_at):%Y-%m-%d %H:%M:%S} to ")
     age = human_duration(now - moment(extent.first_at))
-    assert paper.notes[-1] == f"the journal begins only {age} before the end: it has all since the cluster began"
+    assert paper.notes[-1] == f"the journal covers only the last {age}: the cluster is no older"
 
-    again = Opened(journal=bundle.journal, kinds=asked.kinds)
+    again = OpenJournal(journal=bundle.journal, kinds=asked.kinds)
     short = Paper()
     assert await record_bundle(asked, short, timedelta(seconds=5), [], "", now) == 0
     assert not any("begins only" in note for note in short.notes)
-    cut = Opened(journal=open_bundle(short.written).journal, kinds=again.kinds)
+    cut = OpenJournal(journal=open_bundle(short.written).journal, kinds=again.kinds)
     longer = Paper()
     assert await record_bundle(cut, longer, timedelta(hours=1), [], "", now) == Exit.INCOMPLETE
-    assert "what came before is no longer in it" in longer.notes[-1]
+    assert "older records are pruned" in longer.notes[-1]
 
 
 def test_two_runs_with_one_seed_make_the_same_bundle():
@@ -97,7 +97,7 @@ def test_two_runs_with_one_seed_make_the_same_bundle():
             async with whole_cluster(sim, nodes={"node-a": NodeOptions(zone="a")}) as cluster:
                 await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
                 await tasks.sleep(timedelta(seconds=15))
-                asked = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
+                asked = OpenJournal(journal=cluster.journal, kinds=await list_kinds(cluster.journal))
                 paper = Paper()
                 now = (await Moment.now(cluster.journal)).at
                 await record_bundle(asked, paper, timedelta(minutes=1), [], "", now)

@@ -10,9 +10,9 @@ import pytest
 import mainstay
 from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import Opened
+from mainstay.cli.journal_access import OpenJournal
 from mainstay.cli.main import run
-from mainstay.cli.replay import Wanted, replay_decisions
+from mainstay.cli.replay import ReplayOptions, replay_decisions
 from mainstay.env import tasks
 from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import packed
@@ -54,9 +54,9 @@ def test_all_decisions_of_a_bundle_are_made_again(bundle: Path, capsys: pytest.C
     assert run(["replay", str(bundle)]) == Exit.SATISFIED
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["COMPONENT", "SAME", "DIFFERS", "CANNOT", "BE", "MADE", "AGAIN"]
+    assert lines[0].split() == ["COMPONENT", "IDENTICAL", "DIFFERENT", "NOT", "REPLAYABLE"]
     assert any(line.split()[:3] == ["scheduler-1", "3", "0"] for line in lines)
-    assert "decisions made again: all the same" in lines[-1]
+    assert "decisions replayed, all identical" in lines[-1]
 
 
 def test_one_decision_is_told_in_words(bundle: Path, capsys: pytest.CaptureFixture[str]):
@@ -68,7 +68,7 @@ def test_one_decision_is_told_in_words(bundle: Path, capsys: pytest.CaptureFixtu
     assert lines[0] == name
     assert "pods default/web-" in lines[1]
     assert "Done (node=n" in lines[1]
-    assert lines[2] == "  the same: made again from the journal, it is decided as it was recorded"
+    assert lines[2] == "  identical: the replay from the journal decides as recorded"
 
 
 def test_only_those_of_one_component(bundle: Path, capsys: pytest.CaptureFixture[str]):
@@ -81,11 +81,11 @@ def test_only_those_of_one_component(bundle: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["replay"], Exit.USAGE, "say what: a decision, a bundle, or --since"),
-        (["replay", "nowhere.bundle"], Exit.ERROR, "cannot read the bundle nowhere.bundle: No such file"),
-        (["replay", "BUNDLE", "deployment-nope"], Exit.ERROR, "the journal has no decision deployment-nope"),
-        (["replay", "BUNDLE", "--component", "nobody"], Exit.ERROR, "no decisions of that time of nobody"),
-        (["replay", "BUNDLE", "--build", "/nowhere"], Exit.ERROR, "/nowhere is no build"),
+        (["replay"], Exit.USAGE, "missing argument DECISION or BUNDLE, or option --since"),
+        (["replay", "nowhere.bundle"], Exit.ERROR, "cannot read bundle nowhere.bundle: No such file"),
+        (["replay", "BUNDLE", "deployment-nope"], Exit.ERROR, "decision deployment-nope not found"),
+        (["replay", "BUNDLE", "--component", "nobody"], Exit.ERROR, "no decisions of component 'nobody' in this time"),
+        (["replay", "BUNDLE", "--build", "/nowhere"], Exit.ERROR, "--build /nowhere: no package `mainstay`"),
     ],
 )
 def test_what_cannot_be_done_says_what_to_do(
@@ -110,15 +110,15 @@ async def test_decisions_of_a_journal_that_can_be_asked(sim: Simulation):
         await tasks.sleep(timedelta(seconds=10))
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
         await tasks.sleep(timedelta(seconds=15))
-        opened, screen = Opened(journal=cluster.journal, kinds=None), Paper()  # type: ignore[arg-type]
+        opened, screen = OpenJournal(journal=cluster.journal, kinds=None), Paper()  # type: ignore[arg-type]
         now = sim.clock.wall()
 
-        assert await replay_decisions(opened, screen, Wanted(since=timedelta(seconds=20)), now) == Exit.SATISFIED
-        assert "all the same" in screen.lines[-1]
+        assert await replay_decisions(opened, screen, ReplayOptions(since=timedelta(seconds=20)), now) == Exit.SATISFIED
+        assert "all identical" in screen.lines[-1]
 
         record = next(each for each in cluster.journal.records() if each.component == "scheduler-1")
-        assert await replay_decisions(opened, screen, Wanted(decisions=(record.id,)), now) == Exit.SATISFIED
-        assert screen.lines[-1].startswith("  the same")
+        assert await replay_decisions(opened, screen, ReplayOptions(decisions=(record.id,)), now) == Exit.SATISFIED
+        assert screen.lines[-1].startswith("  identical")
 
 
 @pytest.mark.slow
@@ -135,8 +135,8 @@ def test_another_build_decides_and_the_first_difference_is_shown(
 
     out = capsys.readouterr().out
     assert code == Exit.BLOCKED
-    assert f"by the build in {other.parent}" in out
-    assert "differs in placement" in out
+    assert f"with the build in {other.parent}" in out
+    assert "different in placement" in out
     assert any(line.split()[:3] == ["scheduler-1", "0", "3"] for line in out.splitlines())
     assert all(line.split()[2] == "0" for line in out.splitlines() if line.startswith("replicaset"))
 

@@ -70,14 +70,14 @@ def test_runs_that_pass_are_summed_up(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "run", f"{__name__}:FINE", "--seeds", "3", "--jobs", "2"]) == 0
 
     output = capsys.readouterr()
-    assert output.out.startswith("fine: 3 runs, all passed, seeds 1 to 3, 1 made twice, ")
-    assert "fine: 3 runs, 2 at once" in output.err
+    assert output.out.startswith("fine: 3 runs passed (1 repeated to check determinism), seeds 1 to 3, ")
+    assert "fine: 3 runs, 2 in parallel" in output.err
 
 
 def test_runs_that_are_made_once_only_are_summed_up_without_more(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "run", "fine", "--seeds", "3", "--no-check"]) == 0
 
-    assert re.fullmatch(r"fine: 3 runs, all passed, seeds 1 to 3, [\d.]+ s\n", capsys.readouterr().out)
+    assert re.fullmatch(r"fine: 3 runs passed, seeds 1 to 3, [\d.]+ s\n", capsys.readouterr().out)
 
 
 def test_each_run_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]):
@@ -100,7 +100,7 @@ def test_a_run_that_fails_says_how_to_run_it_again(capsys: pytest.CaptureFixture
     assert "  run it again: mainstay sim run unhappy --seeds 1 --first-seed 3\n" in output
     assert "  its story, and who waits where: mainstay sim replay sim-failures/unhappy-3.run.json --story\n" in output
     assert Path("sim-failures/unhappy-3.run.json").exists()
-    assert "unhappy: 5 runs, 1 not passed" in output
+    assert "unhappy: 1 of 5 runs failed" in output
 
 
 def test_a_run_that_fails_says_so_to_programs_too(capsys: pytest.CaptureFixture[str]):
@@ -143,35 +143,35 @@ def test_a_run_without_a_bundle_says_where_to_see_who_waits(capsys: pytest.Captu
     run_all("unhappy", scenarios.SCENARIOS["unhappy"], [3], 1, False, again="mainstay sim continue it")
 
     said = capsys.readouterr().out
-    assert "  who waits where: mainstay sim continue it --seeds 1 --first-seed 3 --json\n" in said
+    assert "  waiting tasks: mainstay sim continue it --seeds 1 --first-seed 3 --json\n" in said
 
 
 def test_runs_that_cannot_be_made_twice_are_said_and_not_taken_for_good(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "run", "fine", "--seeds", "3"]) == 1
 
     output = capsys.readouterr()
-    assert output.out.startswith("fine: 3 runs, all passed, seeds 1 to 3, 0 made twice, ")
-    assert "Error: no run of fine could be made twice: There is no scenario 'fine'" in output.err
+    assert output.out.startswith("fine: 3 runs passed (0 repeated to check determinism), seeds 1 to 3, ")
+    assert "mainstay: cannot repeat runs of fine: There is no scenario 'fine'" in output.err
 
 
 def test_runs_that_cannot_be_made_twice_do_not_end_what_else_is_done(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "run", "--all", "--seeds", "3"]) == 10
 
     output = capsys.readouterr()
-    assert "fine: 3 runs, all passed, " in output.out
-    assert "unhappy: 3 runs, 1 not passed, " in output.out
-    assert output.err.count("could be made twice") == 2
+    assert "fine: 3 runs passed " in output.out
+    assert "unhappy: 1 of 3 runs failed " in output.out
+    assert output.err.count("cannot repeat runs") == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run"], "Which scenario?"),
-        (["run", "nope"], "There is no scenario 'nope'"),
-        (["run", "fine", "--all"], "Either one scenario, or --all"),
+        (["run"], "missing argument SCENARIO"),
+        (["run", "nope"], "here is no scenario 'nope'"),
+        (["run", "fine", "--all"], "exclude each other"),
         (["run", "fine", "--seeds", "0"], "--seeds"),
         (["run", "fine", "--jobs", "many"], "--jobs"),
-        (["walk"], "No such command"),
+        (["walk"], "unknown command 'walk'"),
     ],
 )
 def test_wrong_usage_is_told_from_a_run_that_fails(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]):

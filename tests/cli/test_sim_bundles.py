@@ -31,7 +31,7 @@ def test_a_run_is_made_again(path: Path, capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "replay", str(path)]) == 10
 
     said = capsys.readouterr().out
-    assert said.startswith("the same run: violated\n  acknowledged writes: operation deliver.")
+    assert said.startswith("identical run: violated\n  acknowledged writes: operation deliver.")
 
 
 def test_a_run_that_passes_now_says_so(path: Path, capsys: pytest.CaptureFixture[str]):
@@ -41,8 +41,10 @@ def test_a_run_that_passes_now_says_so(path: Path, capsys: pytest.CaptureFixture
     assert run(["sim", "replay", str(path)]) == 0
 
     said = capsys.readouterr().out
-    assert said.startswith("another run than one-delivery seed 1 was:\n  was: violated\n    acknowledged writes: ")
-    assert "\n  is:  passed\nit was made by build 0.0.1+0 on " in said
+    assert said.startswith(
+        "different from the recorded run of one-delivery seed 1:\n  recorded: violated\n    acknowledged writes: "
+    )
+    assert "\n  now:      passed\nrecorded by build 0.0.1+0 on " in said
 
 
 def test_a_run_that_should_be_the_same_and_is_not_has_an_exit_code_of_its_own(path: Path):
@@ -58,14 +60,14 @@ def test_the_small_run_is_written_beside_the_other(path: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     small = RunBundle.load(path.with_name("it.small.run.json"))
     assert [choice.label for choice in small.tape] == ["fault/answer-lost/clerk"]
-    assert said.startswith("4 choices became 1, with ")
-    assert "\nwhat is left:\n  a write is done, and its answer is lost; " in said
-    assert "\nwhat goes wrong then:\n" in said
+    assert said.startswith("reduced 4 choices to 1 with ")
+    assert "\nremaining choices:\n  a write is done, and its answer is lost; " in said
+    assert "\nfaults:\n" in said
 
 
 def test_two_bundles_are_compared(path: Path, capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "diff", str(path), str(path)]) == 0
-    assert capsys.readouterr().out == "no difference: the two are the same run\n"
+    assert capsys.readouterr().out == "no difference\n"
 
     msgspec.structs.replace(failing_run(), tape=[]).save(path.with_name("quiet.run.json"))
     assert run(["sim", "diff", str(path), str(path.with_name("quiet.run.json"))]) == 13
@@ -96,8 +98,8 @@ def environment(path: Path) -> Iterator[dict[str, str]]:
         assert process.stdout is not None
         try:
             said = [process.stdout.readline() for _ in range(2)]
-            assert said[0].startswith("one-delivery seed 1, 3.000 s after its beginning (")
-            assert said[1].startswith("serving at http://127.0.0.1:")
+            assert said[0].startswith("one-delivery seed 1, 3.000 s after its start (")
+            assert said[1].startswith("Serving at http://127.0.0.1:")
             yield environment
             process.send_signal(signal.SIGINT)
             assert process.wait(LIMIT_S) == 0

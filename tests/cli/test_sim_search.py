@@ -8,7 +8,7 @@ import pytest
 
 from mainstay import scenarios
 from mainstay.cli.main import run
-from mainstay.cli.sim.search import at_most_one_in, claim_of
+from mainstay.cli.sim.search import at_most_one_in, render_claim
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.lookup import find_scenario
 
@@ -29,8 +29,8 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_what_is_claimed_of_runs_that_all_have_passed():
-    assert claim_of(4312) == "4,312 runs, none broke a promise: with 95 % confidence fewer than 1 in 1,439 do"
-    assert claim_of(1) == "1 run, none broke a promise"
+    assert render_claim(4312) == "4,312 runs passed, so with 95 % confidence fewer than 1 in 1,439 fails"
+    assert render_claim(1) == "1 run passed"
     assert (1 - 1 / at_most_one_in(4312)) ** 4312 < 0.05
 
 
@@ -38,9 +38,9 @@ def test_a_search_that_finds_nothing_says_what_that_means(capsys: pytest.Capture
     assert run(["sim", "search", ORDERS, "--runs", "7", "--for", "5m", "--jobs", "1"]) == 0
 
     said = capsys.readouterr()
-    claim = "7 runs, none broke a promise: with 95 % confidence fewer than 1 in 2 do; 1 made twice, "
+    claim = "7 runs passed, so with 95 % confidence fewer than 1 in 2 fails (1 repeated to check determinism); "
     assert said.out.startswith(f"{ORDERS}: {claim}")
-    assert "orders: searching with mixed, 1 at once" in said.err
+    assert "orders: searching with strategy mixed, 1 in parallel" in said.err
 
 
 def test_a_search_whose_runs_cannot_be_made_twice_says_so(
@@ -53,15 +53,15 @@ def test_a_search_whose_runs_cannot_be_made_twice_says_so(
     output = capsys.readouterr()
     found = json.loads(output.out)
     assert (found["runs"], found["madeTwice"], found["found"]) == (2, 0, None)
-    assert "Error: no run of only-here could be made twice: There is no scenario 'only-here'" in output.err
+    assert "mainstay: cannot repeat runs of only-here: There is no scenario 'only-here'" in output.err
 
 
 def test_a_search_ends_with_what_it_finds_and_the_bundle_makes_it_again(capsys: pytest.CaptureFixture[str]):
     seed = ["--first-seed", "26", "--strategy", "random", "--jobs", "1"]
 
     assert run(["sim", "search", ORDERS, *seed, *TORN]) == 10
-    assert f"\n{ORDERS}: found with run 1; " in (said := capsys.readouterr().out)
-    assert "made twice" not in said
+    assert f"\n{ORDERS}: run 1 failed; " in (said := capsys.readouterr().out)
+    assert "repeated" not in said
     assert run(["sim", "search", ORDERS, *seed, *TORN, "--json"]) == 10
 
     (found,) = lines_of(capsys)
@@ -70,7 +70,7 @@ def test_a_search_ends_with_what_it_finds_and_the_bundle_makes_it_again(capsys: 
     bundle = RunBundle.load(Path(str(found["bundle"])))
     assert bundle.result.problem.startswith("orders: 1 to be shipped, 0 shipped")
     assert run(["sim", "replay", str(found["bundle"])]) == 10
-    assert capsys.readouterr().out.startswith("the same run: violated")
+    assert capsys.readouterr().out.startswith("identical run: violated")
 
 
 def test_a_sweep_counts_its_points_and_each_bad_one_can_be_made_again(capsys: pytest.CaptureFixture[str]):
@@ -86,13 +86,13 @@ def test_a_sweep_counts_its_points_and_each_bad_one_can_be_made_again(capsys: py
     (bad,) = [each for each in tried if each["verdict"] == "violated"]
     assert bad["what"] == "crash-after at write 1 of clerk (PATCH /api/v1/namespaces/default/configmaps/order-5)"
     assert run(["sim", "replay", str(bad["bundle"])]) == 10
-    assert capsys.readouterr().out.startswith("the same run: violated")
+    assert capsys.readouterr().out.startswith("identical run: violated")
 
 
 def test_a_fault_that_cannot_be_swept_is_said(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "sweep", ORDERS, "--faults", "clock-skew"]) != 0
 
-    assert "'clock-skew' cannot be swept; these can: " in capsys.readouterr().err
+    assert "'clock-skew' cannot be swept: use " in capsys.readouterr().err
 
 
 def test_lineage_says_what_it_found_and_the_bundle_makes_it_again(capsys: pytest.CaptureFixture[str]):
@@ -100,10 +100,10 @@ def test_lineage_says_what_it_found_and_the_bundle_makes_it_again(capsys: pytest
 
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("crash-before at write 1 of clerk (POST ")
-    assert said[-1].startswith(f"{ORDERS}: found with run ")
+    assert said[-1].startswith(f"{ORDERS}: run ")
     (bundle,) = Path("sim-failures").iterdir()
     assert run(["sim", "replay", str(bundle)]) == 10
-    assert capsys.readouterr().out.startswith("the same run: violated")
+    assert capsys.readouterr().out.startswith("identical run: violated")
 
 
 def test_a_sieve_tells_each_plan_that_is_not_borne(capsys: pytest.CaptureFixture[str]):

@@ -118,7 +118,7 @@ def test_what_is_killed_comes_back_and_what_outlives_its_supervisor_is_taken_ove
     assert up.is_well()
     again = up.mainstay("up")
     assert again.returncode == Exit.ERROR
-    assert "is up already" in again.stderr
+    assert "is already running" in again.stderr
 
     assert up.mainstay("down").returncode == Exit.SATISFIED
     assert up.processes() == []
@@ -156,8 +156,8 @@ def test_down_does_not_say_that_all_is_stopped_when_workloads_are_left(up):
         done = up.mainstay("down", "--now")
 
     assert done.returncode == Exit.ERROR
-    assert "the workloads of node-x are not ended" in done.stderr
-    assert "all is stopped." not in done.stdout
+    assert "the workloads of node-x are not stopped" in done.stderr
+    assert "Stopped." not in done.stdout
     assert up.processes() == []
 
 
@@ -187,13 +187,13 @@ def test_ctrl_c_stops_all_and_a_second_one_does_not_wait(up):
     try:
         lines = iter(process.stdout.readline, "")
         shown = list(iter(lambda: next(lines), "Ctrl-C stops everything, workloads too.\n"))
-        assert any(line.startswith("All is ready after") for line in shown)
+        assert any(line.startswith("Ready in") for line in shown)
         assert f"  export KUBECONFIG={up.directory}/kubeconfig\n" in shown
         # This one cannot hear that it is asked to end.
         os.kill(up.pids()["scheduler"], signal.SIGSTOP)
 
         process.send_signal(signal.SIGINT)
-        assert "stopping" in next(lines)
+        assert "Stopping. Press Ctrl-C again to force" in next(lines)
         process.send_signal(signal.SIGINT)
 
         assert process.wait(10) == Exit.SATISFIED
@@ -210,7 +210,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(up):
         done = up.mainstay("up", f"--port={port}")
 
     assert done.returncode == Exit.ERROR
-    assert f"port {port} of 127.0.0.1 is taken" in done.stderr
+    assert f"port {port} on 127.0.0.1 is in use" in done.stderr
     assert "--port" in done.stderr
     assert up.processes() == []
 
@@ -222,7 +222,7 @@ def test_a_component_that_does_not_start_is_shown_with_what_it_says_and_all_is_s
     done = up.mainstay("up", "--nodes=0", "--port=0")
 
     assert done.returncode == Exit.ERROR
-    assert "server does not start" in done.stderr
+    assert "server failed to start 3 times" in done.stderr
     assert str(up.directory / "store") in done.stderr
     assert up.processes() == []
 

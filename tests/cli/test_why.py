@@ -12,7 +12,7 @@ import yaml
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli import plugins
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import Opened, Source, kinds_of, moment_at, opened
+from mainstay.cli.journal_access import OpenJournal, Source, find_moment, list_kinds, open_journal
 from mainstay.cli.main import cli, run
 from mainstay.cli.output import Form, Output
 from mainstay.cli.why import show_why
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 async def asked(journal: MemoryJournal, *words: str, at: str = "", form: Form = Form.TABLE, namespace: str = ""):
     paper = Paper()
-    source = Opened(journal=journal, kinds=await kinds_of(journal), at=at)
+    source = OpenJournal(journal=journal, kinds=await list_kinds(journal), at=at)
     code = await show_why(source, paper, words, namespace, Output(form))
     return code, paper
 
@@ -75,13 +75,13 @@ async def test_the_past_is_asked_by_time_revision_decision_or_how_long_ago(sim: 
     journal = await a_journal(sim)
     changes = (await journal.changes(kind="pods", namespace="default", name="large")).records
     made = changes[0]
-    assert (await moment_at(journal, str(made.revision))).revision == made.revision
-    at = await moment_at(journal, moment(made.at).isoformat().replace("+00:00", "Z"))
+    assert (await find_moment(journal, str(made.revision))).revision == made.revision
+    at = await find_moment(journal, moment(made.at).isoformat().replace("+00:00", "Z"))
     assert at.revision >= made.revision
-    now = await moment_at(journal, "")
-    assert now.at - (await moment_at(journal, "10s")).at == timedelta(seconds=10)
+    now = await find_moment(journal, "")
+    assert now.at - (await find_moment(journal, "10s")).at == timedelta(seconds=10)
     [record, *_] = (await journal.decisions(kind="pods", namespace="default", name="large")).records
-    assert (await moment_at(journal, f"@{record.id}")).revision >= made.revision
+    assert (await find_moment(journal, f"@{record.id}")).revision >= made.revision
 
     code, paper = await asked(journal, "pod/large", at=str(made.revision - 1))
     assert code == Exit.BLOCKED
@@ -91,21 +91,21 @@ async def test_the_past_is_asked_by_time_revision_decision_or_how_long_ago(sim: 
 @pytest.mark.parametrize(
     ("at", "words"),
     [
-        ("tomorrow", "is no time"),
+        ("tomorrow", "must be a time"),
         ("999999999", "the journal has revisions"),
-        ("@nobody", "has no decision nobody"),
+        ("@nobody", "decision nobody not found"),
         ("2020-01-01T00:00:00Z", "the journal begins at"),
     ],
 )
 async def test_a_moment_that_there_is_not_is_refused_with_what_there_is(sim: Simulation, at: str, words: str):
     journal = await a_journal(sim)
     with pytest.raises(click.ClickException, match=words):
-        await moment_at(journal, at)
+        await find_moment(journal, at)
 
 
 async def test_objects_are_named_as_with_kubectl_and_only_one(sim: Simulation):
     journal = await a_journal(sim)
-    source = Opened(journal=journal, kinds=await kinds_of(journal))
+    source = OpenJournal(journal=journal, kinds=await list_kinds(journal))
     for words in (["deploy/web"], ["deployment", "web"], ["deployments.apps/web"], ["Deployment", "web"]):
         assert source.object(words).kind == DEPLOYMENTS
     assert source.object(["node/n1"], "shop").namespace == ""
@@ -135,10 +135,10 @@ async def test_kinds_that_users_have_defined_are_known_from_the_journal(sim: Sim
         },
     }
     async with a_cluster(sim) as cluster:
-        kinds = (await kinds_of(cluster.journal)).called("crd").name
+        kinds = (await list_kinds(cluster.journal)).find("crd").name
         await cluster.client.create(kinds, definition)
         await rest(3)
-        widget = (await kinds_of(cluster.journal)).called("wd").name
+        widget = (await list_kinds(cluster.journal)).find("wd").name
         await cluster.client.create(widget, {"metadata": {"name": "one"}}, "default")
         await rest(3)
         code, paper = await asked(cluster.journal, "wd/one")
@@ -147,28 +147,28 @@ async def test_kinds_that_users_have_defined_are_known_from_the_journal(sim: Sim
 
 
 async def test_the_files_of_a_server_that_does_not_run_can_be_asked(tmp_path):
-    with pytest.raises(click.ClickException, match="there is no directory"):
-        async with opened(Source(journal=str(tmp_path / "nowhere"))):
+    with pytest.raises(click.ClickException, match=r"directory .* not found"):
+        async with open_journal(Source(journal=str(tmp_path / "nowhere"))):
             pass
-    with pytest.raises(click.ClickException, match="has no journal"):
-        async with opened(Source(journal=str(tmp_path))):
+    with pytest.raises(click.ClickException, match="no journal in"):
+        async with open_journal(Source(journal=str(tmp_path))):
             pass
 
 
 async def test_a_bundle_that_is_none_is_refused(tmp_path):
-    with pytest.raises(click.ClickException, match="cannot read the bundle"):
-        async with opened(Source(bundle=str(tmp_path / "nowhere"))):
+    with pytest.raises(click.ClickException, match="cannot read bundle"):
+        async with open_journal(Source(bundle=str(tmp_path / "nowhere"))):
             pass
     (tmp_path / "text").write_text("hello")
     with pytest.raises(JournalError):
-        async with opened(Source(bundle=str(tmp_path / "text"))):
+        async with open_journal(Source(bundle=str(tmp_path / "text"))):
             pass
 
 
 def test_words_that_make_no_sense_are_a_matter_of_usage(capsys):
     assert run(["why", "pod/web", "--bundle", "a", "--journal", "b"]) == Exit.USAGE
     assert run(["why", "pod/web", "-o", "xml"]) == Exit.USAGE
-    assert "do not go together" in capsys.readouterr().err
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_the_plugins_of_kubectl_are_the_commands_of_the_same_name(monkeypatch, capsys):

@@ -22,10 +22,10 @@ from mainstay.api.kind import Kind
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.owners import controller_of
-from mainstay.cli.journal_access import Opened, kinds_of
+from mainstay.cli.journal_access import OpenJournal, list_kinds
 from mainstay.cli.kinds import Kinds, KnownKind
 from mainstay.cli.manifests import Manifest
-from mainstay.cli.plan import PlanOptions, plan_for
+from mainstay.cli.plan import PlanOptions, build_plan
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.controllers.deployment import revisions
@@ -129,14 +129,14 @@ async def compared(sim: Simulation, agreement: Agreement) -> None:
 
 async def plan_of(cluster: Cluster, objects: list[Object], namespace: str = "default") -> Plan:
     """What the command `mainstay plan` would say, asking the server of a simulated cluster."""
-    kinds = await kinds_of(cluster.journal)
-    opened = Opened(journal=cluster.journal, kinds=kinds, namespace=namespace, client=cluster.client)
-    return await plan_for(opened, [Manifest("test", obj) for obj in objects], PlanOptions())
+    kinds = await list_kinds(cluster.journal)
+    opened = OpenJournal(journal=cluster.journal, kinds=kinds, namespace=namespace, client=cluster.client)
+    return await build_plan(opened, [Manifest("test", obj) for obj in objects], PlanOptions())
 
 
 async def apply(client: Client, obj: Object) -> bool:
     """Whether it was taken."""
-    kind = Kinds([_known(kind) for kind in BUILTIN]).of_object(obj["apiVersion"], obj["kind"])
+    kind = Kinds([_known(kind) for kind in BUILTIN]).find_for(obj["apiVersion"], obj["kind"])
     assert kind is not None
     placed = {**obj, "metadata": {"namespace": "default", **obj["metadata"]}} if kind.name.namespaced else obj
     try:

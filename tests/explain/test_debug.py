@@ -8,7 +8,7 @@ import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NODES, PODS, SERVICES
 from mainstay.api.times import format_time
-from mainstay.cli.debug import exit_of
+from mainstay.cli.debug import choose_exit
 from mainstay.env import tasks
 from mainstay.explain.debug.builder import debug
 from mainstay.explain.debug.conclusion import concluded
@@ -167,7 +167,7 @@ async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: S
         asked = [(DEPLOYMENTS, "web"), (PODS, "gated"), (JOBS, "late"), (SERVICES, "nowhere"), (NODES, "node-a")]
         found = [await debug(now, kind, name, "" if kind == NODES else "default") for kind, name in asked]
 
-    assert [(view.finding, view.root_cause, int(exit_of(view))) for view in found] == [
+    assert [(view.finding, view.root_cause, int(choose_exit(view))) for view in found] == [
         (Finding.ROOT_CAUSE, "RolloutHeld", 3),
         (Finding.ROOT_CAUSE, "SchedulingGated", 2),
         (Finding.ROOT_CAUSE, "DeadlineExceeded", 2),

@@ -9,10 +9,10 @@ import pytest
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESOURCE_QUOTAS, SECRETS
 from mainstay.cli import main
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import Opened, kinds_of
+from mainstay.cli.journal_access import OpenJournal, list_kinds
 from mainstay.cli.manifests import Manifest
 from mainstay.cli.output import Form, Output
-from mainstay.cli.plan import PlanOptions, plan_for, show_plan
+from mainstay.cli.plan import PlanOptions, build_plan, show_plan
 from mainstay.client.call import WriteOptions
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
@@ -159,10 +159,10 @@ async def test_fields_of_others_are_planned_as_taken_over_and_a_note_says_whose(
         )
         await tasks.sleep(SETTLES)
         plan = await plan_of(cluster, [a_deployment(replicas=3)])
-        opened = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
-        alone = await plan_for(opened, [Manifest("test", a_deployment(replicas=3))], PlanOptions())
+        opened = OpenJournal(journal=cluster.journal, kinds=await list_kinds(cluster.journal))
+        alone = await build_plan(opened, [Manifest("test", a_deployment(replicas=3))], PlanOptions())
         forced = PlanOptions(force_conflicts=True)
-        silent = await plan_for(opened, [Manifest("test", a_deployment(replicas=3))], forced)
+        silent = await build_plan(opened, [Manifest("test", a_deployment(replicas=3))], forced)
     for each in (plan, alone):
         assert [obj.action for obj in each.objects] == ["configured"]
         assert each.verdict is Verdict.SATISFIED
@@ -280,10 +280,10 @@ async def test_without_a_server_the_same_is_planned_from_the_journal_alone(sim: 
         await tasks.sleep(SETTLES)
         wanted = [a_deployment(replicas=5)]
         asked = await plan_of(cluster, wanted)
-        opened = Opened(journal=cluster.journal, kinds=await kinds_of(cluster.journal))
-        alone = await plan_for(opened, [Manifest("test", each) for each in wanted], PlanOptions())
-        earlier = Opened(journal=cluster.journal, kinds=opened.kinds, client=cluster.client, at="80s")
-        past = await plan_for(earlier, [Manifest("test", each) for each in wanted], PlanOptions())
+        opened = OpenJournal(journal=cluster.journal, kinds=await list_kinds(cluster.journal))
+        alone = await build_plan(opened, [Manifest("test", each) for each in wanted], PlanOptions())
+        earlier = OpenJournal(journal=cluster.journal, kinds=opened.kinds, client=cluster.client, at="80s")
+        past = await build_plan(earlier, [Manifest("test", each) for each in wanted], PlanOptions())
     assert _counts(alone) == _counts(asked) == (5, 2)
     assert _counts(past) == (5, 0)
     for plan in (alone, past):
@@ -306,7 +306,7 @@ async def test_nothing_is_ever_written(sim: Simulation) -> None:
             await client.create(NODES, _a_node("node-a"))
             await client.create(DEPLOYMENTS, a_deployment("old", 1), "default")
             assert world.journal is not None
-            opened = Opened(journal=world.journal, kinds=await kinds_of(world.journal), client=client)
+            opened = OpenJournal(journal=world.journal, kinds=await list_kinds(world.journal), client=client)
             zone_quota = {
                 "apiVersion": "mainstay.dev/v1",
                 "kind": "ZoneQuota",
@@ -322,7 +322,7 @@ async def test_nothing_is_ever_written(sim: Simulation) -> None:
             changed = a_deployment("old", 3)
             wanted = [a_quota(pods="3"), zone_quota, service, changed, a_deployment(), _a_node("node-b")]
             before = await world.store.revision()
-            plan = await plan_for(opened, [Manifest("test", each) for each in wanted], PlanOptions())
+            plan = await build_plan(opened, [Manifest("test", each) for each in wanted], PlanOptions())
             assert await world.store.revision() == before
     assert len(plan.objects) == 6
 
@@ -340,8 +340,8 @@ def _a_node(name: str) -> Object:
 async def test_the_command_says_it_in_words_and_as_data_and_its_exit_code_says_the_verdict(sim: Simulation) -> None:
     async with whole_cluster(sim, nodes=THREE) as cluster:
         await tasks.sleep(SETTLES)
-        opened = Opened(
-            journal=cluster.journal, kinds=await kinds_of(cluster.journal), client=cluster.client, namespace="default"
+        opened = OpenJournal(
+            journal=cluster.journal, kinds=await list_kinds(cluster.journal), client=cluster.client, namespace="default"
         )
 
         async def shown(wanted: Object, form: Form | None = None) -> tuple[int, str]:

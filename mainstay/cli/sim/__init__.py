@@ -1,26 +1,40 @@
-"""`mainstay sim`: run scenarios in virtual time, with faults, and see whether every promise holds.
+"""`mainstay sim`: run scenarios in virtual time, inject faults, and check every promise.
 
-One file for each group of commands; what they share is in report.py. The simulator itself is imported where a command
-needs it: naming the commands must stay quick.
+One module for each group of commands; what they share is in report.py. The simulator itself is imported where a command
+needs it, so that help and completion stay quick.
 """
+
+from typing import Final
 
 import click
 
-from mainstay.cli.sim.replay import diff, replay, shrink
-from mainstay.cli.sim.run import continue_, faults, list_scenarios, run
-from mainstay.cli.sim.search import search
-from mainstay.cli.sim.serve import serve
-from mainstay.cli.sim.sweep import lineage, sieve, sweep
+from mainstay.cli.lazy_group import Entry, LazyGroup
+
+SIM_COMMANDS: Final = (
+    Entry("Scenarios", "list", "List the scenarios", "mainstay.cli.sim.run:list_scenarios"),
+    Entry("Scenarios", "faults", "List the faults", "mainstay.cli.sim.run:faults"),
+    Entry("Runs", "run", "Run scenarios, once for each seed", "mainstay.cli.sim.run:run"),
+    Entry("Runs", "continue", "Continue a recorded cluster with faults", "mainstay.cli.sim.run:continue_"),
+    Entry("Runs", "search", "Search for a run that breaks a promise", "mainstay.cli.sim.search:search"),
+    Entry("Runs", "sweep", "Try one fault at every possible point", "mainstay.cli.sim.sweep:sweep"),
+    Entry("Runs", "lineage", "Try only faults that good outcomes rest on", "mainstay.cli.sim.sweep:lineage"),
+    Entry("Runs", "sieve", "Hide changes from one program", "mainstay.cli.sim.sweep:sieve"),
+    Entry("Failed runs", "replay", "Replay a failed run and compare", "mainstay.cli.sim.replay:replay"),
+    Entry("Failed runs", "shrink", "Reduce a failed run to what it needs", "mainstay.cli.sim.replay:shrink"),
+    Entry("Failed runs", "diff", "Compare a failed run with one that passes", "mainstay.cli.sim.replay:diff"),
+    Entry("Failed runs", "serve", "Serve the API of a run at one moment", "mainstay.cli.sim.serve:serve"),
+)
 
 
-@click.group()
+@click.group(cls=LazyGroup, table=SIM_COMMANDS)
 def sim() -> None:
-    """Run scenarios in virtual time, with faults, and check every promise."""
+    """Simulate clusters and inject faults.
 
+    \b
+        mainstay sim list
+        mainstay sim run one-delivery --seeds 100
+        mainstay sim search racing-schedulers --for 10m
 
-for command in (
-    *(list_scenarios, faults, run, continue_),
-    *(search, sweep, lineage, sieve),
-    *(replay, shrink, diff, serve),
-):
-    sim.add_command(command)
+    A scenario runs the real components in virtual time, with faults that the seed chooses, and checks every promise.
+    The same seed gives the same run.
+    """

@@ -1,4 +1,4 @@
-"""`mainstay sim replay | shrink | diff`: what one does with the bundle of a run that has not passed."""
+"""`mainstay sim replay | shrink | diff`: work with the bundle of a failed run."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.sim.report import BUNDLE_ENDING, Progress, exit_of, jobs_option, opened_bundle, said_errors
-from mainstay.env.processes import cores
+from mainstay.cli.sim.report import BUNDLE_ENDING, Progress, choose_exit, jobs_option, load_bundle, report_errors
 
 if TYPE_CHECKING:
     from mainstay.sim.failure.rerun import Replayed
@@ -21,27 +21,30 @@ bundle_argument = click.argument("bundle", metavar="BUNDLE", type=click.Path(dir
 
 @click.command()
 @bundle_argument
-@click.option("--story", "is_long", is_flag=True, help="Tell all that there is to tell about it.")
+@click.option("--story", "is_long", is_flag=True, help="Show the full story of the run")
 @jobs_option
 def replay(bundle: Path, is_long: bool, jobs: int | None) -> int:
-    """Make the run of a bundle again, and compare.
+    """Replay a failed run and compare.
 
     \b
         mainstay sim replay sim-failures/one-delivery-3.run.json
         mainstay sim replay sim-failures/one-delivery-3.run.json --story
 
-    The story is that of the objects concerned: who asked for what, what was lost, what was committed, who was told of
-    it and when. Then where the run parts from the nearest one that passes, and what all tasks were waiting for.
+    The story shows, for the objects concerned, the requests, what was lost, the commits, and the deliveries; then where
+    the run diverges from the nearest run that passes, and what each task was waiting for.
 
-    Exits with 0 if it passes now, 10 if a promise is broken, 11 if it cannot come to its end, 12 if something fails in
-    it, 13 if it should be the same run, by the same build and Python, and is not.
+    \b
+    Exit codes: 0 passed, 10 a promise is broken, 11 the run cannot end, 12 a program failed, 13 the run differs from
+    the recorded one although build and Python are the same
     """
-    with said_errors():
-        from mainstay.sim.failure.rerun import replay as made_again
+    from mainstay.env.processes import cores
 
-        kept = opened_bundle(bundle)
-        made = made_again(kept)
-        for line in _compared(kept, made):
+    with report_errors():
+        from mainstay.sim.failure.rerun import replay as rerun
+
+        kept = load_bundle(bundle)
+        made = rerun(kept)
+        for line in _compare(kept, made):
             click.echo(line)
         if is_long and not made.result.is_passed:
             from mainstay.sim.failure.report import report_long
@@ -51,37 +54,31 @@ def replay(bundle: Path, is_long: bool, jobs: int | None) -> int:
                 click.echo(line)
     if not made.is_same and (kept.is_of_this_build or made.leak is not None):
         return Exit.DIFFERENT
-    return exit_of([made.result])
+    return choose_exit([made.result])
 
 
-def _compared(bundle: "RunBundle", made: "Replayed") -> list[str]:
+def _compare(bundle: "RunBundle", made: "Replayed") -> list[str]:
     was, now = bundle.result, made.result
     if made.is_same:
-        return [f"the same run: {now.verdict}", *_indented(now.problem)]
-    lines = [f"another run than {bundle.scenario} seed {bundle.seed} was:"]
+        return [f"identical run: {now.verdict}", *_indent(now.problem)]
+    lines = [f"different from the recorded run of {bundle.scenario} seed {bundle.seed}:"]
     if was.verdict != now.verdict or was.problem != now.problem:
         lines += [
-            f"  was: {was.verdict}",
-            *_indented(was.problem, 4),
-            f"  is:  {now.verdict}",
-            *_indented(now.problem, 4),
+            f"  recorded: {was.verdict}",
+            *_indent(was.problem, 4),
+            f"  now:      {now.verdict}",
+            *_indent(now.problem, 4),
         ]
     else:
-        lines += [
-            f"  {now.verdict}, with the same problem, and not all that happened was the same",
-            *_indented(now.problem),
-        ]
+        lines += [f"  {now.verdict} with the same problem, but the events differ", *_indent(now.problem)]
     if made.leak is not None:
-        return [*lines, f"made twice here, it is not the same run either. First difference, {made.leak}"]
+        return [*lines, f"the run is not deterministic: two runs here differ, first at {made.leak}"]
     if bundle.is_of_this_build:
-        return [
-            *lines,
-            "it was made by this build and Python: what is outside of Mainstay has changed, a scenario maybe",
-        ]
-    return [*lines, f"it was made by build {bundle.build} on {bundle.python}: by another one it may be another run"]
+        return [*lines, "build and Python are the same, so something outside Mainstay has changed, perhaps a scenario"]
+    return [*lines, f"recorded by build {bundle.build} on {bundle.python}: other builds may run differently"]
 
 
-def _indented(text: str, by: int = 2) -> list[str]:
+def _indent(text: str, by: int = 2) -> list[str]:
     return [f"{' ' * by}{line}" for line in text.splitlines()]
 
 
@@ -92,49 +89,54 @@ def _indented(text: str, by: int = 2) -> list[str]:
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where to write the bundle of the small run.  [default: beside the other, as NAME.small.run.json]",
+    help="Bundle to write  [default: NAME.small.run.json]",
 )
 @click.option(
-    "--for", "within", type=Duration(), default="60s", show_default=True, metavar="TIME", help="At most for so long."
+    "--for", "within", type=Duration(), default="60s", show_default=True, metavar="DURATION", help="Time limit"
 )
 @jobs_option
 def shrink(bundle: Path, output: Path | None, within: timedelta, jobs: int | None) -> int:
-    """Make a failing run small: take away faults and work for as long as it fails in the same way.
+    """Reduce a failed run to what it needs.
 
     \b
         mainstay sim shrink sim-failures/one-delivery-3.run.json
 
-    The same way is the same verdict, by the same checker. What is left is said, and written as a bundle of its own.
+    Removes faults and work as long as the run fails in the same way: the same verdict by the same checker. Prints the
+    rest, and writes it as a bundle.
     """
-    path = output or bundle.with_name(f"{bundle.name.removesuffix(BUNDLE_ENDING)}.small{BUNDLE_ENDING}")
-    with said_errors():
-        from mainstay.sim.failure.shrinker import shrink as shrunk
+    from mainstay.env.processes import cores
 
-        kept = opened_bundle(bundle)
+    path = output or bundle.with_name(f"{bundle.name.removesuffix(BUNDLE_ENDING)}.small{BUNDLE_ENDING}")
+    with report_errors():
+        from mainstay.sim.failure.shrinker import shrink as reduce_run
+
+        kept = load_bundle(bundle)
         progress = Progress(kept.scenario)
 
         def say(step: "ShrinkStep") -> None:
-            progress.say(f"{step.runs} runs, {step.choices} choices left, {step.faults} faults among them")
+            choices, faults = render_count(step.choices, "choice"), render_count(step.faults, "fault")
+            progress.say(f"{render_count(step.runs, 'run')}, {choices} left, {faults} among them")
 
-        small = shrunk(kept, jobs=jobs or cores(), within=within, say=say)
+        small = reduce_run(kept, jobs=jobs or cores(), within=within, say=say)
         small.bundle.save(path)
-        for line in _shrunk_lines(small, progress.took_s):
+        for line in _render_reduced(small, progress.took_s):
             click.echo(line)
-    click.echo(f"its bundle: {path} (mainstay sim replay {path} --story)")
+    click.echo(f"bundle: {path} (mainstay sim replay {path} --story)")
     return Exit.SATISFIED
 
 
-def _shrunk_lines(small: "Shrunk", took_s: float) -> list[str]:
+def _render_reduced(small: "Shrunk", took_s: float) -> list[str]:
     from mainstay.sim.failure.report import describe_unit, make_report
 
     result = small.bundle.result
-    rest = "" if small.is_done else "; there was no time for more (--for)"
-    lines = [f"{small.before} choices became {small.after}, with {small.runs} runs in {took_s:.0f} s{rest}"]
-    lines += ["what is left:"] if small.units else ["it fails without any choice: nothing has to go wrong for that"]
+    rest = "" if small.is_done else "; the time limit (--for) has ended the search"
+    before = render_count(small.before, "choice")
+    lines = [f"reduced {before} to {small.after} with {render_count(small.runs, 'run')} in {took_s:.0f} s{rest}"]
+    lines += ["remaining choices:"] if small.units else ["the run fails without any fault"]
     lines += [f"  {line}" for unit in small.units for line in describe_unit(unit)]
     if faults := make_report(small.bundle).faults:
-        lines += ["what goes wrong then:", *(f"  {line}" for line in faults)]
-    return [*lines, f"{result.verdict}:", *_indented(result.problem)]
+        lines += ["faults:", *(f"  {line}" for line in faults)]
+    return [*lines, f"{result.verdict}:", *_indent(result.problem)]
 
 
 @click.command()
@@ -142,32 +144,35 @@ def _shrunk_lines(small: "Shrunk", took_s: float) -> list[str]:
 @click.argument("other", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @jobs_option
 def diff(bundle: Path, other: Path | None, jobs: int | None) -> int:
-    """Say where a run parts from the nearest one that passes, or from that of another bundle.
+    """Compare a failed run with one that passes.
 
     \b
         mainstay sim diff sim-failures/one-delivery-3.run.json
         mainstay sim diff one.run.json two.run.json
 
-    First the event at which they part, then the first commit that differs, then how much there was of everything, and
-    the objects, field by field, at the moment at which the first of them ended.
+    The other run is the nearest that passes, or that of a second bundle. Prints the event at which the runs diverge,
+    the first different commit, counts of all events, and the objects, field by field, when the first run ends.
 
-    Exits with 0 if there is no difference, 13 if there is one.
+    \b
+    Exit codes: 0 no difference, 13 difference
     """
-    with said_errors():
+    from mainstay.env.processes import cores
+
+    with report_errors():
         from mainstay.sim.failure.divergence import compare_runs, difference
         from mainstay.sim.failure.nearest_pass import find_nearest_pass
         from mainstay.sim.failure.report import divergence
 
-        kept = opened_bundle(bundle)
+        kept = load_bundle(bundle)
         if other is None:
             lines = divergence(kept, find_nearest_pass(kept, jobs=jobs or cores()), jobs=jobs or cores())
         else:
-            second = opened_bundle(other)
+            second = load_bundle(other)
             names = (bundle.name, other.name) if bundle.name != other.name else (str(bundle), str(other))
             (left,), (right,) = compare_runs(kept), compare_runs(second)
             lines = difference(left, right, names)
     if not lines:
-        click.echo("no difference: the two are the same run")
+        click.echo("no difference")
         return Exit.SATISFIED
     for line in lines:
         click.echo(line)

@@ -1,4 +1,4 @@
-"""What all commands about simulated runs share: options, making some runs twice, and saying what came of them."""
+"""What all commands about simulated runs share: options, repeated runs, and reports."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,8 +10,6 @@ import click
 import msgspec
 
 from mainstay.cli.exits import Exit
-from mainstay.env import SystemClock
-from mainstay.env.disk import make_directory
 
 if TYPE_CHECKING:
     from mainstay.sim.run.bundle import RunBundle
@@ -25,11 +23,11 @@ SAY_EVERY: Final = timedelta(seconds=2)
 BUNDLE_ENDING: Final = ".run.json"
 
 jobs_option = click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="J", help="How many runs at once. If absent: one for each core."
+    "--jobs", type=click.IntRange(min=1), metavar="J", help="Number of parallel runs  [default: one per core]"
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
 plant_option = click.option(
-    "--plant", default="", metavar="MODULE:FUNCTION", help="Plant a bug: the function is given a pytest.MonkeyPatch."
+    "--plant", default="", metavar="MODULE:FUNCTION", help="Plant a bug with this monkeypatch function"
 )
 bundles_option = click.option(
     "--bundles",
@@ -37,20 +35,15 @@ bundles_option = click.option(
     default=Path("sim-failures"),
     show_default=True,
     metavar="DIR",
-    help="Where to write the bundle of a run that has not passed.",
+    help="Directory for bundles of failed runs",
 )
-check_option = click.option(
-    "--check/--no-check",
-    default=None,
-    help="Make all runs a second time, in another process, or none. If absent: one of twenty, at least one of each"
-    " scenario.",
-)
+check_option = click.option("--check/--no-check", default=None, help="Repeat all runs, or none  [default: 1 of 20]")
 
 
 def seeds_options(command: F) -> F:
     """--seeds and --first-seed."""
     many = click.option(
-        "--seeds", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="How many runs."
+        "--seeds", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Number of runs"
     )
     first = click.option(
         "--first-seed",
@@ -58,32 +51,32 @@ def seeds_options(command: F) -> F:
         default=1,
         show_default=True,
         metavar="S",
-        help="The first run's seed; the others follow.",
+        help="Seed of the first run",
     )
     return many(first(command))
 
 
-def named(name: str) -> "Scenario":
-    """The scenario of this name, or a usage error that says what to do."""
-    from mainstay.sim.run.lookup import UnknownScenario, find_scenario
+def find_scenario(name: str) -> "Scenario":
+    """Find the scenario of this name. Raises a usage error."""
+    from mainstay.sim.run import lookup
 
     try:
-        return find_scenario(name)
-    except UnknownScenario as error:
+        return lookup.find_scenario(name)
+    except lookup.UnknownScenario as error:
         raise click.UsageError(str(error)) from None
 
 
-def chosen_scenarios(name: str | None, is_all: bool) -> "dict[str, Scenario]":
-    """One, or all of them. A usage error if neither or both are asked for."""
+def choose_scenarios(name: str | None, is_all: bool) -> "dict[str, Scenario]":
+    """Choose one scenario, or all. Raises a usage error for neither and both."""
     from mainstay.scenarios import SCENARIOS
 
     if is_all:
         if name is not None:
-            raise click.UsageError("Either one scenario, or --all.")
+            raise click.UsageError(f"scenario {name!r} and --all exclude each other: remove one")
         return SCENARIOS
     if name is None:
-        raise click.UsageError("Which scenario? Name one, or say --all; `mainstay sim list` has them.")
-    return {name: named(name)}
+        raise click.UsageError("missing argument SCENARIO (see `mainstay sim list`), or option --all")
+    return {name: find_scenario(name)}
 
 
 def keep(
@@ -96,7 +89,8 @@ def keep(
     has_journal: bool = False,
     lasts: timedelta | None = None,
 ) -> Path | None:
-    """Write the bundle of a run. `what` tells those of one seed from each other. None if there can be no bundle."""
+    """Write the bundle of a run. `what` tells runs of one seed apart. None if the run cannot be bundled."""
+    from mainstay.env.disk import make_directory
     from mainstay.sim.run.bundle import RunBundle, can_be_kept
 
     if not can_be_kept(result):
@@ -107,17 +101,17 @@ def keep(
     return path
 
 
-def patch_of(plant: str) -> "Patch | None":
-    """What plants the bug of this name, or a usage error that says what to do."""
-    from mainstay.sim.run.lookup import UnknownScenario, find_patch
+def find_patch(plant: str) -> "Patch | None":
+    """Find the function that plants a bug. Raises a usage error."""
+    from mainstay.sim.run import lookup
 
     try:
-        return find_patch(plant) if plant else None
-    except UnknownScenario as error:
+        return lookup.find_patch(plant) if plant else None
+    except lookup.UnknownScenario as error:
         raise click.UsageError(str(error)) from None
 
 
-def opened_bundle(path: Path) -> "RunBundle":
+def load_bundle(path: Path) -> "RunBundle":
     """Raises `BadBundle`."""
     from mainstay.sim.run.bundle import RunBundle
 
@@ -125,8 +119,8 @@ def opened_bundle(path: Path) -> "RunBundle":
 
 
 @contextmanager
-def said_errors() -> Iterator[None]:
-    """What the simulator cannot do is said in its own words."""
+def report_errors() -> Iterator[None]:
+    """Turn errors of the simulator into errors of the command line."""
     from mainstay.sim.errors import SimulationError
     from mainstay.sim.run.lookup import UnknownScenario
 
@@ -140,9 +134,8 @@ def say_json(fields: dict[str, Any]) -> None:
     click.echo(msgspec.json.encode(fields).decode())
 
 
-def exit_of(results: "Iterable[RunResult]") -> Exit:
-    """By the worst of the verdicts: a broken promise; a run that cannot end; one that failed; one that is not the same
-    in another process."""
+def choose_exit(results: "Iterable[RunResult]") -> Exit:
+    """Choose the exit code of the worst verdict."""
     verdicts = {result.verdict for result in results}
     for verdict, code in (
         ("violated", Exit.VIOLATED),
@@ -155,8 +148,8 @@ def exit_of(results: "Iterable[RunResult]") -> Exit:
     return Exit.SATISFIED
 
 
-class Guarding:
-    """Makes some runs twice (guard.py). What keeps it from that is said, and does not end what else is done."""
+class RepeatCheck:
+    """Repeats some runs to check determinism (determinism_guard.py). A failing repeat does not stop the rest."""
 
     def __init__(self, guard: "DeterminismGuard") -> None:
         self._guard = guard
@@ -167,48 +160,50 @@ class Guarding:
         return self._guard.one_in > 0
 
     @property
-    def made(self) -> int:
-        """How many runs were made twice so far."""
+    def repeated(self) -> int:
+        """How many runs were repeated so far."""
         return self._guard.checked
 
     def due(self) -> "SampledRuns":
         return self._guard.due()
 
     def check(self, scenario: str, due: "SampledRuns", *, plant: str, strategy: str, jobs: int) -> "list[RunResult]":
-        """Those that were different."""
+        """Repeat the runs that are due. Returns those that differ."""
         from mainstay.sim.run.repeat_process import RepeatFailed
 
         try:
             return self._guard.check(scenario, due, planted=plant, strategy=strategy, jobs=jobs)
         except RepeatFailed as error:
             self._has_failed = True
-            click.echo(f"Error: no run of {scenario} could be made twice: {error}", err=True)
+            click.echo(f"mainstay: cannot repeat runs of {scenario}: {error}", err=True)
             return []
 
-    def exit_of(self, results: "Iterable[RunResult]") -> Exit:
-        """As that of the runs. If all have passed and some could not be made twice, nothing is known of that."""
-        return exit_of(results) or (Exit.ERROR if self._has_failed else Exit.SATISFIED)
+    def choose_exit(self, results: "Iterable[RunResult]") -> Exit:
+        """Choose the exit code of the runs; an error if all have passed and some could not be repeated."""
+        return choose_exit(results) or (Exit.ERROR if self._has_failed else Exit.SATISFIED)
 
 
 @contextmanager
-def guarding(check: bool | None) -> Iterator[Guarding]:
-    """Makes as many runs twice as --check says."""
+def repeat_check(check: bool | None) -> Iterator[RepeatCheck]:
+    """Repeat as many runs as --check says."""
     from mainstay.sim.run.determinism_guard import ONE_IN, DeterminismGuard
 
     with DeterminismGuard(ONE_IN if check is None else int(check)) as guard:
-        yield Guarding(guard)
+        yield RepeatCheck(guard)
 
 
 class Progress:
-    """Says now and then, on standard error, how far a long work has come."""
+    """Prints the progress of long work on standard error now and then."""
 
     def __init__(self, what: str) -> None:
+        from mainstay.env import SystemClock
+
         self._what = what
         self._clock = SystemClock()
         self._began_ns = self._said_ns = self._clock.monotonic_ns()
 
     def say(self, text: str) -> None:
-        """Say this if nothing was said for a while."""
+        """Print this if nothing was printed for a while."""
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._said_ns >= SAY_EVERY / timedelta(microseconds=1) * 1000:
             self._said_ns = now_ns

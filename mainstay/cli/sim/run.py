@@ -1,4 +1,4 @@
-"""`mainstay sim list | faults | run | continue`: what there is, and many runs of it."""
+"""`mainstay sim list | faults | run | continue`: list scenarios and faults, and run them."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,28 +8,25 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sim.report import (
-    Guarding,
     Progress,
+    RepeatCheck,
     bundles_option,
     check_option,
-    chosen_scenarios,
-    exit_of,
-    guarding,
+    choose_exit,
+    choose_scenarios,
+    find_patch,
     jobs_option,
     json_option,
     keep,
-    patch_of,
     plant_option,
+    repeat_check,
     say_json,
     seeds_options,
 )
-from mainstay.env.disk import read_bytes
-from mainstay.env.processes import cores
-from mainstay.journal.bundle import open_bundle
-from mainstay.journal.errors import JournalError
 
 if TYPE_CHECKING:
     from mainstay.sim.run.run import RunResult
@@ -37,12 +34,15 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per scenario and line.")
+@json_option
 def list_scenarios(as_json: bool) -> None:
-    """Name all scenarios, with what they are about.
+    """List the scenarios.
 
-    The ids are those of docs/scenarios.md: requirements (F7, T1), and the numbers of the catalogue of what control
-    planes have failed at.
+    \b
+        mainstay sim list
+        mainstay sim list --json
+
+    The ids are those of docs/scenarios.md: requirements (F7, T1), and the numbers of known failures of control planes.
     """
     from mainstay.scenarios import SCENARIOS
 
@@ -56,9 +56,14 @@ def list_scenarios(as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per fault and line.")
+@json_option
 def faults(as_json: bool) -> None:
-    """Name all faults: what can go wrong in a run."""
+    """List the faults.
+
+    \b
+        mainstay sim faults
+        mainstay sim faults --json
+    """
     from mainstay.sim.faults.schedule import ALL, NAMES
 
     width = max(map(len, ALL))
@@ -72,15 +77,15 @@ def faults(as_json: bool) -> None:
 
 @click.command()
 @click.argument("scenario", required=False)
-@click.option("--all", "is_all", is_flag=True, help="Run all scenarios.")
+@click.option("--all", "is_all", is_flag=True, help="Run all scenarios")
 @seeds_options
-@click.option("--strategy", default="random", show_default=True, metavar="NAME", help="How faults are chosen.")
+@click.option("--strategy", default="random", show_default=True, metavar="NAME", help="Strategy that chooses faults")
 @plant_option
 @bundles_option
 @check_option
 @jobs_option
 @json_option
-@click.option("-v", "--verbose", count=True, help="Show what the simulated programs log. Twice: even more.")
+@click.option("-v", "--verbose", count=True, help="Show the log of the simulated programs")
 def run(
     scenario: str | None,
     is_all: bool,
@@ -94,34 +99,35 @@ def run(
     as_json: bool,
     verbose: int,
 ) -> int:
-    """Run one scenario, or --all, with many seeds.
-
-    The same seed is the same run, here and on any other machine with the same Python:
+    """Run scenarios, once for each seed.
 
     \b
         mainstay sim run cache-follows --seeds 100
         mainstay sim run cache-follows --seeds 1 --first-seed 17
-        mainstay sim run shop.scenarios:CHECKOUT          one of your own
+        mainstay sim run shop.scenarios:CHECKOUT          a scenario of your own
 
-    Of each run that has not passed a bundle is written, for `mainstay sim replay`, `shrink`, `diff` and `serve`.
+    The same seed gives the same run on every machine with the same Python. A failed run is written as a bundle, for
+    `mainstay sim replay`, `shrink`, `diff` and `serve`.
 
-    One run of twenty, and at least one of each scenario, is made a second time, in another process with another
-    PYTHONHASHSEED, and must be the same.
+    One run of twenty, and at least one of each scenario, is repeated in another process with another PYTHONHASHSEED, to
+    check determinism; --check repeats all of them.
 
-    Exits with 0 if all runs have passed, 10 if a promise was broken, 11 if a run could not come to its end, 12 if
-    something failed in one, 13 if one was not the same in another process; with 1 if all have passed and some should
-    have been made twice and could not be.
+    \b
+    Exit codes: 0 passed, 1 passed but runs could not be repeated, 10 a promise is broken, 11 a run cannot end, 12 a
+    program failed, 13 a repeated run differs
     """
-    chosen = chosen_scenarios(scenario, is_all)
+    from mainstay.env.processes import cores
+
+    chosen = choose_scenarios(scenario, is_all)
     if verbose:
         set_up_logs("text", verbose - 1)
     wanted = range(first_seed, first_seed + seeds)
     bad: list[RunResult] = []
-    with guarding(check) as guard:
+    with repeat_check(check) as guard:
         for name, each in chosen.items():
             how = {"strategy": strategy, "plant": plant}
             bad += run_all(name, each, wanted, jobs or cores(), as_json, bundles=bundles, guard=guard, **how)
-    return guard.exit_of(bad)
+    return guard.choose_exit(bad)
 
 
 @click.command("continue")
@@ -133,39 +139,41 @@ def run(
     type=Duration(),
     default="2m",
     show_default=True,
-    metavar="TIME",
-    help="How long things go wrong, in virtual time. Then all is healed.",
+    metavar="DURATION",
+    help="Virtual time with faults",
 )
-@click.option("--no-faults", is_flag=True, help="Nothing goes wrong.")
+@click.option("--no-faults", is_flag=True, help="Inject no faults")
 @jobs_option
 @json_option
 def continue_(
     bundle: str, seeds: int, first_seed: int, lasts: timedelta, no_faults: bool, jobs: int | None, as_json: bool
 ) -> int:
-    """Let a recorded cluster go on from its end, once for each seed.
+    """Continue a recorded cluster with faults.
 
     \b
         mainstay record --since 10m > incident.bundle
         mainstay sim continue incident.bundle --seeds 20
 
-    The store begins with the last state of the bundle; servers, scheduler, controllers and agents are started on it,
-    as after a power cut. Nodes are pretended, and the values of Secrets are not there. Each seed draws other faults.
-    In the end all is healed, and every promise must have been kept.
-
-    Exits as `mainstay sim run` does.
+    Starts servers, scheduler, controllers and agents on the last state of the bundle, as after a power cut. Nodes
+    pretend to run pods, and the values of Secrets are missing. Each seed draws other faults. After --for the faults
+    end, and every promise must hold. Exit codes as of `mainstay sim run`.
     """
+    from mainstay.env.disk import read_bytes
+    from mainstay.env.processes import cores
+    from mainstay.journal.bundle import open_bundle
+    from mainstay.journal.errors import JournalError
     from mainstay.sim.cluster.recorded_cluster import make_continuation
 
     try:
         opened = open_bundle(read_bytes(Path(bundle)))
     except OSError as error:
-        raise click.ClickException(f"cannot read the bundle {bundle}: {error.strerror}") from None
+        raise click.ClickException(f"cannot read bundle {bundle}: {error.strerror}") from None
     except JournalError as error:
         raise click.ClickException(str(error)) from error
     scenario = make_continuation(opened, lasts=lasts, faults=() if no_faults else None)
     wanted = range(first_seed, first_seed + seeds)
     again = f"mainstay sim continue {bundle} --for {lasts.total_seconds():g}s" + (" --no-faults" if no_faults else "")
-    return exit_of(run_all(scenario.name, scenario, wanted, jobs or cores(), as_json, again=again))
+    return choose_exit(run_all(scenario.name, scenario, wanted, jobs or cores(), as_json, again=again))
 
 
 def run_all(
@@ -179,18 +187,18 @@ def run_all(
     plant: str = "",
     bundles: Path | None = None,
     again: str = "",
-    guard: Guarding | None = None,
+    guard: RepeatCheck | None = None,
 ) -> "list[RunResult]":
-    """Make these runs, say what comes of them, and give those that have not passed."""
+    """Make these runs, print their results, and return the failed ones."""
     from mainstay.sim.run.forks import run_many
     from mainstay.sim.strategies.table import STRATEGIES
 
     if strategy not in STRATEGIES:
-        raise click.UsageError(f"There is no strategy {strategy!r}; there are: {', '.join(STRATEGIES)}.")
-    patch = patch_of(plant)
+        raise click.UsageError(f"strategy {strategy!r} not found: use one of {', '.join(STRATEGIES)}")
+    patch = find_patch(plant)
     how = "".join((f" --strategy {strategy}" if strategy != "random" else "", f" --plant {plant}" if plant else ""))
     progress = Progress(scenario.name)
-    click.echo(f"{scenario.name}: {len(seeds)} runs, {jobs} at once", err=True)
+    click.echo(f"{scenario.name}: {render_count(len(seeds), 'run')}, {jobs} in parallel", err=True)
     again = again or f"mainstay sim run {name}{how}"
     made, bad = 0, []
     due = None if guard is None else guard.due()
@@ -202,19 +210,20 @@ def run_all(
             bad.append(result)
         at = None if bundles is None or result.is_passed else keep(bundles, name, plant, result)
         _show(result, as_json, again, at)
-        progress.say(f"{made} of {len(seeds)} runs made, {len(bad)} not passed")
-    twice = ""
+        progress.say(f"{made} of {render_count(len(seeds), 'run')} done, {len(bad)} failed")
+    repeated = ""
     if guard is not None and due is not None:
-        before = guard.made
+        before = guard.repeated
         for result in guard.check(name, due, plant=plant, strategy=strategy, jobs=jobs):
             bad.append(result)
             _show(result, as_json, again, None)
-        twice = f", {guard.made - before} made twice" if guard.is_on else ""
+        repeated = f" ({guard.repeated - before} repeated to check determinism)" if guard.is_on else ""
     if not as_json:
-        # One that is bad, and different too, is still one run.
-        verdict = f"{len({result.seed for result in bad})} not passed" if bad else "all passed"
+        # A run that fails and differs, too, is still one run.
+        failed = len({result.seed for result in bad})
+        verdict = f"{failed} of {render_count(made, 'run')} failed" if bad else f"{render_count(made, 'run')} passed"
         took = f"{progress.took_s:.1f} s"
-        click.echo(f"{scenario.name}: {made} runs, {verdict}, seeds {seeds[0]} to {seeds[-1]}{twice}, {took}")
+        click.echo(f"{scenario.name}: {verdict}{repeated}, seeds {seeds[0]} to {seeds[-1]}, {took}")
     return bad
 
 
@@ -233,7 +242,7 @@ def _show(result: "RunResult", as_json: bool, again: str, bundle: Path | None) -
     if not result.is_passed:
         lines = report_short(result, again, "" if bundle is None else str(bundle))
         if bundle is None and result.waiting:
-            lines.append(f"  who waits where: {again} --json")
+            lines.append(f"  waiting tasks: {again} --json")
         click.echo("\n".join(lines), err=as_json)
     elif result.told and not as_json:
         click.echo(f"{result.scenario} seed {result.seed}: {result.verdict}, {result.told}")

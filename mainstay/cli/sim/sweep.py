@@ -1,4 +1,4 @@
-"""`mainstay sim sweep | lineage | sieve`: faults at each place where they can hurt, and what may be claimed then."""
+"""`mainstay sim sweep | lineage | sieve`: try faults systematically, and print what that proves."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -7,42 +7,41 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.sim.report import (
     Progress,
     bundles_option,
-    exit_of,
+    choose_exit,
+    find_patch,
+    find_scenario,
     jobs_option,
     json_option,
     keep,
-    named,
-    patch_of,
     plant_option,
     say_json,
 )
-from mainstay.env.processes import cores
 
 if TYPE_CHECKING:
     from mainstay.sim.run.run import RunResult
 
-NOT_EVEN: Final = "it does not even pass without a fault"
+NOT_EVEN: Final = "fails without any fault"
 
 _lasts_option = click.option(
     "--for",
     "lasts",
     type=Duration(),
-    metavar="TIME",
-    help="How long things are wanted, in virtual time: the longer, the more places there are. If absent: as long as the"
-    " scenario says.",
+    metavar="DURATION",
+    help="Virtual time of the work  [default: as the scenario]",
 )
 _seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=1, show_default=True, metavar="S", help="Of the work that is done."
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, metavar="S", help="Seed of the work"
 )
 _programs_option = click.option(
-    "--programs", multiple=True, metavar="NAME", help="Only faults of this program. May be given several times."
+    "--programs", multiple=True, metavar="NAME", help="Only faults of this program; repeatable"
 )
 _one_in_option = click.option(
-    "--one-in", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Only each N-th of them."
+    "--one-in", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Try only every N-th"
 )
 
 
@@ -55,8 +54,7 @@ _one_in_option = click.option(
     "faults",
     multiple=True,
     metavar="NAME",
-    help="Only this fault. May be given several times. If absent: request-lost, answer-lost, crash-before and"
-    " crash-after at a write; watch-delay, watch-disconnect, crash-at-delivery and pause-at-delivery at a delivery.",
+    help="Only this fault; repeatable  [default: all eight]",
 )
 @_programs_option
 @_one_in_option
@@ -76,19 +74,22 @@ def sweep(
     jobs: int | None,
     as_json: bool,
 ) -> int:
-    """Try one fault at every place where it can happen: each write, and each change that a program is told of.
+    """Try one fault at every possible point.
 
     \b
         mainstay sim sweep one-pod-too-many --for 10s
         mainstay sim sweep one-pod-too-many --faults crash-after --programs controller
 
-    Exits as `mainstay sim run` does.
+    The points are each write (request-lost, answer-lost, crash-before, crash-after) and each delivery of a change to a
+    program (watch-delay, watch-disconnect, crash-at-delivery, pause-at-delivery). A longer --for gives more points.
+    Exit codes as of `mainstay sim run`.
     """
+    from mainstay.env.processes import cores
     from mainstay.sim.run.sweep import EVERYWHERE, sweep_runs
 
     if unknown := [fault for fault in faults if fault not in EVERYWHERE]:
-        raise click.UsageError(f"{unknown[0]!r} cannot be swept; these can: {', '.join(EVERYWHERE)}.")
-    work = named(scenario)
+        raise click.UsageError(f"--faults {unknown[0]!r} cannot be swept: use {', '.join(EVERYWHERE)}")
+    work = find_scenario(scenario)
     progress = Progress(scenario)
     tried, of = 0, 0
     bad: list[RunResult] = []
@@ -100,31 +101,31 @@ def sweep(
         faults=faults or EVERYWHERE,
         programs=programs,
         one_in=one_in,
-        patch=patch_of(plant),
+        patch=find_patch(plant),
     ):
         tried += each.point is not None
         of = each.of
-        progress.say(f"{tried} of {(of + one_in - 1) // one_in} points tried, {len(bad)} bad")
+        progress.say(f"{tried} of {(of + one_in - 1) // one_in} points tried, {len(bad)} failed")
         bundle = None
         if not each.result.is_passed:
             bad.append(each.result)
             bundle = keep(bundles, scenario, plant, each.result, what=f"point-{tried}", lasts=lasts)
         _show(str(each.point or "without any fault"), each.result, bundle, as_json)
     part = f" (one in {one_in} of {of})" if one_in > 1 else ""
-    claim = f"no violation with any one fault among these {tried} points{part}"
+    claim = f"passes with one fault at any of {render_count(tried, 'point')}{part}"
     if bad:
-        claim = f"{len(bad)} of {tried} points are bad" if tried else NOT_EVEN
+        claim = f"fails at {len(bad)} of {render_count(tried, 'point')}" if tried else NOT_EVEN
     _close(scenario, claim, progress, as_json, points=tried, of=of, bad=len(bad))
-    return exit_of(bad)
+    return choose_exit(bad)
 
 
 @click.command()
 @click.argument("scenario")
-@click.option("--depth", type=click.IntRange(1, 3), default=1, show_default=True, help="Up to so many faults at once.")
+@click.option("--depth", type=click.IntRange(1, 3), default=1, show_default=True, help="Limit of faults in one run")
 @_lasts_option
 @_seed_option
 @_programs_option
-@click.option("--runs", type=click.IntRange(min=1), default=2_000, show_default=True, metavar="N", help="At most.")
+@click.option("--runs", type=click.IntRange(min=1), default=2_000, show_default=True, metavar="N", help="Limit of runs")
 @plant_option
 @bundles_option
 @jobs_option
@@ -141,17 +142,16 @@ def lineage(
     jobs: int | None,
     as_json: bool,
 ) -> int:
-    """Try only faults that could keep something good from happening.
-
-    What came out well in a run without faults is followed back, through the journal, to all writes and deliveries that
-    it rests on. Then the smallest sets of faults are tried that hit each way which is known to lead there, until a
-    promise is broken or nothing is left to try.
+    """Try only faults that good outcomes rest on.
 
     \b
         mainstay sim lineage one-pod-too-many --for 10s --depth 2
 
-    Exits as `mainstay sim run` does.
+    Traces the good outcomes of a run without faults back, through the journal, to the writes and deliveries that they
+    rest on. Then tries the smallest sets of faults that hit every known way to an outcome, until a promise is broken or
+    no set is left. Exit codes as of `mainstay sim run`.
     """
+    from mainstay.env.processes import cores
     from mainstay.sim.lineage.injection import inject
 
     progress = Progress(scenario)
@@ -159,20 +159,20 @@ def lineage(
     claims: list[Any] = []
     made = 0
     for step in inject(
-        named(scenario),
+        find_scenario(scenario),
         depth=depth,
         seed=seed,
         lasts=lasts,
         jobs=jobs or cores(),
         programs=programs,
         runs=runs,
-        patch=patch_of(plant),
+        patch=find_patch(plant),
     ):
         if step.claims:
             claims = list(step.claims)
             continue
         made = step.number
-        progress.say(f"{made} runs made for {step.outcomes} outcomes")
+        progress.say(f"{render_count(made, 'run')} for {render_count(step.outcomes, 'outcome')}")
         bundle = None
         if not step.result.is_passed:
             bad.append(step.result)
@@ -180,21 +180,21 @@ def lineage(
             bundle = keep(bundles, scenario, plant, step.result, what=what, has_journal=True, lasts=lasts)
         _show(" and ".join(map(str, step.aims)) or "without any fault", step.result, bundle, as_json)
     if bad:
-        _close(scenario, f"found with run {made}", progress, as_json, runs=made)
+        _close(scenario, f"run {made} failed", progress, as_json, runs=made)
     for claim in claims:
         _close(scenario, str(claim), progress, as_json, **msgspec.to_builtins(claim))
-    return exit_of(bad)
+    return choose_exit(bad)
 
 
 @click.command()
 @click.argument("scenario")
-@click.option("--program", required=True, metavar="NAME", help="The one that sees less, or older, than what is true.")
+@click.option("--program", required=True, metavar="NAME", help="Program to hide changes from")
 @click.option(
     "--pattern",
     "patterns",
     multiple=True,
     type=click.Choice(["intermediate", "unobserved", "stale"]),
-    help="Only this one. May be given several times.",
+    help="Only this pattern; repeatable",
 )
 @_lasts_option
 @_seed_option
@@ -215,39 +215,41 @@ def sieve(
     jobs: int | None,
     as_json: bool,
 ) -> int:
-    """Let a controller see less, or older, than what is true, in three ways, and compare how it ends.
-
-    \b
-        intermediate    it crashes after one of its writes, and is started again
-        unobserved      it is not told of a state until there is another
-        stale           it is started again on a state of the past, and catches up later
+    """Hide changes from one program.
 
     \b
         mainstay sim sieve shop.scenarios:CHECKOUT --program shop-operator
 
-    Each run is compared with one without a fault, field by field, besides all that is checked in any run; one that ends
-    otherwise is a violation, too. Exits as `mainstay sim run` does.
+    \b
+    Patterns:
+        intermediate    the program crashes after one of its writes and restarts
+        unobserved      the program does not see a state before the next one
+        stale           the program restarts on a past state and catches up later
+
+    Each run must end as one without faults, field by field, and keep every promise. Exit codes as of `mainstay sim
+    run`.
     """
+    from mainstay.env.processes import cores
     from mainstay.sim.sieve import SievePattern, sift_runs
 
     progress = Progress(scenario)
     bad: list[RunResult] = []
     tried = idle = 0
     steps = sift_runs(
-        named(scenario),
+        find_scenario(scenario),
         program,
         [SievePattern(each) for each in patterns] or tuple(SievePattern),
         seed=seed,
         lasts=lasts,
         jobs=jobs or cores(),
         one_in=one_in,
-        patch=patch_of(plant),
+        patch=find_patch(plant),
     )
     try:
         for each in steps:
             tried += each.plan is not None
             idle = each.idle
-            progress.say(f"{tried} of {each.of} plans tried, {len(bad)} not borne")
+            progress.say(f"{tried} of {render_count(each.of, 'fault plan')} tried, {len(bad)} failed")
             bundle = None
             if not each.result.is_passed:
                 bad.append(each.result)
@@ -257,12 +259,12 @@ def sieve(
             _show(each.what, each.result, bundle, as_json)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    more = f" ({idle} more cannot matter: no decision has looked at what they hide)" if idle else ""
-    claim = f"{program} ends as without a fault with each of {tried} plans{more}"
+    more = f" ({idle} more cannot matter: no decision reads what they hide)" if idle else ""
+    claim = f"{program} passes {render_count(tried, 'fault plan')}{more}"
     if bad:
-        claim = f"{program} does not bear {len(bad)} of {tried} plans{more}" if tried else NOT_EVEN
+        claim = f"{program} fails {len(bad)} of {render_count(tried, 'fault plan')}{more}" if tried else NOT_EVEN
     _close(scenario, claim, progress, as_json, plans=tried, bad=len(bad), idle=idle)
-    return exit_of(bad)
+    return choose_exit(bad)
 
 
 def _show(what: str, result: "RunResult", bundle: Path | None, as_json: bool) -> None:
@@ -279,7 +281,7 @@ def _show(what: str, result: "RunResult", bundle: Path | None, as_json: bool) ->
     elif not result.is_passed:
         lines = [f"{what}: {result.verdict}", *result.problem.splitlines()]
         if bundle is not None:
-            lines.append(f"its bundle: {bundle} (mainstay sim replay | shrink | diff | serve {bundle})")
+            lines.append(f"bundle: {bundle} (mainstay sim replay | shrink | diff | serve {bundle})")
         click.echo("\n  ".join(lines))
 
 

@@ -1,0 +1,176 @@
+"""The process of `mainstay agent`: an agent, its runner, and its server for logs and exec.
+
+With `--runner pretend` no container really runs, and one process can be thousands of nodes.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mainstay.agent.agent import Agent
+from mainstay.agent.runner import CannotRun
+from mainstay.agent.serve.server import AgentServing
+from mainstay.agent.settings import AgentSettings, Taint
+from mainstay.cli.component_process import shipping
+from mainstay.cli.readiness import wait_for_server
+from mainstay.client.client import Client
+from mainstay.client.config import BadConfig, Config
+from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
+from mainstay.env.build import build
+from mainstay.env.disk import DiskFull
+from mainstay.http.certificates import BadCertificate, ServingCertificate, ensure_self_signed
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.program import config_of
+from mainstay.loop.record import Recorder
+
+Work = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """The options of the command line."""
+
+    name: str
+    runner: str
+    count: int | None
+    lease: LeaseTimes
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    capacity: Mapping[str, str]
+    pods_max: int
+    zone: str
+    region: str
+    pod_subnet: IPv4Network
+    address: str
+    listen: tuple[str, int]
+    start_delay: timedelta
+    stop_delay: timedelta
+    failure_rate: float
+    journal: bool
+
+
+def run_node(kubeconfig: str, data_dir: Path | None, *, name: str, **options: Any) -> None:
+    """Run the node until SIGTERM or SIGINT. Raises `click.ClickException` for errors that its user can fix."""
+    node = AgentOptions(name=name or machine.hostname().lower(), **options)
+    directory = data_dir or machine.state_dir(os.environ) / f"agent.{node.name}"
+    try:
+        env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
+        tasks.run(_run(config_of(kubeconfig), env, directory, node))
+    except (BadConfig, BadCertificate, CannotRun, DiskFull) as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'network'}: {error.strerror or error}") from error
+
+
+async def _run(config: Config, env: Env, directory: Path, node: AgentOptions) -> None:
+    asked = signals.StopSignals()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(asked.close)
+        client = await stack.enter_async_context(Client(config, env, user_agent="mainstay-agent"))
+        recorder = None
+        if node.journal:
+            recorder = (await stack.enter_async_context(shipping(client, env, f"agent.{node.name}"))).record
+        if node.runner == "pretend":
+            work = _pretending(client, env, node, recorder)
+        else:
+            work = await stack.enter_async_context(_running(client, env, directory, node, recorder))
+        click.echo(f"mainstay agent {node.name}: connecting to {', '.join(config.servers)}")
+        machine.settle()
+        running = tasks.spawn(_work_once_served(config, work), name="agent")
+        waiting = tasks.spawn(asked.first(), name="wait for a signal")
+        try:
+            await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+        finally:
+            await tasks.stop(running)
+            await tasks.stop(waiting)
+
+
+async def _work_once_served(config: Config, work: Work) -> None:
+    await wait_for_server(config)
+    await work()
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    client: Client, env: Env, directory: Path, node: AgentOptions, recorder: Recorder | None
+) -> AsyncIterator[Work]:
+    """An agent whose pods are real processes."""
+    from mainstay.agent.runners.process import cgroups
+    from mainstay.agent.runners.process.runner import ProcessRunner
+
+    worker = tasks.Worker("start")
+    try:
+        certificate = await _certificate(worker, client.config, env, directory, node)
+        limits = await worker.run(cgroups.find, directory)
+    finally:
+        worker.close()
+    authorities = client.config.tls.authorities
+    serving = await AgentServing.start(env, *node.listen, certificate=certificate, authorities=authorities)
+    try:
+        runner = ProcessRunner(directory)
+        server = client.config.addresses[0]
+        settings = AgentSettings(
+            name=node.name,
+            labels=node.labels,
+            taints=node.taints,
+            capacity=node.capacity,
+            zone=node.zone,
+            region=node.region,
+            pod_subnet=node.pod_subnet,
+            host_address=node.address,
+            serving_port=serving.port,
+            certificate_digest="" if certificate is None else certificate.digest.removeprefix("sha256:"),
+            service_host=server.host,
+            service_port=server.port,
+            lease=node.lease,
+            pods_max=node.pods_max,
+            build=build(),
+            limits_note=limits.note,
+        )
+        agent = Agent(client, env, runner, settings, machine.SystemMachine(str(directory)), recorder=recorder)
+        serving.serve(node.name, agent, runner)
+        yield agent.run
+    finally:
+        await serving.stop()
+
+
+async def _certificate(
+    worker: tasks.Worker, config: Config, env: Env, directory: Path, node: AgentOptions
+) -> ServingCertificate | None:
+    """Make the agent's serving certificate. None if its server uses plain HTTP."""
+    if not config.addresses[0].is_tls:
+        return None
+    user = f"system:node:{node.name}"
+    return await worker.run(ensure_self_signed, env.disk, directory, env.clock, user, [node.address])
+
+
+def _pretending(client: Client, env: Env, node: AgentOptions, recorder: Recorder | None) -> Work:
+    """One node, or thousands, that only pretend to run pods."""
+    from mainstay.agent.fleet import SUBNET_ADDRESSES, PretendSettings, run_pretend_nodes
+    from mainstay.agent.runners.pretend import Delays
+
+    names = [node.name] if node.count is None else [f"{node.name}-{number}" for number in range(node.count)]
+    settings = PretendSettings(
+        labels=node.labels,
+        taints=node.taints,
+        zones=(node.zone,) if node.zone else (),
+        delays=Delays(node.start_delay, node.stop_delay),
+        failure_rate=node.failure_rate,
+        pods_max=node.pods_max,
+        lease=node.lease,
+    )
+    if node.capacity:
+        settings = replace(settings, capacity=node.capacity)
+    # Several pretending processes need different --pod-subnet, so that their nodes have different subnets.
+    number = int(node.pod_subnet.network_address) // SUBNET_ADDRESSES
+    return lambda: run_pretend_nodes(names, client, env, settings, first_subnet=number, recorder=recorder)
