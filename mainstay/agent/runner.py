@@ -42,7 +42,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ContainerSpec:
     """A container to be run, with everything resolved: no references to other objects are left."""
 
     id: ContainerId
@@ -226,7 +226,7 @@ class Runner(Protocol):
         """Make, or bring up to date, the directories of a pod. Changed files of a volume are replaced all at once, as
         seen by the containers. Raises `CannotRun`."""
 
-    async def run(self, wish: Wish) -> None:
+    async def run(self, spec: ContainerSpec) -> None:
         """Begin a container, once. Returns when that is durable; what becomes of it is in `instances`. Raises
         `CannotRun`, then it was not begun."""
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.runner import Wish
+from mainstay.agent.runner import ContainerSpec
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
@@ -230,8 +230,8 @@ class WorldStage(Stage):
             self._news.set()
 
 
-def _behaviour_of(wish: Wish) -> Behaviour:
-    return _FAILS if wish.image == BROKEN else _ENDS_WELL if wish.image == PASSING else _GOES_ON
+def _behaviour_of(spec: ContainerSpec) -> Behaviour:
+    return _FAILS if spec.image == BROKEN else _ENDS_WELL if spec.image == PASSING else _GOES_ON
 
 
 def _ns(duration: timedelta) -> int:

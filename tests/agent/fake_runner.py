@@ -20,6 +20,7 @@ from typing import Any
 from mainstay.agent.runner import (
     CannotRun,
     ContainerId,
+    ContainerSpec,
     ContainerUsage,
     Exited,
     LogLine,
@@ -31,7 +32,6 @@ from mainstay.agent.runner import (
     State,
     Usage,
     VolumePlan,
-    Wish,
 )
 
 PIPE_BYTES_MIN = 4096
@@ -92,7 +92,7 @@ class FakeRunner:
     async def place(self, pod_uid: str, namespace: str, name: str, volumes: Sequence[VolumePlan]) -> PodPlace:
         return PodPlace(directory="/")
 
-    async def run(self, wish: Wish) -> None: ...
+    async def run(self, spec: ContainerSpec) -> None: ...
 
     async def end(self, container: ContainerId, grace: timedelta, *, with_signal: str = "SIGTERM") -> None: ...
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.runner import ContainerId, Exited, Wish
+from mainstay.agent.runner import ContainerId, ContainerSpec, Exited
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, NODES, PODS
@@ -40,11 +40,11 @@ async def reasons(client: Client) -> list[str]:
     return sorted({event["reason"] for event in (await client.list(EVENTS, "default")).items})
 
 
-def wish_of(world: World, pod: str) -> Wish:
+def build_container_spec(world: World, pod: str) -> ContainerSpec:
     for found in world.machines["node-0"].containers._pods.values():
         for container in found.values():
-            if container.wish.pod_name == pod:
-                return container.wish
+            if container.spec.pod_name == pod:
+                return container.spec
     raise AssertionError(f"{pod} was never begun")
 
 
@@ -62,11 +62,11 @@ async def test_a_container_gets_its_command_variables_and_address(sim: Simulatio
         await tasks.sleep(seconds(5))
         pod = await the_pod(client)
 
-    wish = wish_of(world, "one")
-    assert wish.command == ("serve", "red")
-    assert ("WHERE", "node-0") in wish.env
-    assert ("POD_IP", pod["status"]["podIP"]) in wish.env
-    assert wish.address == pod["status"]["podIP"]
+    spec = build_container_spec(world, "one")
+    assert spec.command == ("serve", "red")
+    assert ("WHERE", "node-0") in spec.env
+    assert ("POD_IP", pod["status"]["podIP"]) in spec.env
+    assert spec.address == pod["status"]["podIP"]
     assert pod["status"]["podIP"].startswith("127.64.0.")
 
 
@@ -74,7 +74,7 @@ async def test_pods_that_are_over_need_no_address_any_more(sim: Simulation):
     """Finished jobs stay for as long as somebody wants to look at them, and are many."""
     settings = an_agent(pod_subnet=IPv4Network("127.64.0.0/29"))  # Room for six.
     async with a_cluster(sim, "node-0", settings=settings) as (world, client):
-        world.machines["node-0"].behave = lambda wish: Behaviour(lasts=seconds(1))
+        world.machines["node-0"].behave = lambda spec: Behaviour(lasts=seconds(1))
         for number in range(8):
             await client.create(PODS, a_pod(f"job-{number}", restartPolicy="Never"), "default")
             await tasks.sleep(seconds(10))
@@ -127,7 +127,7 @@ def reads(world: World) -> int:
 async def test_what_volumes_of_a_pod_that_is_over_were_made_of_is_not_read_again(sim: Simulation):
     volumes = [{"name": "v", "configMap": {"name": "settings"}}]
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
-        world.machines["node-0"].behave = lambda wish: Behaviour(lasts=seconds(1))
+        world.machines["node-0"].behave = lambda spec: Behaviour(lasts=seconds(1))
         await client.create(CONFIG_MAPS, {"metadata": {"name": "settings"}, "data": {"colour": "red"}}, "default")
         await client.create(PODS, a_pod("one", volumes=volumes, restartPolicy="Never"), "default")
         await tasks.sleep(seconds(10))
@@ -294,7 +294,7 @@ async def test_nothing_else_is_asked_before_a_container_has_started(sim: Simulat
 
 async def test_what_fails_waits_longer_each_time(sim: Simulation):
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
-        world.machines["node-0"].behave = lambda wish: Behaviour(seconds(1), lasts=seconds(1), code=3)
+        world.machines["node-0"].behave = lambda spec: Behaviour(seconds(1), lasts=seconds(1), code=3)
         await client.create(PODS, a_pod("one"), "default")
         await tasks.sleep(timedelta(minutes=5))
         pod = await the_pod(client)
@@ -368,7 +368,7 @@ async def test_a_new_incarnation_finds_what_the_last_one_left(sim: Simulation):
 async def test_a_container_that_fails_while_the_node_is_cut_off_comes_again_at_once(sim: Simulation):
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
         machine = world.machines["node-0"]
-        machine.behave = lambda wish: Behaviour(seconds(1), lasts=seconds(10) if wish.id.attempt == 0 else None, code=1)
+        machine.behave = lambda spec: Behaviour(seconds(1), lasts=seconds(10) if spec.id.attempt == 0 else None, code=1)
         await client.create(PODS, a_pod("one"), "default")
         await tasks.sleep(seconds(5))
         sim.network.cut("node-0", "server-0")
@@ -400,7 +400,7 @@ async def test_after_a_reboot_everything_is_started_anew(sim: Simulation):
 
 async def test_a_pod_of_the_same_name_starts_when_the_first_has_ended(sim: Simulation):
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
-        world.machines["node-0"].behave = lambda wish: Behaviour(seconds(1), stop=seconds(8))
+        world.machines["node-0"].behave = lambda spec: Behaviour(seconds(1), stop=seconds(8))
         await client.create(PODS, a_pod("one"), "default")
         await tasks.sleep(seconds(5))
         await client.delete(PODS, "one", "default", grace_s=0)
@@ -417,7 +417,7 @@ async def test_a_pod_of_the_same_name_starts_when_the_first_has_ended(sim: Simul
 
 async def test_what_was_removed_by_force_is_ended_and_then_reported(sim: Simulation):
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
-        world.machines["node-0"].behave = lambda wish: Behaviour(seconds(1), stop=seconds(8))
+        world.machines["node-0"].behave = lambda spec: Behaviour(seconds(1), stop=seconds(8))
         made = await client.create(PODS, a_pod("one"), "default")
         await tasks.sleep(seconds(5))
         await client.delete(PODS, "one", "default", grace_s=0)

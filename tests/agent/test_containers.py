@@ -7,7 +7,16 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.agent.runner import CannotRun, ContainerId, Exited, LogQuery, NoSuchContainer, Running, Starting, Wish
+from mainstay.agent.runner import (
+    CannotRun,
+    ContainerId,
+    ContainerSpec,
+    Exited,
+    LogQuery,
+    NoSuchContainer,
+    Running,
+    Starting,
+)
 from mainstay.agent.runners.pretend import PretendRunner
 from mainstay.agent.runners.pretend_containers import Behaviour, Containers
 from mainstay.env import tasks
@@ -17,8 +26,8 @@ from tests.agent.cluster import seconds
 ONE = ContainerId("uid", "c", 0)
 
 
-def a_wish(id_: ContainerId = ONE, *, is_at_most_one: bool = False) -> Wish:
-    return Wish(
+def a_spec(id_: ContainerId = ONE, *, is_at_most_one: bool = False) -> ContainerSpec:
+    return ContainerSpec(
         id=id_, namespace="n", pod_name="p", image="x", command=("serve",), env=(), is_at_most_one=is_at_most_one
     )
 
@@ -27,7 +36,7 @@ def some(sim: Simulation, behaviour: Behaviour | None = None) -> Containers:
     def later(duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle:
         return sim.loop.call_later(duration.total_seconds(), call, context=Context())
 
-    return Containers(sim.clock, later, lambda wish: behaviour or Behaviour(seconds(1), seconds(2)))
+    return Containers(sim.clock, later, lambda spec: behaviour or Behaviour(seconds(1), seconds(2)))
 
 
 def state(containers: Containers, id_: ContainerId = ONE) -> object:
@@ -40,11 +49,11 @@ def now_ns(sim: Simulation, after: timedelta = timedelta()) -> int:
 
 async def test_a_container_is_begun_once_for_each_attempt(sim: Simulation):
     containers = some(sim)
-    containers.run(a_wish())
+    containers.run(a_spec())
     assert state(containers) == Starting()
     await tasks.sleep(seconds(1.5))
     before = state(containers)
-    containers.run(a_wish())
+    containers.run(a_spec())
 
     assert isinstance(before, Running)
     assert state(containers) is before
@@ -52,7 +61,7 @@ async def test_a_container_is_begun_once_for_each_attempt(sim: Simulation):
 
 async def test_a_container_that_takes_too_long_to_end_is_killed(sim: Simulation):
     containers = some(sim)
-    containers.run(a_wish())
+    containers.run(a_spec())
     await tasks.sleep(seconds(1.5))
     containers.end(ONE, seconds(1))
     await tasks.sleep(seconds(1.1))
@@ -64,7 +73,7 @@ async def test_a_container_that_takes_too_long_to_end_is_killed(sim: Simulation)
 
 async def test_of_two_graces_the_shorter_one_counts(sim: Simulation):
     containers = some(sim, Behaviour(seconds(1), seconds(100)))
-    containers.run(a_wish())
+    containers.run(a_spec())
     await tasks.sleep(seconds(1.5))
     containers.end(ONE, seconds(50))
     containers.end(ONE, seconds(3))
@@ -76,7 +85,7 @@ async def test_of_two_graces_the_shorter_one_counts(sim: Simulation):
 
 async def test_what_runs_cannot_be_forgotten(sim: Simulation):
     containers = some(sim)
-    containers.run(a_wish())
+    containers.run(a_spec())
     with pytest.raises(RuntimeError, match="is to be forgotten, and runs"):
         containers.forget("uid")
     containers.end(ONE, seconds(0))
@@ -89,7 +98,7 @@ async def test_what_runs_cannot_be_forgotten(sim: Simulation):
 async def test_the_oldest_attempts_are_pruned(sim: Simulation):
     containers = some(sim, Behaviour(seconds(0), lasts=seconds(0)))
     for attempt in range(4):
-        containers.run(a_wish(ContainerId("uid", "c", attempt)))
+        containers.run(a_spec(ContainerId("uid", "c", attempt)))
         await tasks.sleep(seconds(1))
     containers.prune("uid", "c", 2)
 
@@ -99,8 +108,8 @@ async def test_the_oldest_attempts_are_pruned(sim: Simulation):
 async def test_without_a_lease_no_at_most_one_starts(sim: Simulation):
     containers = some(sim)
     with pytest.raises(CannotRun) as refused:
-        containers.run(a_wish(is_at_most_one=True))
-    containers.run(a_wish(ContainerId("other", "c", 0)))
+        containers.run(a_spec(is_at_most_one=True))
+    containers.run(a_spec(ContainerId("other", "c", 0)))
 
     assert refused.value.reason == "LeaseNotHeld"
 
@@ -108,7 +117,7 @@ async def test_without_a_lease_no_at_most_one_starts(sim: Simulation):
 async def test_an_at_most_one_is_asked_in_time_and_gone_when_the_lease_is(sim: Simulation):
     stubborn = some(sim, Behaviour(seconds(0), seconds(100)))
     stubborn.hold_until(now_ns(sim, seconds(30)), seconds(10))
-    stubborn.run(a_wish(is_at_most_one=True))
+    stubborn.run(a_spec(is_at_most_one=True))
     await tasks.sleep(seconds(15))
     stubborn.hold_until(now_ns(sim, seconds(30)), seconds(10))  # Renewed: until second 45.
     await tasks.sleep(seconds(29.9))
@@ -124,19 +133,19 @@ async def test_an_at_most_one_is_asked_in_time_and_gone_when_the_lease_is(sim: S
 async def test_one_that_ends_when_it_is_asked_is_gone_sooner(sim: Simulation):
     willing = some(sim, Behaviour(seconds(0), seconds(2)))
     willing.hold_until(now_ns(sim, seconds(30)), seconds(10))
-    willing.run(a_wish(is_at_most_one=True))
+    willing.run(a_spec(is_at_most_one=True))
     await tasks.sleep(seconds(22.1))
 
     assert isinstance(state(willing), Exited)
     assert not willing.is_lease_held
     with pytest.raises(CannotRun):
-        willing.run(a_wish(ContainerId("uid", "c", 1), is_at_most_one=True))
+        willing.run(a_spec(ContainerId("uid", "c", 1), is_at_most_one=True))
 
 
 async def test_after_a_reboot_nothing_runs_and_nothing_is_held(sim: Simulation):
     containers = some(sim)
     containers.hold_until(now_ns(sim, seconds(60)), seconds(10))
-    containers.run(a_wish(is_at_most_one=True))
+    containers.run(a_spec(is_at_most_one=True))
     await tasks.sleep(seconds(5))
     containers.kill_all("ContainerStatusUnknown", "the machine was started anew")
 
@@ -148,7 +157,7 @@ async def test_after_a_reboot_nothing_runs_and_nothing_is_held(sim: Simulation):
 
 async def test_a_pretended_container_has_a_log_and_answers_commands(sim: Simulation):
     runner = PretendRunner(sim.env("node"))
-    await runner.run(a_wish())
+    await runner.run(a_spec())
     with pytest.raises(NoSuchContainer):
         await runner.execute(ONE, ["true"])
     await tasks.sleep(seconds(2))

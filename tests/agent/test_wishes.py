@@ -1,14 +1,14 @@
-"""A container's spec becomes a wish: what to run, as whom, with which directories and how much."""
+"""A container's spec becomes a spec: what to run, as whom, with which directories and how much."""
 
 from typing import Any
 
 import pytest
 
-from mainstay.agent.pod.container_spec import wish_of
+from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, environment_of
 from mainstay.agent.pod.facts import Waiting
-from mainstay.agent.runner import ContainerId, Mount, PodPlace, Wish
+from mainstay.agent.runner import ContainerId, ContainerSpec, Mount, PodPlace
 from tests.api.builders import a_pod
 
 Object = dict[str, Any]
@@ -18,37 +18,37 @@ VOLUMES = [{"name": "work", "emptyDir": {}}, {"name": "conf", "configMap": {"nam
 PLACE = PodPlace(directory="/pods/u", volumes={"work": "/pods/u/volumes/work", "conf": "/pods/u/volumes/conf"})
 
 
-def wish(
+def spec(
     *,
     facts: Surroundings = HERE,
     pod: Object | None = None,
     annotations: dict[str, str] | None = None,
     attempt: int = 0,
     **container: Any,
-) -> Wish | Waiting:
+) -> ContainerSpec | Waiting:
     asked = {"name": "c", "image": "x:1", "command": ["run"], **container}
     whole = a_pod("web", containers=[asked], volumes=VOLUMES, **(pod or {}))
     whole["metadata"] |= {"uid": "u", "annotations": annotations or {}}
     env = environment_of(whole, asked, {}, facts)
     assert isinstance(env, Environment)
-    return wish_of(whole, asked, attempt, PLACE, env, facts)
+    return build_container_spec(whole, asked, attempt, PLACE, env, facts)
 
 
-def granted(**asked: Any) -> Wish:
-    found = wish(**asked)
-    assert isinstance(found, Wish)
+def granted(**asked: Any) -> ContainerSpec:
+    found = spec(**asked)
+    assert isinstance(found, ContainerSpec)
     return found
 
 
 def refused(**asked: Any) -> Waiting:
-    found = wish(**asked)
+    found = spec(**asked)
     assert isinstance(found, Waiting)
     return found
 
 
 def test_a_container_that_says_little_gets_a_plain_wish() -> None:
     found = granted(attempt=3)
-    assert found == Wish(
+    assert found == ContainerSpec(
         id=ContainerId("u", "c", 3),
         namespace="default",
         pod_name="web",
@@ -97,8 +97,8 @@ def test_the_container_decides_who_it_runs_as_before_the_pod_does() -> None:
 )
 def test_who_must_not_be_root_is_not(of_pod: Object, of_container: Object, agent: int, is_allowed: bool) -> None:
     facts = Surroundings(node_name="n", user=agent)
-    found = wish(facts=facts, pod={"securityContext": of_pod}, securityContext=of_container)
-    assert isinstance(found, Wish) == is_allowed
+    found = spec(facts=facts, pod={"securityContext": of_pod}, securityContext=of_container)
+    assert isinstance(found, ContainerSpec) == is_allowed
     if isinstance(found, Waiting):
         assert found.reason == CONFIG_ERROR
         assert 'pod: "web_default(u)", container: c' in found.message

@@ -8,7 +8,7 @@ were first asked about, 21 of 26 were named; since then they are known, too.
 from datetime import timedelta
 from typing import Any, Final
 
-from mainstay.agent.runner import CannotRun, Wish
+from mainstay.agent.runner import CannotRun, ContainerSpec
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.agent.settings import Taint
 from mainstay.api.kind_names import (
@@ -223,8 +223,8 @@ async def missing_key(bed: Bed) -> Ask:
 async def init_container(bed: Bed) -> Ask:
     """An init container fails again and again; the main one never comes."""
 
-    def behave(wish: Wish) -> Behaviour:
-        is_first = wish.id.name == "migrate"
+    def behave(container: ContainerSpec) -> Behaviour:
+        is_first = container.id.name == "migrate"
         return Behaviour(lasts=timedelta(seconds=1), code=5) if is_first else Behaviour()
 
     for machine in bed.world.machines.values():
@@ -261,7 +261,7 @@ async def startup_probe(bed: Bed) -> Ask:
 async def one_bad_node(bed: Bed) -> Ask:
     """One of two machines cannot start containers. Asked about the Deployment, half of which runs."""
 
-    def cannot(wish: Wish) -> Behaviour:
+    def cannot(container: ContainerSpec) -> Behaviour:
         raise CannotRun("CreateContainerError", "no space left on device")
 
     bed.world.machines["node-b"].behave = cannot

@@ -124,7 +124,7 @@ async def job_quota(bed: Bed) -> Ask:
 async def two_troubles(bed: Bed) -> Ask:
     """Old pods crash, and the new ones are too large for any node: either is a cause, and one must be told."""
     for machine in bed.world.machines.values():
-        machine.behave = lambda wish: Behaviour(lasts=timedelta(seconds=1), code=7)
+        machine.behave = lambda container: Behaviour(lasts=timedelta(seconds=1), code=7)
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 1))
     await bed.rest(30)
     template = a_deployment("web", 1, "12", image="x:2")["spec"]["template"]

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from mainstay.agent.runner import CannotRun, Wish
+from mainstay.agent.runner import CannotRun, ContainerSpec
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, SERVICES
 from mainstay.client.call import WriteOptions
@@ -24,8 +24,8 @@ CRASH: Final = Behaviour(lasts=timedelta(seconds=1), code=3)
 async def image(bed: Bed) -> Ask:
     """The image of the new version is not to be had."""
 
-    def behave(wish: Wish) -> Behaviour:
-        if wish.image == "shop:v9":
+    def behave(container: ContainerSpec) -> Behaviour:
+        if container.image == "shop:v9":
             raise CannotRun("ErrImagePull", 'failed to pull image "shop:v9": manifest unknown')
         return Behaviour()
 
@@ -48,7 +48,7 @@ async def image(bed: Bed) -> Ask:
 async def crash_loop(bed: Bed) -> Ask:
     """The container ends with code 3 as soon as it runs, again and again."""
     for machine in bed.world.machines.values():
-        machine.behave = lambda wish: CRASH
+        machine.behave = lambda container: CRASH
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 1))
 
     async def crashing() -> bool:
@@ -109,7 +109,7 @@ async def missing_config_map(bed: Bed) -> Ask:
 async def job_backoff(bed: Bed) -> Ask:
     """Each pod of the Job ends with code 2, until it may have no more."""
     for machine in bed.world.machines.values():
-        machine.behave = lambda wish: Behaviour(lasts=timedelta(seconds=1), code=2)
+        machine.behave = lambda container: Behaviour(lasts=timedelta(seconds=1), code=2)
     spec = a_pod("report", restartPolicy="Never")["spec"]
     job = {"backoffLimit": 1, "template": {"spec": spec}}
     await bed.client.create(JOBS, {"metadata": {"name": "report", "namespace": NAMESPACE}, "spec": job})

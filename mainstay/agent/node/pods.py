@@ -37,6 +37,7 @@ from mainstay.client.entry import Change, Entry
 from mainstay.client.errors import ApiError
 from mainstay.client.indexes import NODE
 from mainstay.env import Env, tasks
+from mainstay.env.invariants import broken
 from mainstay.loop.record import Recorder
 
 STRAY_GRACE: Final = timedelta(seconds=10)
@@ -132,6 +133,8 @@ class Pods:
         if worker is not None:
             worker.cached(entry)
             return
+        if entry.uid in self._tasks:
+            raise broken("a pod has one worker", f"pod {entry.key} (uid {entry.uid})", task=self._tasks[entry.uid])
         worker = self._workers[entry.uid] = PodWorker(entry, self._home)
         # What runs here was taken on before. It counts at once, or a new one would be given its room.
         worker.is_admitted = bool(self._runner.instances(entry.uid))
@@ -187,7 +190,8 @@ class Pods:
                     _logger.debug("%s cannot look at its Node: %s", self._settings.name, error)
 
     def _over(self, worker: PodWorker) -> None:
-        self._workers.pop(worker.uid, None)
+        if self._workers.pop(worker.uid, None) is not worker:
+            raise broken("a pod has one worker", f"pod {worker.key} (uid {worker.uid})", workers=list(self._workers))
         self._tasks.pop(worker.uid, None)
         uids = self._by_key.get(worker.key, [])
         if worker.uid in uids:

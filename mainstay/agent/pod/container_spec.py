@@ -1,10 +1,10 @@
-"""From a container's spec to a `Wish`: everything resolved, ready for a runner.
+"""From a container's spec to a `ContainerSpec`: everything resolved, ready for a runner.
 
 The last step before a container is begun. Its environment is known by then (environment.py) and its pod's directories
 are there (`Runner.place`); here come the command with its references replaced, who it runs as, what is mounted where
 and how much it may use. A container that cannot be run as it asks is `Waiting`, with the kubelet's reason and words.
 
-Pure, and called again for each attempt: the same arguments give the same wish.
+Pure, and called again for each attempt: the same arguments give the same spec.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, empty_in, expanded
 from mainstay.agent.pod.facts import Waiting
 from mainstay.agent.pod.volumes import has_content
-from mainstay.agent.runner import ContainerId, Mount, PodPlace, Wish
+from mainstay.agent.runner import ContainerId, ContainerSpec, Mount, PodPlace
 from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object
 from mainstay.api.quantity import to_int, to_milli
@@ -24,9 +24,9 @@ COMMAND_REQUIRED: Final = "CommandRequired"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-def wish_of(
+def build_container_spec(
     pod: Object, container: Object, attempt: int, place: PodPlace, env: Environment, facts: Surroundings
-) -> Wish | Waiting:
+) -> ContainerSpec | Waiting:
     """What a runner is to run for a container of a pod, the how-manieth time."""
     metadata, spec = pod["metadata"], pod["spec"]
     of_pod: Mapping[str, Any] = spec.get("securityContext") or _NOTHING
@@ -45,7 +45,7 @@ def wish_of(
         mounts.append(mount)
     resources = container.get("resources") or _NOTHING
     limits = resources.get("limits") or _NOTHING
-    return Wish(
+    return ContainerSpec(
         id=ContainerId(metadata["uid"], container["name"], attempt),
         namespace=metadata.get("namespace") or "default",
         pod_name=metadata["name"],

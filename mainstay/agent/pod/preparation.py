@@ -1,4 +1,4 @@
-"""From a pod's spec to what a runner can run: reading what it refers to, making its volumes, and its wishes.
+"""From a pod's spec to what a runner can run: reading what it refers to, making its volumes, and building the specs.
 
 ConfigMaps and Secrets are read from the server each time they are needed, not watched: agents may read those of their
 own pods only, and an old copy must not be handed out. What the volumes are made of is read again every minute, while
@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.agent.node.node import Node
-from mainstay.agent.pod.container_spec import wish_of
+from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import Missing, Sources, environment_of, needs_of
 from mainstay.agent.pod.facts import Waiting
 from mainstay.agent.pod.volumes import has_content, plans_of, wants_token
-from mainstay.agent.runner import CannotRun, ContainerId, PodPlace, Runner, Wish
+from mainstay.agent.runner import CannotRun, ContainerId, ContainerSpec, PodPlace, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
@@ -76,7 +76,9 @@ class Preparing:
         except ApiError as error:
             return self._waiting("FailedMount", f"what its volumes are made of cannot be read: {error}")
 
-    async def wish(self, pod: Object, container: Object, attempt: int, place: PodPlace, address: str) -> Wish | Waiting:
+    async def container_spec(
+        self, pod: Object, container: Object, attempt: int, place: PodPlace, address: str
+    ) -> ContainerSpec | Waiting:
         """What is to be run for a container."""
         if self._settings.is_pretend:
             return _pretended(pod, container, attempt, address)
@@ -88,7 +90,7 @@ class Preparing:
         env = environment_of(pod, container, sources, surroundings)
         if isinstance(env, Missing):
             return self._waiting(env.reason, env.message)
-        found = wish_of(pod, container, attempt, place, env, surroundings)
+        found = build_container_spec(pod, container, attempt, place, env, surroundings)
         if isinstance(found, Waiting) and found.reason == "CreateContainerConfigError":
             return self._waiting(found.reason, found.message)  # What it refers to may come to be.
         return found
@@ -149,9 +151,9 @@ class Preparing:
         return Waiting(reason, message, self._clock.wall() + TRY_AGAIN_AFTER)
 
 
-def _pretended(pod: Object, container: Object, attempt: int, address: str) -> Wish:
+def _pretended(pod: Object, container: Object, attempt: int, address: str) -> ContainerSpec:
     metadata = pod["metadata"]
-    return Wish(
+    return ContainerSpec(
         id=ContainerId(metadata["uid"], container["name"], attempt),
         namespace=metadata["namespace"],
         pod_name=metadata["name"],

@@ -45,13 +45,14 @@ from mainstay.client.client import Client
 from mainstay.client.entry import Entry
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Clock, tasks
+from mainstay.env.invariants import broken
 
 REFRESH_EVERY: Final = timedelta(minutes=1)
 """How often the content of volumes is read again."""
 DEFAULT_GRACE: Final = timedelta(seconds=30)
 _ENDS_POD: Final = (EndReason.POD_DELETED, EndReason.POD_OVER, EndReason.DEADLINE)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_SOONER: Final = timedelta(milliseconds=500)  # By so much an end must come sooner to count as another wish.
+_SOONER: Final = timedelta(milliseconds=500)  # By so much an end must come sooner to count as another request.
 
 _logger = logging.getLogger(__name__)
 
@@ -359,24 +360,33 @@ class PodWorker:
         container = _container(self._pod, step.name)
         if self._place is None or container is None:
             return None
-        wish = await home.preparing.wish(self._pod, container, step.attempt, self._place, self._address)
-        if isinstance(wish, Waiting):
-            self._waits(step.name, wish)
+        spec = await home.preparing.container_spec(self._pod, container, step.attempt, self._place, self._address)
+        if isinstance(spec, Waiting):
+            self._waits(step.name, spec)
             return None
         if not self._may_start:
             self.wake()
             return (
                 timedelta()
             )  # It is gone meanwhile; or the Lease was lost and got again, and who knows what happened.
+        others = [id_ for id_ in self._living() if id_.name == step.name and id_ != spec.id]
+        if others:
+            raise broken(
+                "one attempt of a container runs at a time",
+                f"pod {self.key} (uid {self.uid})",
+                starting=spec.id,
+                running=others,
+                decision=self._decision,
+            )
         self._is_starting = True
         try:
-            await home.runner.run(wish)
+            await home.runner.run(spec)
         except CannotRun as error:
             self._waits(step.name, Waiting(error.reason, str(error), home.clock.wall() + TRY_AGAIN_AFTER))
             return None
         finally:
             self._is_starting = False
-        self._begun[wish.id] = None
+        self._begun[spec.id] = None
         if self._waiting.pop(step.name, None) is not None:
             self.wake()
         return None

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from mainstay.agent.runner import (
     ContainerId,
+    ContainerSpec,
     ContainerUsage,
     Exited,
     LogLine,
@@ -27,7 +28,6 @@ from mainstay.agent.runner import (
     State,
     Usage,
     VolumePlan,
-    Wish,
 )
 from mainstay.agent.runners.pretend_containers import Behave, Behaviour, Containers
 from mainstay.api import times
@@ -57,7 +57,7 @@ def behaviour_of(env: Env, delays: Delays, failure_rate: float, label: str = "")
     well = Behaviour(delays.start, delays.stop)
     badly = Behaviour(delays.start, delays.stop, timedelta(), 1)
     chance = env.chance.stream("pretend failures", label)
-    return lambda wish: badly if failure_rate and chance.random() < failure_rate else well
+    return lambda spec: badly if failure_rate and chance.random() < failure_rate else well
 
 
 class PretendRunner:
@@ -107,8 +107,8 @@ class PretendRunner:
         directory = f"/pretend/{pod_uid}"
         return PodPlace(directory=directory, volumes={each.name: f"{directory}/{each.name}" for each in volumes})
 
-    async def run(self, wish: Wish) -> None:
-        self._containers.run(wish)
+    async def run(self, spec: ContainerSpec) -> None:
+        self._containers.run(spec)
 
     async def end(self, container: ContainerId, grace: timedelta, *, with_signal: str = "SIGTERM") -> None:
         self._containers.end(container, grace)

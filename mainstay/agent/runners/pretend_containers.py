@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.agent.runner import CannotRun, ContainerId, Exited, Running, Starting, State, Wish
+from mainstay.agent.runner import CannotRun, ContainerId, ContainerSpec, Exited, Running, Starting, State
 from mainstay.env import Clock
 
 KILLED: Final = 137
@@ -35,15 +35,15 @@ class Behaviour:
 
 
 CallLater = Callable[[timedelta, Callable[[], None]], asyncio.TimerHandle]
-Behave = Callable[[Wish], Behaviour]
-Watcher = Callable[[Wish, State], None]
+Behave = Callable[[ContainerSpec], Behaviour]
+Watcher = Callable[[ContainerSpec, State], None]
 
 
 class _Container:
-    __slots__ = ("behaviour", "is_fenced", "kill_at_ns", "state", "timer", "wish")
+    __slots__ = ("behaviour", "is_fenced", "kill_at_ns", "spec", "state", "timer")
 
-    def __init__(self, wish: Wish, behaviour: Behaviour) -> None:
-        self.wish = wish
+    def __init__(self, spec: ContainerSpec, behaviour: Behaviour) -> None:
+        self.spec = spec
         self.behaviour = behaviour
         self.state: State = Starting()
         self.timer: asyncio.TimerHandle | None = None
@@ -91,8 +91,8 @@ class Containers:
             return
         found = self._pods[pod_uid] = {}
         for id_, state in states.items():
-            wish = Wish(id=id_, namespace="", pod_name="", image="", command=("pretend",), env=())
-            container = found[id_] = _Container(wish, self._behave(wish))
+            spec = ContainerSpec(id=id_, namespace="", pod_name="", image="", command=("pretend",), env=())
+            container = found[id_] = _Container(spec, self._behave(spec))
             container.state = state
 
     # What is done.
@@ -100,20 +100,20 @@ class Containers:
     def place(self, pod_uid: str) -> None:
         self._pods.setdefault(pod_uid, {})
 
-    def run(self, wish: Wish) -> None:
+    def run(self, spec: ContainerSpec) -> None:
         """Raises `CannotRun`."""
-        found = self._pods.setdefault(wish.id.pod_uid, {})
-        if wish.id in found:
+        found = self._pods.setdefault(spec.id.pod_uid, {})
+        if spec.id in found:
             return
-        if wish.is_at_most_one and not self.is_lease_held:
+        if spec.is_at_most_one and not self.is_lease_held:
             raise CannotRun("LeaseNotHeld", "the node does not hold its lease, and this container must not run twice")
-        container = found[wish.id] = _Container(wish, self._behave(wish))
-        if wish.is_at_most_one:
-            self._fenced[wish.id] = container
+        container = found[spec.id] = _Container(spec, self._behave(spec))
+        if spec.is_at_most_one:
+            self._fenced[spec.id] = container
             self._watch_lease()
         container.timer = self._call_later(container.behaviour.start, lambda: self._started(container))
         if self._watcher is not None:  # Whoever asked for it knows.
-            self._watcher(wish, container.state)
+            self._watcher(spec, container.state)
 
     def end(self, id_: ContainerId, grace: timedelta) -> None:
         container = self._pods.get(id_.pod_uid, {}).get(id_)
@@ -218,7 +218,7 @@ class Containers:
         if container.timer is not None:
             container.timer.cancel()
             container.timer = None
-        self._fenced.pop(container.wish.id, None)
+        self._fenced.pop(container.spec.id, None)
         now = self._clock.wall()
         container.state = Exited(
             code=code,
@@ -232,9 +232,9 @@ class Containers:
 
     def _tell(self, container: _Container) -> None:
         if self._watcher is not None:
-            self._watcher(container.wish, container.state)
+            self._watcher(container.spec, container.state)
         for changed in self._subscribers:
-            changed(container.wish.id.pod_uid)
+            changed(container.spec.id.pod_uid)
 
 
 def _started_at(state: State, now: datetime) -> datetime:

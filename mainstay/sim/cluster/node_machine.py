@@ -12,7 +12,7 @@ from contextvars import Context
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.runner import ContainerId, Exited, State, Wish
+from mainstay.agent.runner import ContainerId, ContainerSpec, Exited, State
 from mainstay.agent.runners.pretend import Answer, PretendRunner
 from mainstay.agent.runners.pretend_containers import Behave, Behaviour, Containers
 from mainstay.env import Env
@@ -28,14 +28,14 @@ class SimMachine:
 
     def __init__(self, sim: Simulation, name: str, history: History, behave: Behave | None = None) -> None:
         self.name = name
-        self.behave: Behave = behave or (lambda wish: Behaviour())
+        self.behave: Behave = behave or (lambda spec: Behaviour())
         """How each container turns out that is begun from now on."""
         self.answer: Answer = _succeeds
         """What commands beside containers end with."""
         self._sim = sim
         self._history = history
         self._began: dict[ContainerId, None] = {}
-        self.containers = Containers(sim.clock_of(name), self._later, lambda wish: self.behave(wish), self._saw)
+        self.containers = Containers(sim.clock_of(name), self._later, lambda spec: self.behave(spec), self._saw)
 
     def runner(self, env: Env) -> PretendRunner:
         """For one incarnation of the agent."""
@@ -61,13 +61,13 @@ class SimMachine:
         # On behalf of nobody: it happens whoever is dead or paused by then.
         return loop.call_at_ns(loop.time_ns() + duration // timedelta(microseconds=1) * 1000, call, context=Context())
 
-    def _saw(self, wish: Wish, state: State) -> None:
-        now_ns, pod = self._sim.loop.time_ns(), f"{wish.namespace}/{wish.pod_name}"
+    def _saw(self, spec: ContainerSpec, state: State) -> None:
+        now_ns, pod = self._sim.loop.time_ns(), f"{spec.namespace}/{spec.pod_name}"
         if isinstance(state, Exited):
-            self._history.add(ContainerEnded(now_ns, self.name, pod, *_parts(wish.id), state.reason))
-        elif wish.id not in self._began:
-            self._began[wish.id] = None
-            self._history.add(ContainerStarted(now_ns, self.name, pod, *_parts(wish.id), wish.is_at_most_one))
+            self._history.add(ContainerEnded(now_ns, self.name, pod, *_parts(spec.id), state.reason))
+        elif spec.id not in self._began:
+            self._began[spec.id] = None
+            self._history.add(ContainerStarted(now_ns, self.name, pod, *_parts(spec.id), spec.is_at_most_one))
 
 
 def _parts(id_: ContainerId) -> tuple[str, str, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstay.env import SystemClock, tasks
-from tests.agent.process.machine import a_runner, a_wish, running
+from tests.agent.process.machine import a_runner, a_spec, running
 
 
 async def be(directory: Path, plan: dict[str, Any]) -> None:
@@ -22,8 +22,8 @@ async def be(directory: Path, plan: dict[str, Any]) -> None:
         if "hold_s" in plan:
             until_ns = SystemClock().monotonic_ns() + int(plan["hold_s"] * 1e9)
             await runner.hold_until(until_ns, timedelta(seconds=plan["stopping_s"]))
-        for wish in plan["wishes"]:
-            await running(runner, a_wish(**wish))
+        for spec in plan["specs"]:
+            await running(runner, a_spec(**spec))
         os.write(1, b"running\n")
         await asyncio.Event().wait()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.runner import ContainerId, Exited, LogQuery, Running, State, Wish
+from mainstay.agent.runner import ContainerId, ContainerSpec, Exited, LogQuery, Running, State
 from mainstay.agent.runners.process.runner import ProcessRunner
 
 POD = "6e5f1a52-0000-4000-8000-000000000001"
@@ -21,9 +21,9 @@ WITHIN_S = 30.0
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do this")
 
 
-def a_wish(script: str, *, name: str = "main", attempt: int = 0, uid: str = POD, **more: Any) -> Wish:
+def a_spec(script: str, *, name: str = "main", attempt: int = 0, uid: str = POD, **more: Any) -> ContainerSpec:
     """A container that runs a shell script."""
-    wish = Wish(
+    spec = ContainerSpec(
         id=ContainerId(uid, name, attempt),
         namespace="default",
         pod_name="web",
@@ -31,7 +31,7 @@ def a_wish(script: str, *, name: str = "main", attempt: int = 0, uid: str = POD,
         command=("/bin/sh", "-c", script),
         env=(("PATH", "/usr/local/bin:/usr/bin:/bin"), ("GREETING", "hello")),
     )
-    return replace(wish, **more)
+    return replace(spec, **more)
 
 
 @contextlib.asynccontextmanager
@@ -59,17 +59,17 @@ async def until(runner: ProcessRunner, container: ContainerId, is_so: Callable[[
             await changed.wait()
 
 
-async def running(runner: ProcessRunner, wish: Wish) -> Running:
-    await runner.run(wish)
-    state = await until(runner, wish.id, lambda state: not _is_starting(state))
+async def running(runner: ProcessRunner, spec: ContainerSpec) -> Running:
+    await runner.run(spec)
+    state = await until(runner, spec.id, lambda state: not _is_starting(state))
     assert isinstance(state, Running), state
     return state
 
 
-async def ready(runner: ProcessRunner, wish: Wish) -> Running:
+async def ready(runner: ProcessRunner, spec: ContainerSpec) -> Running:
     """Run a container, and wait until it has written something."""
-    state = await running(runner, wish)
-    log = runner.directory / "pods" / wish.id.pod_uid / "logs" / wish.id.name / f"{wish.id.attempt}.log"
+    state = await running(runner, spec)
+    log = runner.directory / "pods" / spec.id.pod_uid / "logs" / spec.id.name / f"{spec.id.attempt}.log"
     await soon(lambda: log.stat().st_size)
     return state
 
@@ -80,9 +80,9 @@ async def exited(runner: ProcessRunner, container: ContainerId) -> Exited:
     return state
 
 
-async def ran(runner: ProcessRunner, wish: Wish) -> Exited:
-    await runner.run(wish)
-    return await exited(runner, wish.id)
+async def ran(runner: ProcessRunner, spec: ContainerSpec) -> Exited:
+    await runner.run(spec)
+    return await exited(runner, spec.id)
 
 
 def _is_starting(state: State | None) -> bool:

@@ -11,10 +11,10 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from mainstay.agent.runner import ContainerId, Exited, Wish
+from mainstay.agent.runner import ContainerId, ContainerSpec, Exited
 from mainstay.agent.runners.process.runner import ProcessRunner
 from mainstay.env import tasks
-from tests.agent.process.machine import a_wish
+from tests.agent.process.machine import a_spec
 
 PODS = [f"pod-{number}" for number in range(4)]
 ATTEMPTS_AT_ONCE = 3
@@ -29,9 +29,9 @@ def script(directory: Path) -> str:
     )
 
 
-def wish_of(directory: Path, container: ContainerId) -> Wish:
+def build_container_spec(directory: Path, container: ContainerId) -> ContainerSpec:
     env = (("PATH", "/usr/bin:/bin"), ("POD", container.pod_uid))
-    return a_wish(script(directory), uid=container.pod_uid, attempt=container.attempt, env=env)
+    return a_spec(script(directory), uid=container.pod_uid, attempt=container.attempt, env=env)
 
 
 async def storm(directory: Path, seed: int) -> None:
@@ -51,7 +51,7 @@ async def one_pod(runner: ProcessRunner, directory: Path, pod: str, chance: rand
             await runner.end(chance.choice(living), timedelta(seconds=chance.choice([0, 60])))
         else:
             after = max((key.attempt for key in states), default=-1) + 1
-            await runner.run(wish_of(directory, ContainerId(pod, "main", after)))
+            await runner.run(build_container_spec(directory, ContainerId(pod, "main", after)))
         await tasks.sleep(timedelta(milliseconds=chance.choice([0, 1, 30])))
 
 

@@ -18,7 +18,7 @@ from tests.agent.process.machine import (
     AT_ONCE,
     POD,
     a_runner,
-    a_wish,
+    a_spec,
     cgroups_of,
     exited,
     output,
@@ -30,7 +30,7 @@ from tests.agent.process.machine import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
-FIRST = a_wish("").id
+FIRST = a_spec("").id
 
 
 def attempt_in(directory: Path) -> Attempt:
@@ -45,7 +45,7 @@ def kill_shim(directory: Path) -> None:
 
 async def test_a_container_outlives_its_agent_and_is_adopted(directory: Path):
     script = f"i=0; while [ ! -e {directory}/stop ]; do i=$((i+1)); echo $i; sleep 0.002; done; echo last; exit 5"
-    agent = an_agent(directory, wishes=[{"script": script}])
+    agent = an_agent(directory, specs=[{"script": script}])
     pid = int((directory / "pods" / POD / "containers/main/0/started.json").read_text().split(":")[1].split(",")[0])
     kill(agent)
     async with a_runner(directory) as runner:
@@ -63,7 +63,7 @@ async def test_a_container_outlives_its_agent_and_is_adopted(directory: Path):
 
 
 async def test_an_end_that_no_agent_saw_is_found(directory: Path):
-    agent = an_agent(directory, wishes=[{"script": f"while [ ! -e {directory}/stop ]; do sleep 0.01; done; exit 5"}])
+    agent = an_agent(directory, specs=[{"script": f"while [ ! -e {directory}/stop ]; do sleep 0.01; done; exit 5"}])
     kill(agent)
     (directory / "stop").touch()
     await soon((directory / "pods" / POD / "containers/main/0/exit.json").exists)
@@ -73,7 +73,7 @@ async def test_an_end_that_no_agent_saw_is_found(directory: Path):
 
 
 async def test_an_adopted_container_can_be_ended(directory: Path):
-    kill(an_agent(directory, wishes=[{"script": "sleep 1000"}]))
+    kill(an_agent(directory, specs=[{"script": "sleep 1000"}]))
     async with a_runner(directory) as runner:
         await runner.end(FIRST, timedelta(hours=1))
         assert (await exited(runner, FIRST)).signal == signal.SIGTERM
@@ -85,7 +85,7 @@ LEAVES_MUCH = "setsid sleep 1000 & (setsid sh -c 'sleep 1001 &'); sleep 1002"
 
 async def test_when_a_shim_is_killed_nothing_of_its_container_is_left(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish(LEAVES_MUCH))
+        await running(runner, a_spec(LEAVES_MUCH))
         await soon(lambda: len(processes_of(directory)) >= 4)
         kill_shim(directory)
         end = await exited(runner, FIRST)
@@ -95,7 +95,7 @@ async def test_when_a_shim_is_killed_nothing_of_its_container_is_left(directory:
 
 
 async def test_the_same_when_nobody_sees_it(directory: Path):
-    agent = an_agent(directory, wishes=[{"script": LEAVES_MUCH}])
+    agent = an_agent(directory, specs=[{"script": LEAVES_MUCH}])
     await soon(lambda: len(processes_of(directory)) >= 4)
     kill(agent)
     kill_shim(directory)
@@ -110,7 +110,7 @@ async def test_without_control_groups_what_is_left_is_found_by_its_environment(d
     monkeypatch.setattr(os, "geteuid", lambda: 1)
     async with a_runner(directory) as runner:
         assert runner.limits_note == "limits are not enforced: the agent does not run as root"
-        await running(runner, a_wish(LEAVES_MUCH))
+        await running(runner, a_spec(LEAVES_MUCH))
         await soon(lambda: len(processes_of(directory)) >= 4)
         kill_shim(directory)
         assert (await exited(runner, FIRST)).reason == "ContainerStatusUnknown"
@@ -120,14 +120,14 @@ async def test_without_control_groups_what_is_left_is_found_by_its_environment(d
 
 async def test_after_the_machine_was_started_anew_nothing_runs(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("sleep 1000"))
+        await running(runner, a_spec("sleep 1000"))
         await runner.end(FIRST, AT_ONCE)
         await exited(runner, FIRST)
     inside = attempt_in(directory).directory
     for name in ("exit.json", "started.json"):
         (inside / name).unlink()
-    wish = inside / "wish.json"
-    wish.write_text(wish.read_text().replace(commands.boot_id(), "11111111-2222-3333-4444-555555555555"))
+    spec = inside / "wish.json"
+    spec.write_text(spec.read_text().replace(commands.boot_id(), "11111111-2222-3333-4444-555555555555"))
     async with a_runner(directory) as runner:
         end = runner.instances(POD)[FIRST]
         assert isinstance(end, Exited)
@@ -136,16 +136,16 @@ async def test_after_the_machine_was_started_anew_nothing_runs(directory: Path):
 
 
 async def test_what_was_wished_and_never_executed_can_be_begun_again(directory: Path):
-    wish = a_wish(f"echo x >> {directory}/times")
+    spec = a_spec(f"echo x >> {directory}/times")
     async with a_runner(directory) as runner:
-        await ran(runner, wish)
+        await ran(runner, spec)
     inside = attempt_in(directory).directory
     for name in ("exit.json", "started.json"):  # As when the agent was killed before it started the shim.
         (inside / name).unlink()
     async with a_runner(directory) as runner:
         assert runner.instances(POD) == {}
-        await ran(runner, wish)
-        assert await output(runner, wish.id) == b""
+        await ran(runner, spec)
+        assert await output(runner, spec.id) == b""
     assert (directory / "times").read_text() == "x\nx\n"
 
 
@@ -156,13 +156,13 @@ async def test_a_wish_that_was_cut_short_is_none(directory: Path):
     (inside / "wish.json.new").write_text("{")
     async with a_runner(directory) as runner:
         assert runner.instances(POD) == {}
-        assert (await ran(runner, a_wish("true"))).code == 0
+        assert (await ran(runner, a_spec("true"))).code == 0
 
 
 async def test_a_shim_that_fails_says_why(directory: Path):
     async with a_runner(directory) as runner:
         (directory / "pods" / POD / "logs/main/0.log").mkdir(parents=True)
-        end = await ran(runner, a_wish("true"))
+        end = await ran(runner, a_spec("true"))
         assert (end.code, end.reason) == (128, "StartError")
         assert "Is a directory" in end.message
 
@@ -170,7 +170,7 @@ async def test_a_shim_that_fails_says_why(directory: Path):
 async def test_a_stopped_shim_does_not_keep_a_container_alive(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(process_runner, "_SHIM_IS_LATE", timedelta(milliseconds=500))
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("sleep 1000"))
+        await running(runner, a_spec("sleep 1000"))
         shim = shim_of(attempt_in(directory))
         assert shim is not None
         commands.send(shim, signal.SIGSTOP)
@@ -180,7 +180,7 @@ async def test_a_stopped_shim_does_not_keep_a_container_alive(directory: Path, m
 
 
 async def test_a_container_whose_directory_is_removed_ends(directory: Path):
-    kill(an_agent(directory, wishes=[{"script": "exec sleep 1000"}]))
+    kill(an_agent(directory, specs=[{"script": "exec sleep 1000"}]))
     shim = shim_of(attempt_in(directory))
     assert shim is not None
     shutil.rmtree(directory)
@@ -191,7 +191,7 @@ async def test_a_container_whose_directory_is_removed_ends(directory: Path):
 
 async def test_a_cancelled_run_is_known_all_the_same(directory: Path):
     async with a_runner(directory) as runner:
-        task = asyncio.ensure_future(runner.run(a_wish("echo once")))
+        task = asyncio.ensure_future(runner.run(a_spec("echo once")))
         await asyncio.sleep(0)
         task.cancel()
         await exited(runner, FIRST)
@@ -200,7 +200,7 @@ async def test_a_cancelled_run_is_known_all_the_same(directory: Path):
 
 async def test_files_that_cannot_be_read_count_as_begun(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("sleep 1000"))
+        await running(runner, a_spec("sleep 1000"))
     inside = attempt_in(directory).directory
     (inside / "wish.json").write_text("")
     async with a_runner(directory) as runner:

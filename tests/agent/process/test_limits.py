@@ -17,7 +17,7 @@ from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import (
     AT_ONCE,
     a_runner,
-    a_wish,
+    a_spec,
     as_root,
     cgroups_of,
     exited,
@@ -31,41 +31,41 @@ from tests.agent.process.machine import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
-FIRST = a_wish("").id
+FIRST = a_spec("").id
 MIB = 1024 * 1024
 EATS = f"{sys.executable} -I -S -c 'x = b\"x\" * (200 * 1024 * 1024); print(len(x))'"
 
 
 def test_limits_in_the_terms_of_both_versions():
-    wish = a_wish("", cpu_millis_wanted=250, cpu_millis_max=500, memory_bytes_max=64 * MIB)
-    assert modern_values(wish) == (
+    spec = a_spec("", cpu_millis_wanted=250, cpu_millis_max=500, memory_bytes_max=64 * MIB)
+    assert modern_values(spec) == (
         ("cpu.weight", "10"),
         ("cpu.max", "50000 100000"),
         ("memory.max", "67108864"),
         ("memory.swap.max", "0"),
         ("memory.oom.group", "1"),
     )
-    assert old_values(wish, "cpu") == (
+    assert old_values(spec, "cpu") == (
         ("cpu.shares", "256"),
         ("cpu.cfs_period_us", "100000"),
         ("cpu.cfs_quota_us", "50000"),
     )
-    assert old_values(wish, "memory") == (
+    assert old_values(spec, "memory") == (
         ("memory.limit_in_bytes", "67108864"),
         ("memory.memsw.limit_in_bytes", "67108864"),
     )
-    assert old_values(wish, "pids") == modern_values(a_wish("")) == old_values(a_wish(""), "cpu") == ()
-    assert modern_values(a_wish("", cpu_millis_wanted=1, cpu_millis_max=1)) == (
+    assert old_values(spec, "pids") == modern_values(a_spec("")) == old_values(a_spec(""), "cpu") == ()
+    assert modern_values(a_spec("", cpu_millis_wanted=1, cpu_millis_max=1)) == (
         ("cpu.weight", "1"),
         ("cpu.max", "1000 100000"),
     )
 
 
 def test_groups_of_a_container_are_its_own():
-    wish = a_wish("", memory_bytes_max=MIB)
-    groups = Cgroups("/c/mainstay/r", True, ()).settings(wish)
-    assert [group.directory for group in groups] == [f"/c/mainstay/r/{wish.id.pod_uid}_main_0"]
-    assert Cgroups(note="no").settings(wish) == ()
+    spec = a_spec("", memory_bytes_max=MIB)
+    groups = Cgroups("/c/mainstay/r", True, ()).settings(spec)
+    assert [group.directory for group in groups] == [f"/c/mainstay/r/{spec.id.pod_uid}_main_0"]
+    assert Cgroups(note="no").settings(spec) == ()
 
 
 @as_root
@@ -73,11 +73,11 @@ async def test_who_takes_too_much_memory_is_killed(directory: Path):
     async with a_runner(directory) as runner:
         if runner.limits_note:
             pytest.skip(runner.limits_note)
-        end = await ran(runner, a_wish(f"exec {EATS}", memory_bytes_max=50 * MIB))
+        end = await ran(runner, a_spec(f"exec {EATS}", memory_bytes_max=50 * MIB))
         assert (end.code, end.signal, end.reason) == (137, 9, "OOMKilled")
-        end = await ran(runner, a_wish(f"{EATS}; exit $?", attempt=2, memory_bytes_max=50 * MIB))
+        end = await ran(runner, a_spec(f"{EATS}; exit $?", attempt=2, memory_bytes_max=50 * MIB))
         assert (end.code, end.reason) == (137, "OOMKilled")
-        assert (await ran(runner, a_wish(f"exec {EATS}", attempt=1, memory_bytes_max=400 * MIB))).code == 0
+        assert (await ran(runner, a_spec(f"exec {EATS}", attempt=1, memory_bytes_max=400 * MIB))).code == 0
     assert cgroups_of(directory) == []
 
 
@@ -88,17 +88,17 @@ async def test_cpu_time_is_limited(directory: Path):
             pytest.skip(runner.limits_note)
         clock, burn = "print(time.perf_counter())", "while time.process_time() < 0.3: pass"
         script = f"import time\n{clock}\n{burn}\n{clock}"
-        wish = a_wish("", command=(sys.executable, "-I", "-S", "-c", script), cpu_millis_max=200)
-        assert (await ran(runner, wish)).code == 0
-        begun, done = map(float, (await output(runner, wish.id)).split())
+        spec = a_spec("", command=(sys.executable, "-I", "-S", "-c", script), cpu_millis_max=200)
+        assert (await ran(runner, spec)).code == 0
+        begun, done = map(float, (await output(runner, spec.id)).split())
         assert done - begun > 0.9  # A fifth of a core: 0.3 s take 1.5 s.
 
 
 async def test_usage_of_containers_and_of_the_machine(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("while :; do :; done"))
-        await running(runner, a_wish("exec sleep 1000", name="idle"))
-        idle = a_wish("", name="idle").id
+        await running(runner, a_spec("while :; do :; done"))
+        await running(runner, a_spec("exec sleep 1000", name="idle"))
+        idle = a_spec("", name="idle").id
         while True:  # At first what it took to start them counts, too.
             usage = await runner.usage()
             if usage.containers[FIRST].cpu_nanocores > 5 * usage.containers[idle].cpu_nanocores:
@@ -114,7 +114,7 @@ async def test_usage_of_containers_and_of_the_machine(directory: Path):
 async def test_usage_without_control_groups(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("os.geteuid", lambda: 1)
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("(while :; do :; done) & wait"))
+        await running(runner, a_spec("(while :; do :; done) & wait"))
         while (await runner.usage()).containers[FIRST].cpu_nanocores < 100_000_000:
             pass
         assert (await runner.usage()).containers[FIRST].memory_bytes > 100_000
@@ -140,8 +140,8 @@ def test_usage_is_what_came_between_two_readings():
 
 async def test_everything_can_be_stopped_without_an_agent(directory: Path):
     async with a_runner(directory) as runner:
-        await ready(runner, a_wish("trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done"))
-        await ready(runner, a_wish("trap '' TERM; echo ready; while :; do sleep 0.01; done", name="stubborn"))
+        await ready(runner, a_spec("trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done"))
+        await ready(runner, a_spec("trap '' TERM; echo ready; while :; do sleep 0.01; done", name="stubborn"))
     stopped = await stop_everything(directory, timedelta(milliseconds=500))
     assert (stopped.count, stopped.left) == (2, ())
     assert processes_of(directory) == []
@@ -163,8 +163,8 @@ async def test_an_agent_that_is_not_root_runs_containers_without_limits(director
     caps = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *caps]
     script = "id -u; cat /proc/self/cgroup; touch mine; exec sleep 1000"
-    wishes = [{"script": script, "memory_bytes_max": 50 * MIB, "cpu_millis_max": 100}]
-    kill(an_agent(directory, as_nobody, wishes=wishes))
+    specs = [{"script": script, "memory_bytes_max": 50 * MIB, "cpu_millis_max": 100}]
+    kill(an_agent(directory, as_nobody, specs=specs))
     await soon(lambda: list(directory.rglob("root/mine")))
     async with a_runner(directory) as runner:
         text = await output(runner, FIRST)

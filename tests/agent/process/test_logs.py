@@ -13,17 +13,17 @@ from mainstay.agent.runners.process import shim_log
 from mainstay.agent.runners.process.logs import read
 from mainstay.agent.runners.process.runner import ProcessRunner
 from mainstay.agent.runners.process.shim_log import LogStream, LogWriter
-from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_wish, exited, output, ran, running
+from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_spec, exited, output, ran, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
-FIRST = a_wish("").id
+FIRST = a_spec("").id
 
 
 async def test_every_byte_is_kept_and_long_lines_are_kept_in_parts(directory: Path):
     async with a_runner(directory) as runner:
         script = "printf 'a\\n\\n b \\n'; head -c 40000 /dev/zero | tr '\\0' x; printf '\\nend'"
-        await ran(runner, a_wish(script))
+        await ran(runner, a_spec(script))
         lines = [line.text async for line in runner.log(POD, "main", LogQuery())]
         assert b"".join(lines) == b"a\n\n b \n" + b"x" * 40000 + b"\nend"
         assert [len(line) for line in lines] == [2, 1, 4, 16384, 16384, 7233, 3]
@@ -31,10 +31,10 @@ async def test_every_byte_is_kept_and_long_lines_are_kept_in_parts(directory: Pa
 
 async def test_the_last_lines_the_latest_lines_and_the_attempt_before(directory: Path):
     async with a_runner(directory) as runner:
-        await ran(runner, a_wish("seq 1 1000"))
+        await ran(runner, a_spec("seq 1 1000"))
         between = datetime.now(UTC)
-        await ran(runner, a_wish("seq 2001 2003", attempt=1))
-        latest = a_wish("", attempt=1).id
+        await ran(runner, a_spec("seq 2001 2003", attempt=1))
+        latest = a_spec("", attempt=1).id
         assert await output(runner, latest, tail_lines=2) == b"2002\n2003\n"
         assert await output(runner, latest, tail_lines=0) == b""
         assert await output(runner, latest, tail_lines=99) == b"2001\n2002\n2003\n"
@@ -62,7 +62,7 @@ async def test_what_is_not_there_says_so(directory: Path):
     async with a_runner(directory) as runner:
         with pytest.raises(NoSuchContainer, match="container 'main' of pod"):
             await output(runner, FIRST)
-        await ran(runner, a_wish("true"))
+        await ran(runner, a_spec("true"))
         assert await output(runner, FIRST) == b""
         with pytest.raises(NoSuchContainer, match="an earlier attempt of container 'main'"):
             await output(runner, FIRST, is_previous=True)
@@ -71,7 +71,8 @@ async def test_what_is_not_there_says_so(directory: Path):
 async def test_a_log_is_followed_to_the_end_of_the_container(directory: Path):
     async with a_runner(directory) as runner:
         await running(
-            runner, a_wish(f"echo one; while [ ! -e {directory}/go ]; do sleep 0.01; done; seq 2 5000; exit 1")
+            runner,
+            a_spec(f"echo one; while [ ! -e {directory}/go ]; do sleep 0.01; done; seq 2 5000; exit 1"),
         )
         lines = runner.log(POD, "main", LogQuery(follow=True))
         assert (await anext(lines)).text == b"one\n"
@@ -82,7 +83,7 @@ async def test_a_log_is_followed_to_the_end_of_the_container(directory: Path):
 
 async def test_a_follower_can_stop_while_nothing_comes(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("echo one; sleep 1000"))
+        await running(runner, a_spec("echo one; sleep 1000"))
         first = asyncio.Event()
 
         async def follow() -> None:
@@ -105,7 +106,7 @@ async def test_much_output_is_rotated_and_a_follower_misses_nothing(directory: P
     wait = f"while [ ! -e {directory}/%s ]; do sleep 0.01; done; seq %d %d | sed 's/$/ {'x' * 1000}/'; "
     script = wait % ("go", 1, half) + wait % ("on", half + 1, count)
     async with a_runner(directory) as runner:
-        await running(runner, a_wish(script))
+        await running(runner, a_spec(script))
         followed = 0
 
         async def follow() -> None:

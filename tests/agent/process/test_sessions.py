@@ -15,7 +15,7 @@ from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import (
     AT_ONCE,
     a_runner,
-    a_wish,
+    a_spec,
     as_root,
     exited,
     processes_of,
@@ -25,7 +25,7 @@ from tests.agent.process.machine import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
-FIRST = a_wish("").id
+FIRST = a_spec("").id
 
 
 async def all_of(session: Session) -> dict[int, bytes]:
@@ -37,7 +37,7 @@ async def all_of(session: Session) -> dict[int, bytes]:
 
 async def test_a_command_has_the_environment_and_directory_of_the_container(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("touch here; exec sleep 1000"))
+        await running(runner, a_spec("touch here; exec sleep 1000"))
         await soon(lambda: list(directory.rglob("root/here")))
         session = await runner.execute(FIRST, ["sh", "-c", "echo $GREETING; ls; echo oh >&2; exit 3"])
         assert await all_of(session) == {1: b"hello\ndev\nhere\n", 2: b"oh\n"}
@@ -47,7 +47,7 @@ async def test_a_command_has_the_environment_and_directory_of_the_container(dire
 
 async def test_input_reaches_the_command_also_much_of_it(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, ["cat"], stdin=True)
         data = b"0123456789" * 200_000
         reading = asyncio.ensure_future(all_of(session))
@@ -60,7 +60,7 @@ async def test_input_reaches_the_command_also_much_of_it(directory: Path):
 
 async def test_a_terminal(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(
             FIRST, ["sh", "-c", "stty size; read x; stty size; echo got $x; cat"], stdin=True, terminal=True
         )
@@ -80,7 +80,7 @@ async def test_a_terminal(directory: Path):
 
 async def test_a_command_is_killed_with_all_that_it_started(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, ["sh", "-c", "setsid sleep 1001 & (setsid sleep 1002 &); sleep 1003"])
         await soon(lambda: len(processes_of(directory)) == 5)
         await session.kill()
@@ -90,7 +90,7 @@ async def test_a_command_is_killed_with_all_that_it_started(directory: Path):
 
 async def test_what_a_command_leaves_ends_with_it(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, ["sh", "-c", "setsid sleep 1001 & echo done"])
         assert (await all_of(session))[1] == b"done\n"
         assert await session.wait() == 0
@@ -99,7 +99,7 @@ async def test_what_a_command_leaves_ends_with_it(directory: Path):
 
 async def test_commands_end_with_their_container(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, ["sleep", "1001"])
         await soon(lambda: [line for line in processes_of(directory) if line.startswith("sleep 1001")])
         await runner.end(FIRST, AT_ONCE)
@@ -113,7 +113,7 @@ async def test_commands_end_with_their_container(directory: Path):
 async def test_commands_end_with_their_container_also_when_nobody_sees_to_it(directory: Path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1)  # No control groups.
     async with a_runner(directory) as runner:
-        state = await running(runner, a_wish("exec sleep 1000"))
+        state = await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, ["sleep", "1001"])
         await soon(lambda: [line for line in processes_of(directory) if line.startswith("sleep 1001")])
         os.kill(state.pid, signal.SIGKILL)
@@ -123,7 +123,7 @@ async def test_commands_end_with_their_container_also_when_nobody_sees_to_it(dir
 async def test_a_stopped_helper_does_not_keep_a_command_alive(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "_HELPER_IS_LATE", timedelta(milliseconds=500))
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, ["sleep", "1001"])
         assert isinstance(session, ProcessSession)
         await soon(lambda: len(processes_of(directory)) == 2)
@@ -134,7 +134,7 @@ async def test_a_stopped_helper_does_not_keep_a_command_alive(directory: Path, m
 
 async def test_commands_end_with_their_agent_and_the_container_lives_on(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, ["sleep", "1001"])
         await soon(lambda: [line for line in processes_of(directory) if line.startswith("sleep 1001")])
     assert await session.wait() == 137
@@ -143,7 +143,7 @@ async def test_commands_end_with_their_agent_and_the_container_lives_on(director
 
 
 async def test_after_adoption_commands_work(directory: Path):
-    kill(an_agent(directory, wishes=[{"script": "exec sleep 1000"}]))
+    kill(an_agent(directory, specs=[{"script": "exec sleep 1000"}]))
     async with a_runner(directory) as runner:
         session = await runner.execute(FIRST, ["sh", "-c", "echo $GREETING"])
         assert (await all_of(session))[1] == b"hello\n"
@@ -152,7 +152,7 @@ async def test_after_adoption_commands_work(directory: Path):
 @pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126)])
 async def test_a_command_that_is_not_there_says_so(directory: Path, command: str, code: int):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
         session = await runner.execute(FIRST, [command])
         assert (await all_of(session))[2].startswith(b'mainstay: exec: "%s": ' % command.encode())
         assert await session.wait() == code
@@ -164,7 +164,7 @@ async def test_a_command_sees_the_mounts_and_has_the_user_of_the_container(direc
     (directory / "volume" / "file").write_text("content")
     async with a_runner(directory) as runner:
         mount = Mount(str(directory / "volume"), "/mnt", is_read_only=True)
-        await running(runner, a_wish("exec sleep 1000", mounts=(mount,), user=1234, group=2345))
+        await running(runner, a_spec("exec sleep 1000", mounts=(mount,), user=1234, group=2345))
         session = await runner.execute(FIRST, ["sh", "-c", "cat /mnt/file; id -u; touch /mnt/other"])
         found = await all_of(session)
         assert found[1] == b"content1234\n", found
@@ -173,7 +173,7 @@ async def test_a_command_sees_the_mounts_and_has_the_user_of_the_container(direc
 
 async def test_many_commands_at_once(directory: Path):
     async with a_runner(directory) as runner:
-        await running(runner, a_wish("exec sleep 1000"))
+        await running(runner, a_spec("exec sleep 1000"))
 
         async def one(number: int) -> bytes:
             session = await runner.execute(FIRST, ["echo", str(number)])

@@ -7,7 +7,7 @@ import pytest
 
 from mainstay.agent.runner import CannotRun, ContainerId, Mount, VolumeFile, VolumePlan
 from mainstay.agent.runners.process.volumes import place_volume as place
-from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_wish, as_root, exited, output, ran, running
+from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_spec, as_root, exited, output, ran, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
@@ -117,9 +117,9 @@ async def test_mounts_are_found_below_the_directory_of_the_container(directory: 
             Mount(pod.volumes["config"] + "/key", "/no/such/file"),
         )
         script = "echo x > $MAINSTAY_ROOT/data/x; cat $MAINSTAY_ROOT/data/config/key $MAINSTAY_ROOT/no/such/file; pwd"
-        wish = a_wish(script, mounts=mounts, working_dir="/data")
-        assert (await ran(runner, wish)).code == 0
-        assert (await output(runner, wish.id)).startswith(b"valuevalue")
+        spec = a_spec(script, mounts=mounts, working_dir="/data")
+        assert (await ran(runner, spec)).code == 0
+        assert (await output(runner, spec.id)).startswith(b"valuevalue")
         assert (Path(pod.volumes["scratch"]) / "x").read_text() == "x\n"
 
 
@@ -135,9 +135,9 @@ async def test_mounts_are_found_at_their_own_path_where_that_can_be(directory: P
             Mount(pod.volumes["config"] + "/key", "/etc/hostname"),
         )
         script = f"cat /mnt/key /etc/hostname; echo; echo x > {point}/x; echo x > /mnt/key"
-        wish = a_wish(script, mounts=mounts, user=1234)
-        await ran(runner, wish)
-        text = await output(runner, wish.id)
+        spec = a_spec(script, mounts=mounts, user=1234)
+        await ran(runner, spec)
+        text = await output(runner, spec.id)
         assert text.startswith(b"valuevalue\n")
         assert b"ead-only" in text
         assert (Path(pod.volumes["scratch"]) / "x").read_text() == "x\n"
@@ -156,12 +156,12 @@ async def test_another_user_reaches_its_volumes_and_nothing_else_of_the_agents(d
         pod = await runner.place(POD, "default", "web", plans)
         mounts = (Mount(pod.volumes["scratch"], "/data/scratch"), Mount(pod.volumes["config"], "/data/config"))
         script = f"cat $MAINSTAY_ROOT/data/config/key; echo x > data/scratch/x; test -e {closed}/key || echo hidden"
-        wish = a_wish(script, mounts=mounts, user=1234)
-        assert (await ran(runner, wish)).code == 0
-        assert await output(runner, wish.id) == b"valuehidden\n"
+        spec = a_spec(script, mounts=mounts, user=1234)
+        assert (await ran(runner, spec)).code == 0
+        assert await output(runner, spec.id) == b"valuehidden\n"
         assert (Path(pod.volumes["scratch"]) / "x").read_text() == "x\n"
 
-        await running(runner, a_wish("exec sleep 1000", attempt=1, mounts=mounts, user=1234))
+        await running(runner, a_spec("exec sleep 1000", attempt=1, mounts=mounts, user=1234))
         beside = await runner.execute(ContainerId(POD, "main", 1), ["sh", "-c", "cat $MAINSTAY_ROOT/data/config/key"])
         assert await beside.read() == (1, b"value")
         assert await beside.wait() == 0
@@ -175,19 +175,19 @@ async def test_a_part_of_a_volume_is_made_when_it_is_mounted(directory: Path):
     async with a_runner(directory) as runner:
         plans = [VolumePlan(name="scratch"), VolumePlan(name="config", files=files_of(key="value"))]
         pod = await runner.place(POD, "default", "web", plans)
-        wish = a_wish("echo x > $MAINSTAY_ROOT/data/x", mounts=(Mount(pod.volumes["scratch"] + "/a/b", "/data"),))
-        assert (await ran(runner, wish)).code == 0
+        spec = a_spec("echo x > $MAINSTAY_ROOT/data/x", mounts=(Mount(pod.volumes["scratch"] + "/a/b", "/data"),))
+        assert (await ran(runner, spec)).code == 0
         assert (Path(pod.volumes["scratch"]) / "a/b/x").read_text() == "x\n"
         assert mode_of(pod.volumes["scratch"] + "/a") == 0o777
 
-        absent = a_wish("true", attempt=1, mounts=(Mount(pod.volumes["config"] + "/absent", "/data"),))
+        absent = a_spec("true", attempt=1, mounts=(Mount(pod.volumes["config"] + "/absent", "/data"),))
         with pytest.raises(CannotRun, match='volume "config" has no absent'):
             await runner.run(absent)
         os.symlink("/etc", pod.volumes["scratch"] + "/out")
         for inside in ("/out", "/out/made", "/../../.."):
             with pytest.raises(CannotRun, match="leads out of its volume"):
                 mounts = (Mount(pod.volumes["scratch"] + inside, "/data"),)
-                await runner.run(a_wish("true", attempt=1, mounts=mounts))
+                await runner.run(a_spec("true", attempt=1, mounts=mounts))
         assert len(runner.instances(POD)) == 1
 
 

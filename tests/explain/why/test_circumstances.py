@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from mainstay.agent.runner import CannotRun, Wish
+from mainstay.agent.runner import CannotRun, ContainerSpec
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api import times
 from mainstay.api.kind import Object, Propagation
@@ -41,12 +41,12 @@ ACTING: Final = {"node-a": an_acting_node("node-a", 1), "node-b": an_acting_node
 REFUSED: Final = {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
 
 
-def behave(cluster: Cluster, how: Callable[[Wish], Behaviour]) -> None:
+def behave(cluster: Cluster, how: Callable[[ContainerSpec], Behaviour]) -> None:
     for machine in cluster.world.machines.values():
         machine.behave = how
 
 
-def crashing(wish: Wish) -> Behaviour:
+def crashing(container: ContainerSpec) -> Behaviour:
     return Behaviour(lasts=timedelta(seconds=1), code=4)
 
 
@@ -76,10 +76,10 @@ async def test_of_two_causes_at_once_one_is_told_and_the_other_stands_beside_it(
 
 
 async def test_of_two_containers_in_trouble_the_graver_trouble_is_told_first(sim: Simulation):
-    def unlike(wish: Wish) -> Behaviour:
-        if wish.image == "y:1":
+    def unlike(container: ContainerSpec) -> Behaviour:
+        if container.image == "y:1":
             raise CannotRun("ErrImagePull", "no such image")
-        return crashing(wish)
+        return crashing(container)
 
     async with a_cluster(sim, ACTING) as cluster:
         behave(cluster, unlike)
@@ -95,10 +95,10 @@ async def test_of_two_containers_in_trouble_the_graver_trouble_is_told_first(sim
 async def test_a_container_that_has_lasted_longer_than_before_is_taken_to_be_cured(sim: Simulation):
     runs = 0
 
-    def thrice(wish: Wish) -> Behaviour:
+    def thrice(container: ContainerSpec) -> Behaviour:
         nonlocal runs
         runs += 1
-        return crashing(wish) if runs <= 3 else Behaviour()
+        return crashing(container) if runs <= 3 else Behaviour()
 
     async with a_cluster(sim, ACTING) as cluster:
         behave(cluster, thrice)
@@ -195,8 +195,8 @@ async def test_a_pod_on_a_node_that_was_deleted_is_not_counted_as_ready(sim: Sim
 
 
 async def test_after_a_rollback_the_bad_set_and_its_pod_name_who_rolled_back(sim: Simulation):
-    def pulled(wish: Wish) -> Behaviour:
-        if wish.image == "x:9":
+    def pulled(container: ContainerSpec) -> Behaviour:
+        if container.image == "x:9":
             raise CannotRun("ErrImagePull", "no such image")
         return Behaviour()
 
@@ -242,7 +242,7 @@ async def test_of_a_job_with_parallel_pods_it_is_said_how_many_wait_and_who_susp
 
 async def test_a_job_that_was_over_and_is_gone_says_that_its_time_was_over(sim: Simulation):
     async with a_cluster(sim, ACTING) as cluster:
-        behave(cluster, lambda wish: Behaviour(lasts=timedelta(seconds=1)))
+        behave(cluster, lambda container: Behaviour(lasts=timedelta(seconds=1)))
         await cluster.client.create(JOBS, a_job("report", ttlSecondsAfterFinished=5))
         await rest(40)
         answer = await asked(cluster, JOBS, "report")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from mainstay.agent.runner import Wish
+from mainstay.agent.runner import ContainerSpec
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
@@ -28,17 +28,17 @@ FOR_LONG: Final = timedelta(minutes=16)
 SOON: Final = timedelta(seconds=20)
 
 
-def behave(cluster: Cluster, how: Callable[[Wish], Behaviour]) -> None:
+def behave(cluster: Cluster, how: Callable[[ContainerSpec], Behaviour]) -> None:
     for machine in cluster.world.machines.values():
         machine.behave = how
         machine.answer = lambda id_, command: 1
 
 
-def one_after_the_other(*runs: tuple[timedelta, int]) -> Callable[[Wish], Behaviour]:
+def one_after_the_other(*runs: tuple[timedelta, int]) -> Callable[[ContainerSpec], Behaviour]:
     """So long each, with such a code; and then for ever."""
     left = list(runs)
 
-    def next_run(wish: Wish) -> Behaviour:
+    def next_run(spec: ContainerSpec) -> Behaviour:
         if not left:
             return Behaviour()
         lasts, code = left.pop(0)
@@ -79,7 +79,7 @@ async def test_a_pod_that_runs_after_harmless_restarts_is_told_by_what_is_wrong_
 
 async def test_a_pod_that_runs_for_a_moment_between_two_crashes_is_in_a_crash_loop(sim: Simulation):
     async with a_cluster(sim, ACTING) as cluster:
-        behave(cluster, lambda wish: Behaviour(lasts=timedelta(seconds=20), code=1))
+        behave(cluster, lambda spec: Behaviour(lasts=timedelta(seconds=20), code=1))
         await cluster.client.create(PODS, unready_pod(), "default")
         found = []
         for _ in range(60):
@@ -109,7 +109,7 @@ async def test_a_crash_loop_is_told_since_its_first_crash_and_not_since_the_last
 
 async def test_what_to_do_about_a_crash_loop_can_be_run_as_it_is_printed(sim: Simulation):
     async with a_cluster(sim, ACTING) as cluster:
-        behave(cluster, lambda wish: Behaviour(lasts=timedelta(seconds=1), code=1))
+        behave(cluster, lambda spec: Behaviour(lasts=timedelta(seconds=1), code=1))
         pod = a_pod("web", initContainers=[{"name": "migrate", "image": "x:1", "command": ["migrate"]}])
         await cluster.client.create(PODS, pod, "default")
         await cluster.client.create(DEPLOYMENTS, a_deployment("api", 1))
@@ -130,7 +130,7 @@ async def test_what_to_do_about_a_crash_loop_can_be_run_as_it_is_printed(sim: Si
 async def test_of_a_command_that_was_never_executed_no_log_is_asked_for(sim: Simulation):
     said = {"exitCode": 128, "reason": "StartError", "message": 'executable "slep" not found'}
     async with a_cluster(sim, ACTING) as cluster:
-        behave(cluster, lambda wish: Behaviour(lasts=timedelta(seconds=1), code=1))
+        behave(cluster, lambda spec: Behaviour(lasts=timedelta(seconds=1), code=1))
         await cluster.client.create(PODS, a_pod("web"), "default")
         await rest(60)
         for program in ACTING:

@@ -30,7 +30,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mainstay.agent.runner import CannotRun, ContainerId, Exited, Running, Wish
+from mainstay.agent.runner import CannotRun, ContainerId, ContainerSpec, Exited, Running
 from mainstay.agent.runners.process import records, trees
 from mainstay.agent.runners.process.cgroups import Settings
 from mainstay.agent.runners.process.orders import Orders, send
@@ -57,7 +57,7 @@ SHIM_KILLED: Final = "the process that looked after the container was killed"
 class Begun:
     """What is written down when a container is begun."""
 
-    wish: Wish
+    wish: ContainerSpec
     boot: str
     at_ns: int
     cgroups: tuple[Settings, ...]
@@ -212,26 +212,26 @@ def helper_command(what: str, orders: int | str, container: ContainerId) -> list
 
 def orders_of(attempt: Attempt, begun: Begun, is_mounting: bool) -> Orders:
     """What is the same for a container and for commands beside it."""
-    wish = begun.wish
+    spec = begun.wish
     return {
-        "argv": list(wish.command),
-        "env": list(wish.env),
-        "cwd": wish.working_dir,
+        "argv": list(spec.command),
+        "env": list(spec.env),
+        "cwd": spec.working_dir,
         "root": str(attempt.root),
-        "user": wish.user,
-        "group": wish.group,
-        "groups": list(wish.groups),
-        "mounts": [(mount.source, mount.path, mount.is_read_only) for mount in wish.mounts],
+        "user": spec.user,
+        "group": spec.group,
+        "groups": list(spec.groups),
+        "mounts": [(mount.source, mount.path, mount.is_read_only) for mount in spec.mounts],
         "is_mounting": is_mounting,
         "cgroups": [(settings.directory, list(settings.values)) for settings in begun.cgroups],
-        "has_stdin": wish.has_stdin,
-        "has_terminal": wish.has_terminal,
+        "has_stdin": spec.has_stdin,
+        "has_terminal": spec.has_terminal,
         "attempt": str(attempt.directory),
         "log": str(attempt.log),
         "lease": "",
         "boot": begun.boot,
-        "message_path": wish.message_path,
-        "is_message_from_log": wish.is_message_from_log,
+        "message_path": spec.message_path,
+        "is_message_from_log": spec.is_message_from_log,
         "lock": -1,
         "control": -1,
         "report": -1,
@@ -267,8 +267,8 @@ def find(attempt: Attempt) -> Found | None:
 def _unreadable(attempt: Attempt) -> Begun:
     """For a file that was damaged, or written by a version that we do not understand. What it says is not known, but
     it was begun, and must not be again."""
-    wish = Wish(id=attempt.id, namespace="", pod_name="", image="", command=("unknown",), env=())
-    return Begun(wish=wish, boot="", at_ns=time.time_ns(), cgroups=())
+    spec = ContainerSpec(id=attempt.id, namespace="", pod_name="", image="", command=("unknown",), env=())
+    return Begun(wish=spec, boot="", at_ns=time.time_ns(), cgroups=())
 
 
 def settle(attempt: Attempt, begun: Begun) -> Exited:
@@ -317,7 +317,7 @@ def ask(attempt: Attempt, line: str) -> bool:
 
 
 def remove(attempt: Attempt) -> None:
-    """Remove all that is left of an attempt of which nothing runs. Its wish goes last."""
+    """Remove all that is left of an attempt of which nothing runs. Its spec goes last."""
     for path in (attempt.log, *attempt.log.parent.glob(f"{attempt.log.name}.*")):
         path.unlink(missing_ok=True)
     if attempt.directory.exists():

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mainstay.agent.runner import Wish
+from mainstay.agent.runner import ContainerSpec
 
 _PERIOD_US: Final = 100_000
 _QUOTA_US_MIN: Final = 1_000
@@ -46,14 +46,14 @@ class Cgroups:
     """For each controller of version 1: the directory for our groups."""
     note: str = ""
 
-    def settings(self, wish: Wish) -> tuple[Settings, ...]:
+    def settings(self, spec: ContainerSpec) -> tuple[Settings, ...]:
         """The groups of a container, with its limits."""
-        name = f"{wish.id.pod_uid}_{wish.id.name}_{wish.id.attempt}"
+        name = f"{spec.id.pod_uid}_{spec.id.name}_{spec.id.attempt}"
         found = []
         if self.modern:
-            found.append(Settings(f"{self.modern}/{name}", modern_values(wish) if self.has_modern_controllers else ()))
+            found.append(Settings(f"{self.modern}/{name}", modern_values(spec) if self.has_modern_controllers else ()))
         for controller, directory in self.old:
-            found.append(Settings(f"{directory}/{name}", old_values(wish, controller)))
+            found.append(Settings(f"{directory}/{name}", old_values(spec, controller)))
         return tuple(found)
 
     def prepare(self) -> None:
@@ -78,32 +78,32 @@ class Cgroups:
                     os.rmdir(Path(directory).parent)
 
 
-def modern_values(wish: Wish) -> tuple[tuple[str, str], ...]:
+def modern_values(spec: ContainerSpec) -> tuple[tuple[str, str], ...]:
     """As the kubelet writes them."""
     values = []
-    if wish.cpu_millis_wanted:
-        shares = _shares(wish.cpu_millis_wanted)
+    if spec.cpu_millis_wanted:
+        shares = _shares(spec.cpu_millis_wanted)
         values.append(("cpu.weight", str(1 + (shares - 2) * 9999 // 262142)))
-    if wish.cpu_millis_max is not None:
-        values.append(("cpu.max", f"{_quota_us(wish.cpu_millis_max)} {_PERIOD_US}"))
-    if wish.memory_bytes_max is not None:
-        values.append(("memory.max", str(wish.memory_bytes_max)))
+    if spec.cpu_millis_max is not None:
+        values.append(("cpu.max", f"{_quota_us(spec.cpu_millis_max)} {_PERIOD_US}"))
+    if spec.memory_bytes_max is not None:
+        values.append(("memory.max", str(spec.memory_bytes_max)))
         values.append(("memory.swap.max", "0"))
         values.append(("memory.oom.group", "1"))
     return tuple(values)
 
 
-def old_values(wish: Wish, controller: str) -> tuple[tuple[str, str], ...]:
+def old_values(spec: ContainerSpec, controller: str) -> tuple[tuple[str, str], ...]:
     values = []
     if controller == "cpu":
-        if wish.cpu_millis_wanted:
-            values.append(("cpu.shares", str(_shares(wish.cpu_millis_wanted))))
-        if wish.cpu_millis_max is not None:
+        if spec.cpu_millis_wanted:
+            values.append(("cpu.shares", str(_shares(spec.cpu_millis_wanted))))
+        if spec.cpu_millis_max is not None:
             values.append(("cpu.cfs_period_us", str(_PERIOD_US)))
-            values.append(("cpu.cfs_quota_us", str(_quota_us(wish.cpu_millis_max))))
-    elif controller == "memory" and wish.memory_bytes_max is not None:
-        values.append(("memory.limit_in_bytes", str(wish.memory_bytes_max)))
-        values.append(("memory.memsw.limit_in_bytes", str(wish.memory_bytes_max)))
+            values.append(("cpu.cfs_quota_us", str(_quota_us(spec.cpu_millis_max))))
+    elif controller == "memory" and spec.memory_bytes_max is not None:
+        values.append(("memory.limit_in_bytes", str(spec.memory_bytes_max)))
+        values.append(("memory.memsw.limit_in_bytes", str(spec.memory_bytes_max)))
     return tuple(values)
 
 

@@ -26,6 +26,7 @@ import msgspec
 from mainstay.agent.runner import (
     CannotRun,
     ContainerId,
+    ContainerSpec,
     Exited,
     LogLine,
     LogQuery,
@@ -37,7 +38,6 @@ from mainstay.agent.runner import (
     State,
     Usage,
     VolumePlan,
-    Wish,
 )
 from mainstay.agent.runners.process import attempts, cgroups, logs, records, sessions
 from mainstay.agent.runners.process.attempts import Attempt, Begun
@@ -223,16 +223,16 @@ class ProcessRunner:
             raise CannotRun("FailedMount", f"cannot make the directory of the pod: {error}") from error
         return PodPlace(directory=str(pod), volumes={plan.name: place_volume(pod, plan) for plan in plans})
 
-    async def run(self, wish: Wish) -> None:
-        key = wish.id
+    async def run(self, spec: ContainerSpec) -> None:
+        key = spec.id
         _check_names(key.pod_uid, key.name)
         if self._was_begun(key):
             return
-        self._check_user(wish)
-        if wish.is_at_most_one and not self._is_held():
+        self._check_user(spec)
+        if spec.is_at_most_one and not self._is_held():
             raise CannotRun("LeaseNotHeld", "the node does not hold its lease, so it must not start this container")
         if key not in self._beginning:
-            self._beginning[key] = tasks.spawn(self._begin(wish), name=f"begin {key}")
+            self._beginning[key] = tasks.spawn(self._begin(spec), name=f"begin {key}")
         # It goes on when the caller is cancelled: what was begun has to be known.
         refused = await asyncio.shield(self._beginning[key])
         if refused is not None:
@@ -243,11 +243,11 @@ class ProcessRunner:
             return True
         return key in self._pods.get(key.pod_uid, {})
 
-    def _check_user(self, wish: Wish) -> None:
+    def _check_user(self, spec: ContainerSpec) -> None:
         if self._is_root:
             return
-        if wish.user not in (None, os.getuid()) or wish.group not in (None, os.getgid()):
-            asked = f"{wish.user if wish.user is not None else ''}:{wish.group if wish.group is not None else ''}"
+        if spec.user not in (None, os.getuid()) or spec.group not in (None, os.getgid()):
+            asked = f"{spec.user if spec.user is not None else ''}:{spec.group if spec.group is not None else ''}"
             raise CannotRun(
                 "CreateContainerError", f"only root can run containers as other users: {asked} was asked for"
             )
@@ -255,14 +255,14 @@ class ProcessRunner:
     def _is_held(self) -> bool:
         return self._held is not None and records.boot_ns() < self._held.begin_stopping_ns
 
-    async def _begin(self, wish: Wish) -> CannotRun | None:
+    async def _begin(self, spec: ContainerSpec) -> CannotRun | None:
         try:
-            attempt = Attempt(self._pods_directory / wish.id.pod_uid, wish.id)
-            begun, launched = await self._worker.run(self._launch, attempt, wish)
+            attempt = Attempt(self._pods_directory / spec.id.pod_uid, spec.id)
+            begun, launched = await self._worker.run(self._launch, attempt, spec)
             if isinstance(launched, CannotRun):
                 return launched
             container = _Container(attempt, begun)
-            self._pods.setdefault(wish.id.pod_uid, {})[wish.id] = container
+            self._pods.setdefault(spec.id.pod_uid, {})[spec.id] = container
             if launched is not None:
                 self._watch(container, launched.shim, launched.report)
             else:  # Begun, although we did not know: the files tell.
@@ -270,13 +270,13 @@ class ProcessRunner:
             self._changed(container, Starting())
             return None
         finally:
-            del self._beginning[wish.id]
+            del self._beginning[spec.id]
 
-    def _launch(self, attempt: Attempt, wish: Wish) -> tuple[Begun, attempts.Launched | CannotRun | None]:
-        groups = self._cgroups.settings(wish)
-        begun = Begun(wish=wish, boot=commands.boot_id(), at_ns=_wall_ns(self._clock), cgroups=groups)
+    def _launch(self, attempt: Attempt, spec: ContainerSpec) -> tuple[Begun, attempts.Launched | CannotRun | None]:
+        groups = self._cgroups.settings(spec)
+        begun = Begun(wish=spec, boot=commands.boot_id(), at_ns=_wall_ns(self._clock), cgroups=groups)
         try:
-            for mount in wish.mounts:
+            for mount in spec.mounts:
                 make_source(attempt.pod, mount.source)
         except CannotRun as refused:
             return begun, refused
