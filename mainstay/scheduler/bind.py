@@ -148,7 +148,7 @@ class Binder:
             response = await self._client.request("POST", BATCHES, body=body, headers=self._headers)
             results = _decode_results(response.body).items
             if len(results) != len(binds):
-                raise ValueError(f"{len(results)} answers came to {len(binds)} bindings")
+                raise ValueError(f"got {len(results)} results for {len(binds)} bindings")
             answers = [_answer(result) for result in results]
         except Fenced:
             raise
@@ -160,7 +160,7 @@ class Binder:
         except ApiError as error:
             return [_failed(error)] * len(binds)
         except (msgspec.DecodeError, ValueError) as error:
-            return [Unknown(f"the answer makes no sense: {error}")] * len(binds)
+            return [Unknown(f"invalid answer from the API server: {error}")] * len(binds)
         self._has_batches = True
         return answers
 
@@ -206,7 +206,7 @@ class Binder:
         except ApiError as error:
             return _failed(error)
         except msgspec.DecodeError as error:
-            return Unknown(f"the answer makes no sense: {error}")
+            return Unknown(f"invalid answer from the API server: {error}")
 
     async def _what_became_of(self, bind: Bind, message: str) -> Answer:
         """A conflict without a cause: the pod is bound, perhaps by ourselves, or about to go, or another one."""
@@ -234,14 +234,14 @@ def _answer(result: _Result) -> Answer:
     if result.status == "Bound":
         return Bound(result.revision)
     if result.status != "Refused":
-        return Unknown(result.message or f"the server says {result.status}")
+        return Unknown(result.message or f"the API server answered {result.status}")
     if result.code == 404:
         return Refused(BindingCause.POD_GONE, result.message)
     if result.code == 409:
         return Refused(_cause(result.reason), result.message)
     if result.code == 429 or result.code >= 500:
         return NotDone(result.message)
-    return Refused(BindingCause.OTHER, result.message or f"the server says {result.status} {result.code}")
+    return Refused(BindingCause.OTHER, result.message or f"the API server answered {result.status} {result.code}")
 
 
 def _cause(reason: str) -> BindingCause:

@@ -158,7 +158,7 @@ class Bindings:
             case NotDone(message=message):
                 self._state.release(uid, now_ns, attempt.mark)
                 self._state.queue.back_off(uid, now_ns)
-                self._reporter.report(Report(pod.key, uid, Reason.SCHEDULER_ERROR, f"it could not be bound: {message}"))
+                self._reporter.report(Report(pod.key, uid, Reason.SCHEDULER_ERROR, f"binding failed: {message}"))
             case Unknown(message=message):
                 pods.doubt(pod)
                 self._has_doubts.set()
@@ -167,7 +167,7 @@ class Bindings:
     def _report_doubt(self, attempt: BindAttempt, why: str) -> None:
         """It is not known whether a pod is bound: say so, unless it is known soon."""
         bind = attempt.bind
-        text = f"its binding to {bind.node} may or may not have been done, and is asked for again: {why}"
+        text = f"no answer to the binding to {bind.node}, which may be done; retrying: {why}"
         self._reporter.report(Report(attempt.pod.key, bind.uid, Reason.BINDING_UNANSWERED, text, attempt.deciding.name))
 
     def _try_another_node(self, attempt: BindAttempt, answer: Refused, now_ns: int) -> None:
@@ -277,4 +277,4 @@ class Bindings:
 
 def _refused_by_server(nodes: Iterable[str], why: str) -> str:
     """Sorted, so that the same refusals give the same words."""
-    return f"the server refused to bind it to {', '.join(sorted(nodes))}: {why}"
+    return f"the API server rejected the binding to {', '.join(sorted(nodes))}: {why}"

@@ -182,7 +182,7 @@ class Scheduler:
             except NotFound:
                 return False
             except ApiError as error:
-                _logger.warning("%s does not know what the server is: %s", self.instance, error)
+                _logger.warning("%s cannot discover the API groups of the server: %s", self.instance, error)
                 await tasks.sleep(_ASK_AGAIN)
 
     def _seen(self) -> tuple[Seen, ...]:

@@ -178,7 +178,7 @@ class Cycle:
         self.counts.rechecked += 1
         if (again or _ALL_NODES_LEFT_OUT) != decision:
             self.counts.disagreements += 1
-            _logger.error("%s: the columns lead to %s, and the objects alone to %s", pod.key, decision, again)
+            _logger.error("%s: decided %s from columns, but %s from objects", pod.key, decision, again)
 
     def _bind(self, pending: PendingPod, deciding: Deciding, node: str, observed: int) -> Bind:
         pod = pending.pod
@@ -196,7 +196,7 @@ class Cycle:
 
     def _refuse(self, pod: PendingPod, deciding: Deciding, no: Unschedulable, mark: int, now_ns: int) -> None:
         if no is _ALL_NODES_LEFT_OUT:
-            text = self.bindings.give_up_for_now(pod, "no other node can take it now", deciding.name, now_ns)
+            text = self.bindings.give_up_for_now(pod, "no other node fits", deciding.name, now_ns)
             self._records.record_failure(deciding, "NoOtherNode", text)
             return
         pod.left_out = {}
@@ -213,5 +213,5 @@ class Cycle:
         self._reporter.report(Report(pod.key, pod.uid, Reason.SCHEDULER_ERROR, text, deciding.name))
         self._records.record_failure(deciding, "InternalError", text)
         asyncio.get_running_loop().call_exception_handler(
-            {"message": f"the scheduler cannot decide about {pod.key}", "exception": error}
+            {"message": f"failed to schedule pod {pod.key}", "exception": error}
         )

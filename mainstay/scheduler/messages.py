@@ -24,16 +24,16 @@ _CURES_LENGTH_MAX: Final = 350
 _CURES: Final[Mapping[Cure, str]] = {
     Cure.NODE_ADDED: "a node is added",
     Cure.NODE_REMOVED: "a node is removed",
-    Cure.NODE_ALLOCATABLE: "a node gets larger",
+    Cure.NODE_ALLOCATABLE: "a node gets more allocatable resources",
     Cure.NODE_LABELS: "a node's labels change",
-    Cure.NODE_TAINTS: "a taint or cordon is taken off a node",
+    Cure.NODE_TAINTS: "a node is uncordoned or loses a taint",
     Cure.POD_REMOVED: "a pod ends or leaves its node",
     Cure.POD_PLACED: "a pod is placed elsewhere",
     Cure.POD_LABELS: "labels of placed pods change",
     Cure.ZONE_QUOTA: "a zone quota is raised",
     Cure.RESERVATION_RELEASED: "a reservation ends",
     Cure.RESERVATION_MADE: "its reservation is made",
-    Cure.GHOSTS_GONE: "a node says that pods which were removed by force have ended",
+    Cure.GHOSTS_GONE: "a node confirms that force-deleted pods have ended",
 }
 
 
@@ -76,7 +76,7 @@ def _words(refusal: Refusal) -> str:
         case Reason.INSUFFICIENT_RESOURCE | Reason.NODE_TOO_SMALL:
             return "Too many pods" if refusal.detail == PODS else f"Insufficient {refusal.detail}"
         case Reason.HELD_BY_GHOSTS:
-            return f"node(s) whose room is still held by pods that were removed by force, {refusal.detail}"
+            return f"node(s) had room held by force-deleted pods, {refusal.detail}"
         case Reason.OTHER_NODE_NAMED:
             return f"node(s) didn't match the requested node name {refusal.detail}"
         case Reason.NODE_AFFINITY:
@@ -88,9 +88,9 @@ def _words(refusal: Refusal) -> str:
         case Reason.PORT_TAKEN:
             return f"node(s) didn't have free ports for the requested pod ports, {refusal.detail}"
         case Reason.ZONE_QUOTA_EXCEEDED:
-            return f"node(s) are in a zone whose quota is used up, {refusal.detail}"
+            return f"node(s) were in a zone without enough quota, {refusal.detail}"
         case Reason.RESERVED_ELSEWHERE:
-            return f"node(s) are not where room is reserved for it, {refusal.detail}"
+            return f"node(s) didn't match the pod's reservation, {refusal.detail}"
         case Reason.TOPOLOGY_LABEL_MISSING:
             return f"node(s) didn't match pod topology spread constraints (missing required label), {refusal.detail}"
         case Reason.SKEW_TOO_LARGE:
@@ -125,6 +125,6 @@ def _numbers(refusal: Refusal) -> str:
 def _cures(cures: Iterable[Cure]) -> str:
     words = [_CURES[cure] for cure in cures]
     if not words:
-        return "Nothing but a change of the pod itself can help."
+        return "Only a change of the pod itself can help."
     said = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
     return f"It may fit when {said}."[:_CURES_LENGTH_MAX]

@@ -152,7 +152,7 @@ def ghosts(
     setting: Setting, name: str, number: int, node: str, found: Sequence[Object], at: int
 ) -> list[DecisionRecord]:
     """The server has said which ghosts a node has."""
-    outcome = Outcome(Ending.DONE, "GhostsSeen", f"{len(found)} pods that were removed by force still hold room there")
+    outcome = Outcome(Ending.DONE, "GhostsSeen", f"force-deleted pods that still hold room: {len(found)}")
     made = []
     for start in range(0, max(len(found), 1), GHOSTS_OF_A_RECORD):
         part = found[start : start + GHOSTS_OF_A_RECORD]

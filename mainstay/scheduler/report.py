@@ -124,7 +124,7 @@ def condition_patch(
         changed["lastTransitionTime"] = times.format_time(now)
     conditions = [changed]
     if is_retrying:
-        over = {"type": RETRYING, "status": "False", "reason": reason, "message": "it is known not to be bound"}
+        over = {"type": RETRYING, "status": "False", "reason": reason, "message": "the pod is not bound"}
         conditions.append({**over, "lastTransitionTime": times.format_time(now)})
     # Lists of conditions are merged by type. The uid keeps it off another pod of the same name.
     return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": conditions}}
@@ -279,7 +279,7 @@ class Reporter:
             return  # It is gone, or bound meanwhile, or changed: if it is still in doubt, it will be said again.
         except ApiError as error:
             self.failures += 1
-            _logger.info("that the binding of %s is retried could not be written: %s", key, error)
+            _logger.info("failed to record SchedulingRetrying for %s: %s", key, error)
 
     async def _tell_of(self, placed: Placement) -> None:
         try:
@@ -291,7 +291,7 @@ class Reporter:
             raise
         except ApiError as error:
             self.failures += 1
-            _logger.info("that %s has got its node could not be told: %s", placed.key, error)
+            _logger.info("failed to record Scheduled event for %s: %s", placed.key, error)
 
     async def _one(self, report: Report) -> None:
         said = self._said.get(report.uid)
@@ -340,7 +340,7 @@ class Reporter:
             self.forget(report.uid)
         except ApiError as error:
             self.failures += 1
-            _logger.info("the reason why %s has no node could not be written: %s", report.key, error)
+            _logger.info("failed to record FailedScheduling for %s: %s", report.key, error)
 
     async def _tell(self, report: Report, now: datetime, count: int) -> None:
         # If it is there the first time, another scheduler has said it, or this one before it was started anew.

@@ -86,7 +86,7 @@ async def test_of_two_graces_the_shorter_one_counts(sim: Simulation):
 async def test_what_runs_cannot_be_forgotten(sim: Simulation):
     containers = some(sim)
     containers.run(a_spec())
-    with pytest.raises(RuntimeError, match="is to be forgotten, and runs"):
+    with pytest.raises(RuntimeError, match="cannot forget a pod with a running container"):
         containers.forget("uid")
     containers.end(ONE, seconds(0))
     await tasks.sleep(seconds(0.1))
@@ -147,7 +147,7 @@ async def test_after_a_reboot_nothing_runs_and_nothing_is_held(sim: Simulation):
     containers.hold_until(now_ns(sim, seconds(60)), seconds(10))
     containers.run(a_spec(is_at_most_one=True))
     await tasks.sleep(seconds(5))
-    containers.kill_all("ContainerStatusUnknown", "the machine was started anew")
+    containers.kill_all("ContainerStatusUnknown", "the machine was rebooted")
 
     found = state(containers)
     assert isinstance(found, Exited)

@@ -219,7 +219,7 @@ def test_a_resource_of_another_container_may_be_named_and_a_pod_has_limits_too()
         ({"env": [from_resource("limits.gpu")]}, "unsupported container resource : limits.gpu"),
         ({"env": [from_resource("limits.cpu", containerName="no")]}, "container no not found"),
         ({"env": [from_secret("blob", "bytes")]}, "not UTF-8"),
-        ({"env": [from_secret("zero", "bytes")]}, "environment variable X has a NUL byte in it"),
+        ({"env": [from_secret("zero", "bytes")]}, "environment variable X contains a NUL byte"),
     ],
 )
 def test_what_is_missing_is_named_in_the_words_of_the_kubelet(fields: Object, message: str) -> None:

@@ -93,7 +93,7 @@ async def test_a_command_needs_a_container_that_runs(sim: Simulation):
     found = await told(sim, {"exec": {"command": ["true"]}})
 
     assert not found.is_success
-    assert "does not run" in found.message
+    assert "is not running" in found.message
 
 
 async def test_what_cannot_be_done_fails_and_says_so(sim: Simulation):

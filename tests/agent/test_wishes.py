@@ -68,7 +68,9 @@ def test_command_and_arguments_follow_each_other_with_references_replaced() -> N
 
 @pytest.mark.parametrize("fields", [{"command": []}, {"command": None}, {"command": [], "args": ["x"]}])
 def test_an_image_without_a_command_waits_and_says_for_what(fields: Object) -> None:
-    message = "the process runner has no images: say what to run in spec.containers[0].command"
+    message = (
+        "set spec.containers[0].command: containers are host processes, there are no images to take a command from"
+    )
     assert refused(**fields) == Waiting("CommandRequired", message)
 
 

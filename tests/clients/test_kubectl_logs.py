@@ -171,7 +171,7 @@ def test_the_same_name_of_another_pod_gives_no_log(kubectl, node):
     node.runner.say(container, "secret\n")
     node.pods[kubectl.namespace, "web"]["metadata"]["uid"] = "another"
 
-    assert "is another one of that name" in kubectl.refused("logs", "web")
+    assert "has another pod named" in kubectl.refused("logs", "web")
 
 
 def test_a_pod_on_a_node_that_does_not_exist(kubectl):

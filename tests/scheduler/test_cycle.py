@@ -404,7 +404,7 @@ async def test_pods_that_wait_for_the_room_of_ghosts_are_told_so_once_and_left_a
 
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         assert condition["message"].startswith(
-            "0/2 nodes are available: 2 node(s) whose room is still held by pods that were removed by force, cpu "
+            "0/2 nodes are available: 2 node(s) had room held by force-deleted pods, cpu "
             "(1 wanted, at most 0 free: n1, n2)."
         )
         assert running.scheduler.counts.refused == refused

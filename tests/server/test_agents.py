@@ -257,7 +257,7 @@ async def test_what_is_not_served_says_so(sim):
         assert proxied.status == 501
         assert (plain.status, plain.body["message"]) == (
             400,
-            "only WebSocket is spoken here (v5.channel.k8s.io, v4.channel.k8s.io), and SPDY is not",
+            "SPDY is not supported, only WebSocket (v5.channel.k8s.io, v4.channel.k8s.io)",
         )
 
 

@@ -164,9 +164,7 @@ class Node:
             await tasks.sleep(left)
             facts = self._facts()
             if not await self._insisting("report", partial(self._report, facts)):
-                _logger.warning(
-                    "%s: somebody has deleted the Node; it stays away until this agent is restarted", self.name
-                )
+                _logger.warning("%s: the Node was deleted; restart this agent to register it again", self.name)
                 return
             said = _verdicts(self._status(facts, {}))
 
@@ -268,7 +266,7 @@ class Node:
             except (ApiError, TimeoutError) as error:
                 lease = None
                 failures += 1
-                _logger.debug("%s cannot renew its lease yet: %s", self.name, error)
+                _logger.debug("%s: failed to renew its lease: %s", self.name, error)
                 delay = self._delay(failures, error)
                 await tasks.sleep(min(delay, _RENEWAL_RETRY_MAX, every) if failures < 10 else min(delay, every))
                 continue
@@ -285,7 +283,7 @@ class Node:
             await self._runner.hold_until(held.stopped_at_ns, self._settings.lease.stopping)
         except CannotRun as error:
             # A full disk, say. The node goes on; only its at-most-one pods end in time, as they would without a lease.
-            _logger.warning("%s: pods that ask for at-most-one are going to end: %s", self.name, error)
+            _logger.warning("%s: at-most-one pods will be ended: %s", self.name, error)
             return
         self._begin_stopping_ns = held.begin_stopping_at_ns
         if not was_held:
@@ -303,7 +301,7 @@ class Node:
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or self.name
         if holder != self.name:
-            _logger.warning("%s: %s has taken the lease of this node", self.name, holder)
+            _logger.warning("%s: lease of this node taken over by %s", self.name, holder)
             return None
         return await self._client.replace(LEASES, {**lease, "spec": {**spec, **self._lease_spec(), "renewTime": now}})
 
@@ -328,7 +326,7 @@ class Node:
                 return await do()
             except ApiError as error:
                 attempt += 1
-                _logger.debug("%s cannot %s yet: %s", self.name, what, error)
+                _logger.debug("%s: failed to %s: %s", self.name, what, error)
                 await tasks.sleep(self._delay(attempt, error))
 
     def _delay(self, attempt: int, error: Exception) -> timedelta:

@@ -187,7 +187,7 @@ class Pods:
                 try:
                     await self._node.look_again()
                 except ApiError as error:
-                    _logger.debug("%s cannot look at its Node: %s", self._settings.name, error)
+                    _logger.debug("%s: failed to read its Node: %s", self._settings.name, error)
 
     def _over(self, worker: PodWorker) -> None:
         if self._workers.pop(worker.uid, None) is not worker:
@@ -231,7 +231,7 @@ class Pods:
             for uid in [uid for uid in self._strays if uid in self._workers]:
                 del self._strays[uid]
             for uid in self._strays:
-                _logger.warning("%s: pod %s runs here and is not there any more: it is ended", self._settings.name, uid)
+                _logger.warning("%s: ending pod %s, which the API server does not have", self._settings.name, uid)
                 for id_, state in self._runner.instances(uid).items():
                     if not isinstance(state, Exited):
                         await self._runner.end(id_, STRAY_GRACE)
@@ -254,7 +254,7 @@ class Pods:
                 listed = await self._client.list(PODS, fields=f"spec.nodeName={self._settings.name}", limit=1)
             except ApiError as error:
                 attempt += 1
-                _logger.debug("%s cannot list its pods yet: %s", self._settings.name, error)
+                _logger.debug("%s: failed to list its pods: %s", self._settings.name, error)
                 await tasks.sleep(RETRY.delay(attempt, self._jitter.random()))
             else:
                 await self._cache.wait_until(int(listed.revision))
@@ -280,7 +280,7 @@ class Pods:
                     await self._client.request("PUT", path, body={"gone": gone})
                 failures = 0
             except ApiError as error:
-                _logger.debug("%s cannot ask for its ghosts yet: %s", self._settings.name, error)
+                _logger.debug("%s: failed to confirm ended pods: %s", self._settings.name, error)
                 if error.status != 404:  # Without the Node there are no ghosts; or it is no server of ours.
                     failures += 1
                     await tasks.sleep(RETRY.delay(failures, self._jitter.random()))

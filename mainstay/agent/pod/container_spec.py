@@ -113,13 +113,13 @@ def _command_required(spec: Mapping[str, Any], container: Object) -> str:
         for number, each in enumerate(spec.get(listed) or ()):
             if each["name"] == container["name"]:
                 where = f"spec.{listed}[{number}].command"
-                return f"the process runner has no images: say what to run in {where}"
-    return "the process runner has no images: say what to run in the container's command"
+                return f"set {where}: containers are host processes, there are no images to take a command from"
+    return "set the container's command: containers are host processes, there are no images to take a command from"
 
 
 def _root_refused(pod: Object, container: Object, user: int | None) -> str:
     metadata = pod["metadata"]
     who = f'(pod: "{metadata["name"]}_{metadata.get("namespace")}({metadata["uid"]})", container: {container["name"]})'
     if user is None:
-        return f"container has runAsNonRoot and would run as root, as the agent does: set runAsUser {who}"
+        return f"container has runAsNonRoot and would run as root: set runAsUser {who}"
     return f"container's runAsUser breaks non-root policy {who}"

@@ -82,7 +82,7 @@ def environment_of(pod: Object, container: Object, sources: Sources, facts: Surr
                 variables[variable["name"]] = value
         for name, value in variables.items():
             if "\0" in name or "\0" in value:
-                raise Unresolved(f"environment variable {name.replace(chr(0), '?')} has a NUL byte in it")
+                raise Unresolved(f"environment variable {name.replace(chr(0), '?')} contains a NUL byte")
     except Unresolved as problem:
         return Missing(CONFIG_ERROR, str(problem))
     by_machine = {"PATH": facts.path, "HOME": facts.home, "HOSTNAME": host_name_of(pod)}
@@ -195,7 +195,7 @@ def _value_of(
             where = f"{kind} {pod['metadata'].get('namespace')}/{reference['name']}"
             raise Unresolved(f"couldn't find key {key} in {where}")
         return _text(kind, found, key)
-    raise Unresolved(f"environment variable {variable['name']} comes from a source that this agent does not know")
+    raise Unresolved(f"unsupported source of environment variable {variable['name']}")
 
 
 def _found(kind: str, reference: Mapping[str, Any], sources: Sources) -> Object | None:

@@ -122,7 +122,7 @@ def write_for(decision: str, pod: Object) -> WriteOptions:
 
 
 def gone() -> Told:
-    return Told(Outcome(Ending.DONE, Reason.GONE, "the server does not have it any more, so it is ended here"))
+    return Told(Outcome(Ending.DONE, Reason.GONE, "the API server does not have the pod; ending its containers"))
 
 
 def _outcome(plan: Plan, refused: Refused | None) -> Outcome | None:

@@ -136,7 +136,7 @@ class StatusReport:
             self._later(None)
             self._refused()
         except ApiError as error:
-            _logger.debug("pod %s cannot be reported yet: %s", self._key, error)
+            _logger.debug("failed to report the status of pod %s: %s", self._key, error)
             self._later(error)
             self._failed()
         else:

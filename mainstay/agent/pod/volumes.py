@@ -109,7 +109,7 @@ def _files_of(
     # What signs and distributes certificates is no part of the cluster: a pod that can do without should say so.
     if (source.get(kind) or _NOTHING).get("optional"):
         return []
-    raise Unresolved(f"this agent does not know the projected source {kind or 'without a kind'}")
+    raise Unresolved(f"unsupported projected volume source: {kind or 'none'}")
 
 
 def _entries_of(kind: str, reference: Mapping[str, Any], name: str, mode: int, sources: Sources) -> list[VolumeFile]:

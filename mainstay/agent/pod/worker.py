@@ -325,7 +325,7 @@ class PodWorker:
         except NotFound:
             self._gone()
         except ApiError as error:
-            return self._failed("ask for", error)
+            return self._failed("get", error)
         else:
             if pod["metadata"]["uid"] == self.uid:
                 self._saw(pod, epoch)
@@ -405,7 +405,7 @@ class PodWorker:
             self._refresh_at_ns = now_ns + _nanoseconds(REFRESH_EVERY)
             found = await home.preparing.place(self._pod, self._address)
             if isinstance(found, Waiting):
-                home.events.warning(self._pod, "FailedMount", f"its volumes stay as they are: {found.message}")
+                home.events.warning(self._pod, "FailedMount", f"failed to update volumes: {found.message}")
         return timedelta(microseconds=(self._refresh_at_ns - now_ns) // 1000 + 1)
 
     async def _after_start(self, id_: ContainerId, hook: Object) -> None:
@@ -444,7 +444,7 @@ class PodWorker:
         except ApiError as error:
             if error.status in (404, 409):
                 return await self._confirm()
-            return self._failed("remove", error)
+            return self._failed("delete", error)
         if left.get("kind") == "Pod" and left["metadata"].get("finalizers"):
             return timedelta.max  # Somebody's finalizer holds it. It changes when that goes.
         self.is_removed = True
@@ -524,7 +524,7 @@ class PodWorker:
 
     def _failed(self, what: str, error: ApiError) -> timedelta:
         self._failures += 1
-        _logger.debug("cannot %s pod %s yet: %s", what, self.key, error)
+        _logger.debug("failed to %s pod %s: %s", what, self.key, error)
         return RETRY.delay(self._failures, self._home.jitter.random())
 
     async def _wait(self, limit: timedelta | None) -> None:

@@ -133,7 +133,7 @@ class PretendRunner:
         self, container: ContainerId, command: Sequence[str], *, stdin: bool = False, terminal: bool = False
     ) -> Session:
         if not isinstance(self.instances(container.pod_uid).get(container), Running):
-            raise NoSuchContainer(f"{container.name} does not run")
+            raise NoSuchContainer(f"container {container.name!r} is not running")
         return _Session(self._answer(container, command))
 
     async def usage(self) -> Usage:

@@ -106,7 +106,7 @@ class Containers:
         if spec.id in found:
             return
         if spec.is_at_most_one and not self.is_lease_held:
-            raise CannotRun("LeaseNotHeld", "the node does not hold its lease, and this container must not run twice")
+            raise CannotRun("LeaseNotHeld", "the node does not hold its lease, so at-most-one containers cannot start")
         container = found[spec.id] = _Container(spec, self._behave(spec))
         if spec.is_at_most_one:
             self._fenced[spec.id] = container
@@ -123,7 +123,7 @@ class Containers:
     def forget(self, pod_uid: str) -> None:
         for id_, container in self._pods.get(pod_uid, {}).items():
             if not isinstance(container.state, Exited):
-                raise RuntimeError(f"{id_} is to be forgotten, and runs")
+                raise RuntimeError(f"cannot forget a pod with a running container: {id_}")
         self._pods.pop(pod_uid, None)
 
     def prune(self, pod_uid: str, name: str, keep: int) -> None:

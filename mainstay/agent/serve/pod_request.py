@@ -55,7 +55,7 @@ class Asked:
         """
         if not self.is_websocket:
             # kubectl tries this when what it tried first was refused, and then shows this answer.
-            raise bad_request(f"only WebSocket is spoken here ({', '.join(known)}), and SPDY is not{instead}")
+            raise bad_request(f"SPDY is not supported, only WebSocket ({', '.join(known)}){instead}")
         headers = self.request.headers.getall("sec-websocket-protocol")
         offered = [each.strip() for value in headers for each in value.split(",")]
         if not offered and not is_needed:
@@ -63,7 +63,7 @@ class Asked:
         for protocol in offered:
             if protocol in known:
                 return protocol
-        raise bad_request(f"none of the protocols offered ({', '.join(offered)}) is known here: {', '.join(known)}")
+        raise bad_request(f"unsupported protocols {', '.join(offered)}; supported: {', '.join(known)}")
 
     def attempts(self) -> dict[ContainerId, State]:
         """Those of the container, in order."""

@@ -48,7 +48,7 @@ def answer(asked: Asked) -> Answer:
                 try:
                     connections[2 * number] = await connect(RawConnection, address, port, CONNECTED_WITHIN)
                 except OSError as error:
-                    text = f"cannot connect to port {port} of pod {asked.name}: {error.strerror or 'it takes too long'}"
+                    text = f"cannot connect to port {port} of pod {asked.name}: {error.strerror or 'timed out'}"
                     await websocket.send_bytes(bytes([2 * number + 1]) + text.encode())
             if connections:
                 works = (_bring(websocket, connections), _fetch_all(websocket, connections), ping_regularly(websocket))
@@ -68,7 +68,7 @@ def _ports_in(asked: Asked) -> list[int]:
         raise bad_request(f"at most {PORTS_MAX} ports at once")
     for text in texts:
         if not text.isascii() or not text.isdigit() or not 0 < int(text[:6]) < 2**16:
-            raise bad_request(f'"{text}" is no port')
+            raise bad_request(f'invalid port "{text}"')
     return [int(text) for text in texts]
 
 

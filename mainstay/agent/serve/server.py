@@ -81,7 +81,7 @@ class AgentServing:
         if certificate is not None:
             tls = tls_context(certificate.certificate, certificate.key, authorities.encode())
         elif host not in _HERE:
-            _log.warning("there is no TLS: whoever can connect to this agent can run commands in its pods")
+            _log.warning("serving without TLS: any client that can connect can run commands in the pods of this node")
         serving = cls(env, is_open=tls is None)
         serving._http = http = await HttpServer.start(serving.answer, host, port, tls=tls, clock=env.clock)
         serving.port = http.addresses[0][1]
@@ -109,7 +109,7 @@ class AgentServing:
         if part == "usage" and not rest:
             return self._usage()
         if part not in _PARTS or len(rest) != (2 if part == "portforward" else 3) or not all(rest):
-            raise ApiError(404, Reason.NOT_FOUND, "the agent has no such page", {})
+            raise ApiError(404, Reason.NOT_FOUND, "page not found", {})
         return _PARTS[part](self._asked(request, *rest))
 
     def _require_known(self, request: Request) -> None:
@@ -117,7 +117,7 @@ class AgentServing:
             return
         certificate = request.peer.certificate
         if certificate is None:
-            raise ApiError(401, Reason.UNAUTHORIZED, "agents answer only to API servers, and you show no certificate")
+            raise ApiError(401, Reason.UNAUTHORIZED, "client certificate required")
         groups = {
             value
             for attributes in certificate.get("subject", ())
@@ -125,21 +125,21 @@ class AgentServing:
             if attribute == "organizationName"
         }
         if not groups & ASKING:
-            raise ApiError(403, Reason.FORBIDDEN, "agents answer only to API servers")
+            raise ApiError(403, Reason.FORBIDDEN, "only API servers may use this address")
 
     def _asked(self, request: Request, namespace: str, name: str, container: str = "") -> Asked:
         query = parse_qs(request.query, keep_blank_values=True)
         node = query.get("node", [next(iter(self._nodes))])[0]
         if node not in self._nodes:
-            text = f'this is not the agent of node "{node}"'
+            text = f'node "{node}" is not served by this agent'
             raise ApiError(404, Reason.NOT_FOUND, text, {"name": node, "kind": "nodes"})
         lookup, runner = self._nodes[node]
         pod = lookup.find(namespace, name)
         if pod is None:
             what = f'container "{container}" in pod "{name}" is waiting to start' if container else f'pod "{name}"'
-            raise bad_request(f'{what}: the agent of node "{node}" has not seen the pod yet, or not any more')
+            raise bad_request(f'{what}: pod not known to the agent of node "{node}"')
         if query.get("uid", [pod["metadata"]["uid"]])[0] != pod["metadata"]["uid"]:
-            text = f'the pod "{name}" that the agent of node "{node}" has is another one of that name'
+            text = f'the agent of node "{node}" has another pod named "{name}" (other uid)'
             raise ApiError(409, Reason.CONFLICT, text, {"name": name, "kind": "pods"})
         return Asked(request, query, pod, container, runner, self._clock)
 

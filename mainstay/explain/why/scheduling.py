@@ -54,8 +54,8 @@ _REFUSED_BINDINGS: Final = {
 }
 
 _IN_MESSAGES: Final = {
-    "whose quota is used up": Cause.ZONE_QUOTA_EXCEEDED,
-    "removed by force": Cause.HELD_BY_GHOSTS,
+    "without enough quota": Cause.ZONE_QUOTA_EXCEEDED,
+    "force-deleted": Cause.HELD_BY_GHOSTS,
     "untolerated taint": Cause.UNTOLERATED_TAINT,
     "were unschedulable": Cause.NODE_CORDONED,
     "too small": Cause.NODE_TOO_SMALL,

@@ -108,7 +108,7 @@ class GhostWatch:
         except NotFound:
             found = ()  # They end with their node.
         except (ApiError, msgspec.DecodeError) as error:
-            _logger.info("the ghosts of %s could not be asked for: %s", node, error)
+            _logger.info("failed to get the unconfirmed charges of node %s: %s", node, error)
             self._later(node, is_news=False)
             return
         is_news = self._learned(node, found)

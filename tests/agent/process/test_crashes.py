@@ -11,7 +11,7 @@ import pytest
 
 from mainstay.agent.runner import Exited, LogQuery, Running
 from mainstay.agent.runners.process import runner as process_runner
-from mainstay.agent.runners.process.attempts import ANEW, SHIM_KILLED, Attempt, shim_of
+from mainstay.agent.runners.process.attempts import REBOOTED, SHIM_KILLED, Attempt, shim_of
 from mainstay.env import commands
 from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import (
@@ -131,7 +131,7 @@ async def test_after_the_machine_was_started_anew_nothing_runs(directory: Path):
     async with a_runner(directory) as runner:
         end = runner.instances(POD)[FIRST]
         assert isinstance(end, Exited)
-        assert (end.code, end.reason, end.message) == (137, "ContainerStatusUnknown", ANEW)
+        assert (end.code, end.reason, end.message) == (137, "ContainerStatusUnknown", REBOOTED)
         assert end.started_at <= end.finished_at
 
 

@@ -233,7 +233,7 @@ def test_it_is_a_runner(directory: Path):
 async def test_a_directory_has_one_agent(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("mainstay.agent.runners.process.runner._LOCK_TRIES", 5)
     async with a_runner(directory):
-        with pytest.raises(CannotRun, match="another agent uses"):
+        with pytest.raises(CannotRun, match="used by another agent"):
             async with a_runner(directory):
                 pass
 
@@ -248,7 +248,7 @@ async def test_something_that_runs_is_not_forgotten(directory: Path):
     async with a_runner(directory) as runner:
         spec = a_spec("sleep 1000")
         assert isinstance(await running(runner, spec), Running)
-        with pytest.raises(ValueError, match="cannot be forgotten"):
+        with pytest.raises(ValueError, match="cannot forget a pod"):
             await runner.forget(POD)
         await runner.end(spec.id, AT_ONCE)
         await exited(runner, spec.id)

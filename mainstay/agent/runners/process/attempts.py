@@ -48,9 +48,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 RecordT = TypeVar("RecordT")
 
-ANEW: Final = "the machine was started anew"
-UNREADABLE: Final = "what was to be run cannot be read any more"
-SHIM_KILLED: Final = "the process that looked after the container was killed"
+REBOOTED: Final = "the machine was rebooted"
+UNREADABLE: Final = "the record of the container is unreadable"
+SHIM_KILLED: Final = "the shim of the container was killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,7 @@ def find(attempt: Attempt) -> Found | None:
         remove(attempt)
         return None
     if begun.boot != commands.boot_id():
-        return Over(begun, read_exit(attempt) or _record(attempt, begun, "ContainerStatusUnknown", ANEW))
+        return Over(begun, read_exit(attempt) or _record(attempt, begun, "ContainerStatusUnknown", REBOOTED))
     if _is_held(attempt):
         return Living(begun, shim_of(attempt), read_running(attempt))
     # The shim is gone, so no file will change any more.

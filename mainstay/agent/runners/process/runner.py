@@ -140,7 +140,7 @@ class ProcessRunner:
                 await tasks.sleep(_LOCK_TRIED_EVERY)
         os.close(self._lock)
         self._lock = -1
-        raise CannotRun("InUse", f"another agent uses {self.directory}")
+        raise CannotRun("InUse", f"data directory {self.directory} is used by another agent")
 
     def _find_all(self) -> list[tuple[str, dict[str, int], list[tuple[Attempt, attempts.Found]]]]:
         pods = []
@@ -220,7 +220,7 @@ class ProcessRunner:
                 record = msgspec.json.encode({"uid": pod_uid, "namespace": namespace, "name": name})
                 records.replace(str(pod / "pod.json"), record)
         except OSError as error:
-            raise CannotRun("FailedMount", f"cannot make the directory of the pod: {error}") from error
+            raise CannotRun("FailedMount", f"cannot create the directory of the pod: {error}") from error
         return PodPlace(directory=str(pod), volumes={plan.name: place_volume(pod, plan) for plan in plans})
 
     async def run(self, spec: ContainerSpec) -> None:
@@ -230,7 +230,7 @@ class ProcessRunner:
             return
         self._check_user(spec)
         if spec.is_at_most_one and not self._is_held():
-            raise CannotRun("LeaseNotHeld", "the node does not hold its lease, so it must not start this container")
+            raise CannotRun("LeaseNotHeld", "the node does not hold its lease, so at-most-one containers cannot start")
         if key not in self._beginning:
             self._beginning[key] = tasks.spawn(self._begin(spec), name=f"begin {key}")
         # It goes on when the caller is cancelled: what was begun has to be known.
@@ -249,7 +249,7 @@ class ProcessRunner:
         if spec.user not in (None, os.getuid()) or spec.group not in (None, os.getgid()):
             asked = f"{spec.user if spec.user is not None else ''}:{spec.group if spec.group is not None else ''}"
             raise CannotRun(
-                "CreateContainerError", f"only root can run containers as other users: {asked} was asked for"
+                "CreateContainerError", f"only an agent that runs as root can run containers as another user ({asked})"
             )
 
     def _is_held(self) -> bool:
@@ -283,7 +283,7 @@ class ProcessRunner:
         try:
             self._cgroups.prepare()
         except OSError as error:
-            return begun, CannotRun("CreateContainerError", f"cannot make control groups: {error}")
+            return begun, CannotRun("CreateContainerError", f"cannot create cgroups: {error}")
         return begun, attempts.begin(attempt, begun, lease=self._lease_path, is_mounting=self._is_root)
 
     def _watch(self, container: _Container, shim: Identity | None, report: int | None) -> None:
@@ -362,7 +362,7 @@ class ProcessRunner:
         pod = self._pods.get(pod_uid, {})
         living = [key for key, container in sorted(pod.items()) if not container.is_over]
         if living or any(key.pod_uid == pod_uid for key in self._beginning):
-            raise ValueError(f"a pod of which something runs cannot be forgotten: {living}")
+            raise ValueError(f"cannot forget a pod with running containers: {living}")
         self._pods.pop(pod_uid, None)
         for name in [name for uid, name in self._pruned if uid == pod_uid]:
             del self._pruned[pod_uid, name]
@@ -403,7 +403,7 @@ class ProcessRunner:
             wanted = 2 if query.is_previous else 1
             if len(found) < wanted:
                 what = "an earlier attempt of container" if query.is_previous else "container"
-                raise NoSuchContainer(f"{what} {name!r} of pod {pod_uid} is not there")
+                raise NoSuchContainer(f"{what} {name!r} of pod {pod_uid} not found")
             container = found[-wanted]
             return container.attempt.log, lambda: container.is_over
 
@@ -414,7 +414,7 @@ class ProcessRunner:
     ) -> Session:
         found = self._pods.get(container.pod_uid, {}).get(container)
         if found is None or not isinstance(found.state, Running):
-            raise NoSuchContainer(f"container {container.name!r} of pod {container.pod_uid} does not run")
+            raise NoSuchContainer(f"container {container.name!r} of pod {container.pod_uid} is not running")
         orders = attempts.orders_of(found.attempt, found.begun, self._is_root)
         orders["argv"] = list(command)
         orders["pid"] = found.state.pid
@@ -477,7 +477,7 @@ def _wall_ns(clock: SystemClock) -> int:
 def _check_names(*names: str) -> None:
     for name in names:
         if not _NAME.fullmatch(name):
-            raise CannotRun("CreateContainerError", f"{name!r} cannot be the name of a directory")
+            raise CannotRun("CreateContainerError", f"invalid name {name!r}")
 
 
 def _signal_number(name: str) -> int:

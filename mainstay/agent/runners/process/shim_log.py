@@ -65,7 +65,7 @@ class LogWriter:
         return True
 
     def _confession(self) -> bytes:
-        text = b"%s stderr F mainstay: about %d bytes of output are lost here, the disk was full\n"
+        text = b"%s stderr F mainstay: disk full: about %d bytes of output lost\n"
         return text % (self.stamp(), self._lost_bytes)
 
     def _rotate(self) -> None:

@@ -62,7 +62,7 @@ def make_source(pod: Path, source: str) -> None:
     volume /= path.relative_to(volume).parts[0]
     # A container may have put a link there that leads out, to where only we may go.
     if not path.resolve().is_relative_to(volume.resolve()):
-        raise CannotRun("CreateContainerConfigError", f"{source} leads out of its volume")
+        raise CannotRun("CreateContainerConfigError", f"{source} is outside its volume")
     if path.exists():
         return
     if (volume / _DATA).is_symlink():
@@ -75,7 +75,7 @@ def make_source(pod: Path, source: str) -> None:
                 part.chmod(stat.S_IMODE(like.st_mode))
                 _give(part, like.st_gid)
     except OSError as error:
-        raise CannotRun("CreateContainerConfigError", f"cannot make {source}: {error}") from error
+        raise CannotRun("CreateContainerConfigError", f"cannot create {source}: {error}") from error
 
 
 def _give(path: Path, group: int | None) -> None:
@@ -116,7 +116,7 @@ def _host_path(plan: VolumePlan) -> str:
         path.chmod(0o644)
     if plan.host_path_type:
         if plan.host_path_type not in _KINDS:
-            raise CannotRun(_FAILED, f'volume "{plan.name}": there is no hostPath type {plan.host_path_type}')
+            raise CannotRun(_FAILED, f'volume "{plan.name}": unknown hostPath type {plan.host_path_type}')
         is_so, what = _KINDS[plan.host_path_type]
         try:
             found = is_so(path.stat().st_mode)
@@ -131,7 +131,7 @@ def _write_files(directory: Path, files: Sequence[VolumeFile], group: int | None
     for file in files:
         parts = PurePosixPath(file.path).parts
         if not parts or file.path.startswith("/") or ".." in parts or parts[0].startswith(".."):
-            raise CannotRun(_FAILED, f'volume "{directory.name}": {file.path!r} is no name for a file in it')
+            raise CannotRun(_FAILED, f'volume "{directory.name}": invalid file name {file.path!r}')
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o755)
     data = directory / _DATA
