@@ -217,7 +217,6 @@ SHARED_CLASS_NAMES: Final = (
     "WatchEvent",
     "What",
     "When",
-    "Wish",
     "WriteOptions",
     "Writes",
     "Written",

@@ -155,7 +155,7 @@ INNER_DOORS: Final = {
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "work_queue",
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
-    "scheduler/cache": "arrays domains feed ghosts label_column ring",
+    "scheduler/cache": "arrays domains feed label_column ring unconfirmed",
     # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
     "scheduler/filters": "host_ports node_affinity resources taints zone_quota",
     # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.

@@ -70,8 +70,8 @@ class Agent:
             await informers.stop()
 
     async def run_with(self, cache: Cache) -> None:
-        """The same with a cache of somebody else's. It may have pods of other nodes too, has the index `NODE` before
-        all others, and whoever feeds it calls `changed` for each change of a pod of this node."""
+        """The same with a cache that is fed elsewhere. It may have pods of other nodes too, has the index `NODE` before
+        all others, and its feeder calls `changed` for each change of a pod of this node."""
         try:
             await self.runner.start()
             works = [self._node.run(), self._run_pods(cache)]

@@ -7,7 +7,7 @@ the runner does, and keeps what it did where a crash of the agent cannot reach i
 - A container is begun at most once for each `ContainerId`, whatever crashes when. `run` with an id that was begun
   before does nothing.
 - Containers live on without the agent. Its next incarnation finds them, and what became of them, in `instances`.
-- After the machine was started anew nothing runs, and the instances of before are `Exited`.
+- After a reboot of the machine nothing runs, and the instances of before are `Exited`.
 - At-most-one containers end by themselves when the node's lease does (`hold_until`), whether the agent lives or not.
 
 Nothing here speaks to the API server.
@@ -50,7 +50,7 @@ class ContainerSpec:
     pod_name: str
     image: str
     command: tuple[str, ...]
-    """Never empty: whoever has no command is refused before."""
+    """Never empty: a container without a command is rejected before."""
     env: tuple[tuple[str, str], ...]
     working_dir: str = ""
     """Empty: a directory of the container's own."""
@@ -84,7 +84,7 @@ class Exited:
     signal: int = 0
     reason: str = ""
     """`Completed`, `Error`, `OOMKilled`, `Fenced`, `StartError` (with code 128), `ContainerStatusUnknown` (with code
-    137: nobody saw how it ended)."""
+    137: its end was not observed)."""
     message: str = ""
     started_at: datetime
     finished_at: datetime

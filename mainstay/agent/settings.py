@@ -1,4 +1,4 @@
-"""What an agent is told when it is started: who it is, what its node has, and how often it says so.
+"""Settings of an agent: its node, what that has, and how often it is reported.
 
 The defaults are those of `mainstay agent`. Everything that is not said here comes from the machine (env/machine.py).
 """

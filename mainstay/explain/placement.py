@@ -39,7 +39,7 @@ from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal
-from mainstay.scheduler.record import FORGOTTEN, Haunting, Remembered
+from mainstay.scheduler.record import FORGOTTEN, Remembered, UnconfirmedCharges
 from mainstay.scheduler.scores.parts import score_parts
 from mainstay.scheduler.what_if import Objects, columns_of
 
@@ -58,7 +58,7 @@ _KEEPS: Final = (str(BindingCause.ALREADY_BOUND), "Unknown", "")
 """How a binding may be answered so that its pod is still taken to be there."""
 
 _remembered = msgspec.msgpack.Decoder(Remembered).decode
-_haunting = msgspec.msgpack.Decoder(Haunting).decode
+_decode_unconfirmed = msgspec.msgpack.Decoder(UnconfirmedCharges).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +300,10 @@ class _Fold:
                 f"of {memory.assumed} pods that were assumed to be on nodes {len(self.assumed)} are known: "
                 "what a scheduler has sent and got no answer to when it ends is never recorded"
             )
-        if len(self.ghosts) != memory.haunted:
-            self.missing.append(f"{memory.haunted} nodes were known to have ghosts, and {len(self.ghosts)} are found")
+        if len(self.ghosts) != memory.unconfirmed:
+            self.missing.append(
+                f"{memory.unconfirmed} nodes were known to have ghosts, and {len(self.ghosts)} are found"
+            )
 
     async def _take(self, earlier: DecisionRecord, number: int, waiting: dict[str, Object]) -> None:
         if earlier.subject.kind == NODES.text:
@@ -333,7 +335,7 @@ class _Fold:
         return pod if stored is None else stored.decoded()
 
     async def _take_ghosts(self, first: DecisionRecord) -> None:
-        node, part = first.subject.name, _haunting(first.memory.inline)
+        node, part = first.subject.name, _decode_unconfirmed(first.memory.inline)
         self.ghosts.pop(node, None)
         found = list(part.found)
         while len(found) < part.count:
@@ -341,7 +343,7 @@ class _Fold:
             if more is None:
                 self.missing.append(f"not all ghosts of {node} are known")
                 break
-            found += _haunting(more.memory.inline).found
+            found += _decode_unconfirmed(more.memory.inline).found
         then = {seen.kind: seen.revision for seen in first.view}[NODES.text]
         were, _ = await self.past.objects({NODES.text: then})
         was = were[NODES.text].get(ObjectKey("", node))

@@ -2,7 +2,7 @@
 
 Ours takes a list of bindings (`POST /apis/mainstay.dev/v1/bindings`) and answers for each, in order. A server that has
 no such address, as Kubernetes, gets one plain binding for each pod; it knows neither the ledger's refusals nor
-operation ids, so there a conflict says only that somebody else was first.
+operation ids, so there a conflict only says that another writer was first.
 
 An answer is one of four: `Bound`, `Refused` with a cause to act on, `NotDone` if nothing was tried, `Unknown` if it may
 or may not have happened. Nothing is sent twice here; bindings.py has what to do about the unknown.

@@ -22,8 +22,8 @@ from mainstay.client.client import Client
 from mainstay.client.errors import Fenced
 from mainstay.env import Clock, tasks
 from mainstay.scheduler.bind import Answer, Binder, Bound, NotDone, Refused, Unknown
-from mainstay.scheduler.cache.charge import charge_of_ghost
-from mainstay.scheduler.cache.ghosts import GhostWatch
+from mainstay.scheduler.cache.charge import build_unconfirmed_charge
+from mainstay.scheduler.cache.unconfirmed import UnconfirmedWatch
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
 from mainstay.scheduler.counts import Counts, Result
 from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPod
@@ -70,7 +70,7 @@ class Bindings:
         self._records = records
         self._settings = settings
         self._counts = counts
-        self.ghosts = GhostWatch(writers.client, clock, self._learn_unconfirmed, settings.ghosts)
+        self.unconfirmed = UnconfirmedWatch(writers.client, clock, self._learn_unconfirmed, settings.unconfirmed)
         self._sending: dict[asyncio.Task[None], None] = {}
         self._has_doubts = asyncio.Event()
         self._failure: asyncio.Future[None] | None = None
@@ -83,7 +83,7 @@ class Bindings:
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """To be run together, until cancelled. Raise `Fenced` when this leader's term is over."""
         self._failure = asyncio.get_running_loop().create_future()
-        return [self._settle(), self._sweep(), self.ghosts.run(), self._raise_failure(self._failure)]
+        return [self._settle(), self._sweep(), self.unconfirmed.run(), self._raise_failure(self._failure)]
 
     async def stop(self) -> None:
         for task in list(self._sending):
@@ -175,7 +175,7 @@ class Bindings:
         pod, node, uid = attempt.pod, attempt.bind.node, attempt.bind.uid
         pod.left_out[node] = None
         if answer.cause is BindingCause.HELD_BY_GHOSTS:
-            self.ghosts.refused(node)
+            self.unconfirmed.refused(node)
         if answer.cause is not BindingCause.OTHER and len(pod.left_out) < self._settings.candidates_max:
             self._state.queue.put_back(uid, now_ns)
             return
@@ -193,18 +193,18 @@ class Bindings:
         left_out, pod.left_out = pod.left_out, {}
         text = _refused_by_server(left_out, why)
         self._state.queue.park_refused(pod.uid, _ROOM, now_ns)
-        if not any(self.ghosts.is_asking(node) for node in left_out):
+        if not any(self.unconfirmed.is_asking(node) for node in left_out):
             self._reporter.report(Report(pod.key, pod.uid, Reason.UNSCHEDULABLE, text, decision, is_weak=True))
         return text
 
     def _learn_unconfirmed(self, node: str, found: Sequence[Object]) -> bool:
         """The server has said which charges of a node are unconfirmed. Whether that is news."""
         columns = self._state.columns
-        charges = {each["uid"]: charge_of_ghost(each) for each in found}
-        if columns.row_of(node) is None or charges.keys() == columns.ghosts_on(node).keys():
+        charges = {each["uid"]: build_unconfirmed_charge(each) for each in found}
+        if columns.row_of(node) is None or charges.keys() == columns.unconfirmed_on(node).keys():
             return False
         now_ns = self._clock.monotonic_ns()
-        cures = columns.ghosts_changed(node, charges)
+        cures = columns.unconfirmed_changed(node, charges)
         self._records.record_unconfirmed(node, found, self._view, self._state)
         if cures:
             self._state.queue.changed(cures, now_ns)

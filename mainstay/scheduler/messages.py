@@ -5,7 +5,7 @@
 
 The first words of each reason are those of Kubernetes, which people and tools look for. A node with several failing
 constraints is named under each of them, so the counts can add up to more than there are. Equal refusals give equal
-words: whoever writes them down can tell whether there is news. All of it is bounded, whatever the cluster.
+words, so that a writer can tell whether there is news. All of it is bounded, whatever the cluster.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -70,7 +70,7 @@ class SchedulerMetrics(ComponentMetrics):
                 incoming.add_metric((state, event), count)
             sizes.add_metric(("nodes",), len(known.columns.ring))
             sizes.add_metric(("assumed_pods",), len(known.pods.assumed))
-            sizes.add_metric(("haunted_nodes",), len(cycle.bindings.ghosts))
+            sizes.add_metric(("haunted_nodes",), len(cycle.bindings.unconfirmed))
         yield from (pending, incoming, sizes)
 
     def _bindings(self) -> Iterator[Metric]:

@@ -5,7 +5,7 @@ it. A node is in as many of them as it has failing constraints, so that who cure
 words are made elsewhere (messages.py).
 
 A `Cure` is a kind of change after which a refused pod is worth trying again. A filter names all that could help;
-whoever keeps the refused pods wakes those that wait for one of what has happened. It is a hint to save work and
+the scheduling queue wakes the pods that wait for one of what has happened. It is a hint to save work and
 promises nothing: a woken pod may be refused again.
 """
 

@@ -4,12 +4,12 @@ The view is named by the revisions of pods, nodes, reservations and quotas. What
 pods were assumed to be where: that is the fold of the scheduler's own records. Its decisions and the answers to them
 are numbered in one sequence, and a record's memory has both numbers: a pod counts on its node for every decision after
 its own, until the number of a refusal, or until the view shows it. With them, the nodes that this decision left out.
-What the server has told of a node's ghosts has a record of its own in that sequence: it holds for every decision after
-it, until the next one about that node, or until the view shows another Node of that name. Many of them make several
-records, of which the first one's part begins at 0.
+What the server has told of a node's unconfirmed charges has a record of its own in that sequence: it holds for every
+decision after it, until the next one about that node, or until the view shows another Node of that name. Many of them
+make several records, of which the first one's part begins at 0.
 
-A memory also says how far back that goes (`since`) and what should come out (`assumed`, `haunted`), so that whoever
-folds it knows whether anything is missing. A placement is recorded when its answer has come, which a scheduler may not
+A memory also says how far back that goes (`since`) and what should come out (`assumed`, `unconfirmed`), so that a
+reader knows whether anything is missing. A placement is recorded when its answer has come, which a scheduler may not
 live to see; so refusals, which are recorded at once, also tell of those that are on their way (`sent`).
 explain/placement.py puts all of it together.
 """
@@ -38,7 +38,7 @@ from mainstay.scheduler.bind import Answer, Bind, Bound, NotDone, Refused, Unkno
 from mainstay.scheduler.messages import message_of, summary_of
 from mainstay.scheduler.reasons import Unschedulable
 
-GHOSTS_OF_A_RECORD: Final = 4  # So that its memory is small.
+UNCONFIRMED_OF_A_RECORD: Final = 4  # So that its memory is small.
 SENT_OF_A_RECORD: Final = 8
 FORGOTTEN: Final = "BindingLost"
 """The reason of a record about a pod that was bound and is not any more."""
@@ -56,17 +56,17 @@ class Remembered(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The number of the answer; of a decision that needed none, its own."""
     left_out: tuple[str, ...] = ()
     since: int = 0
-    """No decision or ghost with a lower number matters to this one."""
+    """No decision or unconfirmed charge with a lower number matters to this one."""
     assumed: int = -1
     """How many pods were assumed to be somewhere; -1: it was not written down."""
-    haunted: int = 0
-    """How many nodes were known to have ghosts."""
+    unconfirmed: int = 0
+    """How many nodes were known to have unconfirmed charges."""
     sent: tuple["Sent", ...] = ()
     """Some of those that no record had told of yet: a scheduler that ends before their answers come never does."""
 
 
 class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A placement that was sent, and of which nobody knows yet what came of it."""
+    """A placement that was sent, and whose outcome is not known yet."""
 
     number: int
     uid: str
@@ -75,8 +75,8 @@ class Sent(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Of the pod, as it was decided about."""
 
 
-class Haunting(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The memory in a record about a node's ghosts."""
+class UnconfirmedCharges(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The memory in a record about a node's unconfirmed charges."""
 
     number: int
     answered: int
@@ -98,7 +98,7 @@ class Setting(msgspec.Struct, frozen=True, gc=False):
     seed: str
     policies: tuple[Policy, ...]
     since: int = 0
-    haunted: int = 0
+    unconfirmed: int = 0
     """See `Remembered`."""
 
 
@@ -148,15 +148,15 @@ def refusal(deciding: Deciding, no: Unschedulable, at: int, sent: Sequence[Sent]
     return _record(deciding, outcome, at, deciding.number, summary_of(no), (), (), tuple(sent))
 
 
-def ghosts(
+def unconfirmed(
     setting: Setting, name: str, number: int, node: str, found: Sequence[Object], at: int
 ) -> list[DecisionRecord]:
-    """The server has said which ghosts a node has."""
+    """The server has said which charges of a node are unconfirmed."""
     outcome = Outcome(Ending.DONE, "GhostsSeen", f"force-deleted pods that still hold room: {len(found)}")
     made = []
-    for start in range(0, max(len(found), 1), GHOSTS_OF_A_RECORD):
-        part = found[start : start + GHOSTS_OF_A_RECORD]
-        memory = _pack(Haunting(number, number, (), start, list(part), len(found)))
+    for start in range(0, max(len(found), 1), UNCONFIRMED_OF_A_RECORD):
+        part = found[start : start + UNCONFIRMED_OF_A_RECORD]
+        memory = _pack(UnconfirmedCharges(number, number, (), start, list(part), len(found)))
         made.append(
             make_record(
                 setting.origin,
@@ -210,7 +210,9 @@ def _record(
 ) -> DecisionRecord:
     setting = deciding.setting
     memory = _pack(
-        Remembered(deciding.number, answered, deciding.left_out, setting.since, deciding.assumed, setting.haunted, sent)
+        Remembered(
+            deciding.number, answered, deciding.left_out, setting.since, deciding.assumed, setting.unconfirmed, sent
+        )
     )
     return make_record(
         setting.origin,

@@ -53,7 +53,7 @@ class RecordWriter:
     def build_setting(self, view: ClusterView, state: ClusterState) -> Setting:
         """What is the same for all decisions of one step: nothing is forgotten within it."""
         columns = state.columns
-        unconfirmed = columns.haunted_nodes if columns.has_ghosts else []
+        unconfirmed = columns.unconfirmed_nodes if columns.has_unconfirmed else []
         self._unconfirmed_at = {node: self._unconfirmed_at[node] for node in unconfirmed}
         since = min([self.number + 1, *self._unconfirmed_at.values()])
         if (oldest := state.pods.oldest_assumed) is not None and oldest.attempt is not None:
@@ -124,7 +124,7 @@ class RecordWriter:
         number = self._unconfirmed_at[node] = self.next_number()
         if self._recorder is not None:
             setting, name = self.build_setting(view, state), f"{self._prefix}.{number}"
-            for made in recording.ghosts(setting, name, number, node, found, self._now()):
+            for made in recording.unconfirmed(setting, name, number, node, found, self._now()):
                 self._recorder(made)
 
     def _now(self) -> int:

@@ -7,16 +7,16 @@ reason, the first one's stand. So ten thousand pods that cannot be placed do not
 a write into the status is no reason to try a pod again (scheduler/queue/scheduling_queue.py), there is no loop.
 
 Events (loop/events.py) are told apart by pod and reason: the same again counts up, as `kubectl describe` shows it.
-What cannot be written now is dropped: the pod is tried again, and then it is said again. At most `waiting_max` pods
+What cannot be written now is dropped: the pod is tried again, and then reported again. At most `waiting_max` pods
 wait for their report.
 
-While nobody knows whether a pod was bound, because the answer to its binding is missing, it has `SchedulingRetrying`.
+While the answer to its binding is missing, so that it may or may not be bound, a pod has `SchedulingRetrying`.
 That is only written to a pod which is known to have no node at that very revision: it is read first, by name and uid,
 and a pod that turns out to be bound says so itself (`PodScheduled`, which the server writes with the binding; the same
-transaction sets `SchedulingRetrying` to False). So no pod shows both, and nobody has to clean up.
+transaction sets `SchedulingRetrying` to False). So no pod shows both, and there is nothing to clean up.
 
 That a pod has found its node is an Event `Scheduled`, as far as these do not get more than `placed_a_second`: of a
-thousand pods a second nobody reads them, and each costs as much as a binding. The others are left out and counted.
+thousand pods a second they are of no use, and each costs as much as a binding. The others are left out and counted.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     SCHEDULER_ERROR = "SchedulerError"
     BINDING_UNANSWERED = "BindingUnanswered"
-    """Of `SchedulingRetrying`: a binding was sent, and nobody knows whether it was done."""
+    """Of `SchedulingRetrying`: a binding was sent, and its outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +343,7 @@ class Reporter:
             _logger.info("failed to record FailedScheduling for %s: %s", report.key, error)
 
     async def _tell(self, report: Report, now: datetime, count: int) -> None:
-        # If it is there the first time, another scheduler has said it, or this one before it was started anew.
+        # If it is there the first time, another scheduler has written it, or this one before a restart.
         await self._events.write(event_of(report, now), decision=report.decision, once=count == 1)
         self.events += 1
 

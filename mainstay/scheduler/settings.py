@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from mainstay.scheduler.cache.ghosts import GhostSettings
+from mainstay.scheduler.cache.unconfirmed import UnconfirmedSettings
 from mainstay.scheduler.queue.scheduling_queue import QueueSettings
 
 
@@ -28,5 +28,5 @@ class CycleSettings:
     """Not if there are more: it takes a moment, in which nothing else is done."""
     check_one_in: int = 100
     """After one in so many steps a node's columns are checked against its pods."""
-    ghosts: GhostSettings = field(default_factory=GhostSettings)
+    unconfirmed: UnconfirmedSettings = field(default_factory=UnconfirmedSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
-from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide_batch
@@ -30,8 +30,8 @@ class Objects:
     zone_quotas: tuple[Object, ...] = ()
     assumed: tuple[tuple[Object, str], ...] = ()
     """Pods that were decided for and are not known to be bound, each with its node: the scheduler's memory."""
-    ghosts: tuple[tuple[str, tuple[Object, ...]], ...] = ()
-    """What the server has told of each node's ghosts: memory, too."""
+    unconfirmed: tuple[tuple[str, tuple[Object, ...]], ...] = ()
+    """What the server has told of each node's unconfirmed charges: memory, too."""
 
     def with_changes(
         self,
@@ -50,7 +50,7 @@ class Objects:
             reservations=_replaced(self.reservations, reservations, ()),
             zone_quotas=_replaced(self.zone_quotas, zone_quotas, ()),
             assumed=self.assumed,
-            ghosts=self.ghosts,
+            unconfirmed=self.unconfirmed,
         )
 
 
@@ -59,8 +59,8 @@ def columns_of(objects: Objects) -> NodeColumns:
     columns = NodeColumns()
     for node in objects.nodes:
         columns.node_changed(node, node["metadata"]["name"])
-    for name, ghosts in objects.ghosts:
-        columns.ghosts_changed(name, {each["uid"]: charge_of_ghost(each) for each in ghosts})
+    for name, unconfirmed in objects.unconfirmed:
+        columns.unconfirmed_changed(name, {each["uid"]: build_unconfirmed_charge(each) for each in unconfirmed})
     for pod, name in objects.assumed:
         columns.assume(pod_to_place(pod), name)
     for pod in objects.pods:

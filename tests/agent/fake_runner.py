@@ -290,7 +290,7 @@ class ProcessSession:
 
     @property
     def is_waiting(self) -> bool:
-        """It has said something that nobody takes."""
+        """It has written output that has no reader."""
         return self._queue.full()
 
     async def read(self) -> tuple[int, bytes] | None:

@@ -71,7 +71,7 @@ async def test_a_container_gets_its_command_variables_and_address(sim: Simulatio
 
 
 async def test_pods_that_are_over_need_no_address_any_more(sim: Simulation):
-    """Finished jobs stay for as long as somebody wants to look at them, and are many."""
+    """Finished jobs stay for as long as users want to look at them, and are many."""
     settings = an_agent(pod_subnet=IPv4Network("127.64.0.0/29"))  # Room for six.
     async with a_cluster(sim, "node-0", settings=settings) as (world, client):
         world.machines["node-0"].behave = lambda spec: Behaviour(lasts=seconds(1))
@@ -165,7 +165,7 @@ async def test_what_the_node_does_not_take_is_refused_for_good(sim: Simulation):
 
 
 async def test_a_node_never_runs_more_than_it_has(sim: Simulation):
-    """Though somebody bound it: the books of the server are not looked at for pods that come with a node."""
+    """Though it is bound: the server does not check its ledger for pods that are created with a node."""
     wants = a_container(resources={"requests": {"cpu": "1500m"}})
     async with a_cluster(sim, settings=an_agent()) as (world, client):
         for name in ("one", "two"):
@@ -181,7 +181,7 @@ async def test_a_node_never_runs_more_than_it_has(sim: Simulation):
     assert len(begun(world)) == 1
 
 
-async def test_what_came_while_nobody_looked_gets_no_room_of_what_runs(sim: Simulation):
+async def test_a_pod_that_came_unseen_gets_no_room_of_what_runs(sim: Simulation):
     wants = a_container(resources={"requests": {"cpu": "1500m"}})
     async with a_cluster(sim, "node-0", settings=an_agent(capacity={"cpu": "2"})) as (world, client):
         await client.create(PODS, a_pod("one", "node-0", wants), "default")
@@ -381,7 +381,7 @@ async def test_a_container_that_fails_while_the_node_is_cut_off_comes_again_at_o
     assert (state_of(pod)["restartCount"], readiness(pod)) == (1, "True")
 
 
-async def test_after_a_reboot_everything_is_started_anew(sim: Simulation):
+async def test_after_a_reboot_everything_is_started_again(sim: Simulation):
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
         await client.create(PODS, a_pod("one"), "default")
         await client.create(PODS, a_pod("once", restartPolicy="Never"), "default")
@@ -431,7 +431,7 @@ async def test_what_was_removed_by_force_is_ended_and_then_reported(sim: Simulat
     assert world.machines["node-0"].containers.pods() == []
 
 
-async def test_what_nobody_knows_of_any_more_is_ended(sim: Simulation):
+async def test_a_pod_that_the_server_does_not_have_is_ended(sim: Simulation):
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
         await client.create(PODS, a_pod("one"), "default")
         await tasks.sleep(seconds(5))
@@ -487,12 +487,12 @@ async def test_an_agent_that_stands_still_or_is_dead_keeps_no_at_most_one_alive(
     assert sorted(ended(world)) == [("node-0", "paused", 0, "Fenced"), ("node-1", "dead", 0, "Fenced")]
 
 
-async def test_whoever_has_taken_the_lease_keeps_it_until_it_is_given_back(sim: Simulation):
+async def test_another_holder_keeps_the_lease_until_it_gives_it_back(sim: Simulation):
     leases = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
     async with a_cluster(sim, "node-0") as (world, client):
         await client.create(PODS, an_at_most_one("single"), "default")
         await tasks.sleep(seconds(5))
-        body = {"spec": {"holderIdentity": "somebody"}}
+        body = {"spec": {"holderIdentity": "another-holder"}}
         await client.patch(leases, "node-0", "kube-node-lease", body)
         await tasks.sleep(seconds(60))
         taken = await client.get(leases, "node-0", "kube-node-lease")
@@ -501,7 +501,7 @@ async def test_whoever_has_taken_the_lease_keeps_it_until_it_is_given_back(sim: 
         await tasks.sleep(seconds(30))
         pod = await the_pod(client, "single")
 
-    assert taken["spec"]["holderIdentity"] == "somebody"
+    assert taken["spec"]["holderIdentity"] == "another-holder"
     assert readiness(pod) == "True"
 
 

@@ -345,7 +345,7 @@ def test_main_containers_end_first_then_sidecars_the_last_one_first():
     assert ended_with(**sides, a=ended(), b=running()) == ["b"]
     assert ended_with(**sides, a=ended(), b=ended()) == ["s1"]
     assert ended_with(s0=running(), s1=ended(), a=ended(), b=ended()) == ["s0"]
-    # When there is no time left, nobody waits for their turn.
+    # When there is no time left, no container waits for its turn.
     assert ended_with(90, **sides, a=running(), b=ended()) == ["a", "s1", "s0"]
     plan = decide(pod, some_facts(instances(**sides, a=ended(), b=ended()), **facts), after(85))
     assert plan.steps == (End(an_id("s1"), seconds(5), HOOK, EndReason.POD_DELETED),)

@@ -244,7 +244,7 @@ class APodOnAMachine(RuleBasedStateMachine):
         self.facts = PodFacts(address="127.64.0.2", host_address="10.0.0.1", accepted_at=self.now)
 
     @rule()
-    def the_machine_is_started_anew(self) -> None:
+    def the_machine_is_rebooted(self) -> None:
         for container in self.live():
             self.ends(container, 137)
         self.the_agent_is_started_again()
@@ -263,7 +263,7 @@ class APodOnAMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.states and "deletionTimestamp" not in self.pod["metadata"])
     @rule(seconds=st.sampled_from([1, 30]))
-    def somebody_deletes_it(self, seconds: int) -> None:
+    def a_user_deletes_it(self, seconds: int) -> None:
         until = self.now + timedelta(seconds=seconds)
         deleted = {"deletionTimestamp": until.strftime("%Y-%m-%dT%H:%M:%SZ"), "deletionGracePeriodSeconds": seconds}
         self.pod = {**self.pod, "metadata": {**self.pod["metadata"], **deleted}}

@@ -98,7 +98,7 @@ async def test_a_new_incarnation_takes_its_node_over(sim: Simulation):
     assert conditions(second)["Ready"] == "True"
 
 
-async def test_a_node_that_somebody_deletes_stays_away_until_its_agent_is_started_again(sim: Simulation):
+async def test_a_deleted_node_stays_away_until_its_agent_is_restarted(sim: Simulation):
     async with a_cluster(sim, "node-0", settings=an_agent()) as (world, client):
         await client.delete(NODES, "node-0")
         await tasks.sleep(timedelta(minutes=20))

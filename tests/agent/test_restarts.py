@@ -59,7 +59,7 @@ def test_it_waits_longer_each_time_up_to_five_minutes():
     assert crash_loop(9, seconds(599)) == [seconds(each) for each in expected]
 
 
-def test_it_is_started_at_once_after_it_has_run_for_ten_minutes_and_the_count_begins_anew():
+def test_it_is_started_at_once_after_it_has_run_for_ten_minutes_and_the_count_starts_over():
     assert crash_loop(5, timedelta(minutes=10, seconds=1)) == [seconds(0)] * 5
     long_run = ended(1, since=300, at=1000)
     crashed = a_container(long_run, ended(1, since=1000, at=1001), first=7)

@@ -101,7 +101,7 @@ async def test_a_certificate_of_another_cluster_counts_for_nothing(tmp_path, cer
     await serving.stop()
 
 
-async def test_nothing_is_sent_to_whoever_shows_another_certificate(tmp_path, certificates):
+async def test_nothing_is_sent_to_an_agent_with_another_certificate(tmp_path, certificates):
     serving, own = await an_agent(tmp_path / "n1", certificates)
     tls = client_tls(certificates.agents, certificates.agents_key)
 

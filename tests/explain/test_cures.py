@@ -205,7 +205,7 @@ def test_pods_that_are_ending_are_waited_for() -> None:
 
 def test_ghosts_are_waited_for() -> None:
     ghost = {"uid": "g", "namespace": "default", "name": "g", "resources": {"cpu": "3", "pods": "1"}}
-    objects = Objects(nodes=(a_node("n1"),), ghosts=(("n1", (ghost,)),))
+    objects = Objects(nodes=(a_node("n1"),), unconfirmed=(("n1", (ghost,)),))
     cure = found(objects, a_pod(cpu="2"))[0]
     assert cure.changes == (Change.WAIT_FOR_GHOSTS,)
     assert cure.sentence == "wait until n1 says that 1 pod removed by force has ended: then n1 can take it"

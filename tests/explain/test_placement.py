@@ -241,7 +241,7 @@ async def test_ghosts_that_the_server_told_of_are_part_of_what_was_known(sim: Si
         found = [await scheduling(cluster.journal, record) for record in records]
 
         assert found
-        assert [len(ghosts) for each in found for _, ghosts in each.objects.ghosts] == [2] * len(found)
+        assert [len(ghosts) for each in found for _, ghosts in each.objects.unconfirmed] == [2] * len(found)
         assert [await replay(cluster.journal, each, DECIDERS) for each in records] == [SAME] * len(records)
         cluster.world.programs["n1"].resume()
 

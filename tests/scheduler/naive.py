@@ -70,7 +70,9 @@ class _World:
             each for each in objects.reservations if (each.get("status") or {}).get("phase", "Active") == "Active"
         ]
         self.holding = [each for each in self.reservations if not self.is_claimed(each)]
-        self.ghosts = [(each, node) for node, found in objects.ghosts for each in found if each["uid"] not in bound]
+        self.unconfirmed = [
+            (each, node) for node, found in objects.unconfirmed for each in found if each["uid"] not in bound
+        ]
         self.quotas = objects.zone_quotas
 
     def is_claimed(self, reservation: Object) -> bool:
@@ -122,7 +124,7 @@ class _World:
         for each in self.holding:
             if each is not own and each["spec"]["nodeName"] == name:
                 taken += [host_port_of(port) for port in each["spec"].get("ports") or []]
-        taken += [host_port_of(port) for ghost, node in self.ghosts if node == name for port in ghost["ports"]]
+        taken += [host_port_of(port) for charge, node in self.unconfirmed if node == name for port in charge["ports"]]
         for port in host_ports_of(pod):
             if any(conflicts(port, other) for other in taken):
                 yield "PortTaken", f"{port.ip}:{port.port}/{port.protocol}"
@@ -135,13 +137,15 @@ class _World:
                 if each is not own and each["spec"]["nodeName"] == name:
                     taken += amounts_of(each["spec"]["resources"]).get(resource, 0)
             limit = allocatable.get(resource, 0)
-            if amount > 0 and taken + self.haunted(name, resource) + amount > limit:
-                is_haunted = taken + amount <= limit
-                short = "HeldByGhosts" if is_haunted else "InsufficientResource"
+            if amount > 0 and taken + self.unconfirmed_of(name, resource) + amount > limit:
+                is_unconfirmed = taken + amount <= limit
+                short = "HeldByGhosts" if is_unconfirmed else "InsufficientResource"
                 yield "NodeTooSmall" if amount > limit else short, resource
 
-    def haunted(self, name: str, resource: str) -> int:
-        return sum(amounts_of(ghost["resources"]).get(resource, 0) for ghost, node in self.ghosts if node == name)
+    def unconfirmed_of(self, name: str, resource: str) -> int:
+        return sum(
+            amounts_of(charge["resources"]).get(resource, 0) for charge, node in self.unconfirmed if node == name
+        )
 
     def taken(self, name: str, resource: str, requests: Any) -> int:
         return sum(requests(pod).get(resource, 0) for pod, node in self.placed if node == name)
@@ -231,7 +235,7 @@ class _World:
             for each in self.holding
             if each["spec"]["nodeName"] == name
         )
-        return self.taken(name, resource, requests) + held + self.haunted(name, resource)
+        return self.taken(name, resource, requests) + held + self.unconfirmed_of(name, resource)
 
     def allocation(self, pod: Object, name: str, policy: Policy) -> int:
         allocatable, total, weights = allocatable_of(self.nodes[name]), 0, 0

@@ -151,7 +151,7 @@ def with_random_ghosts(random: Random, objects: Objects) -> Objects:
             "ports": [{"hostPort": 80}] if random.random() < 0.3 else [],
         }
         told.setdefault(random.choice(objects.nodes)["metadata"]["name"], []).append(ghost)
-    return replace(objects, ghosts=tuple((name, tuple(found)) for name, found in sorted(told.items())))
+    return replace(objects, unconfirmed=tuple((name, tuple(found)) for name, found in sorted(told.items())))
 
 
 def _random_reservation(random: Random, name: str, nodes: Sequence[str]) -> Object:

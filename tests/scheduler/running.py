@@ -38,7 +38,7 @@ class Running:
     async def add_nodes(self, *names: str, **more: Any) -> None:
         for name in names:
             await self.client.create(NODES, created(a_node(name, **more)))
-            # A new node is not ready, and tainted for it. Nobody is there to take that off when it is.
+            # A new node is not ready, and tainted for it. No controller is there to remove the taint when it is.
             await self.client.patch(NODES, name, "", {"spec": {"taints": a_node(name, **more)["spec"]["taints"]}})
             await self.client.patch(NODES, name, "", {"status": a_node(name, **more)["status"]}, subresource="status")
 

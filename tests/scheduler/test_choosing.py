@@ -62,7 +62,7 @@ def test_equal_pods_are_of_one_class_whatever_they_are_called() -> None:
 
 
 POLICIES: dict[str, tuple[Object, Policy]] = {
-    "nothing is said": ({}, Policy("p", "")),
+    "no policy": ({}, Policy("p", "")),
     "a version": ({"policyVersion": "3"}, Policy("p", "3")),
     "packing": ({"scores": {"MostAllocated": 4}}, Policy("p", allocation=Allocation.MOST, allocation_weight=4)),
     "spreading": ({"scores": {"LeastAllocated": 4}}, Policy("p", allocation_weight=4)),

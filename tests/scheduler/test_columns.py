@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide, scores
@@ -261,7 +261,7 @@ def test_a_resource_that_comes_up_later_gets_a_column_of_its_own() -> None:
     assert list(scores(vectors, wants, DEFAULT)) == ["n2"]
 
 
-def test_who_has_not_read_for_long_begins_anew() -> None:
+def test_a_reader_that_is_far_behind_starts_over() -> None:
     columns = with_nodes(a_node("n1", cpu="2"), a_node("n2", cpu="2"))
     vectors, asked = Vectors(columns), pod_to_place(a_pod("q", cpu="2"))
     assert len(scores(vectors, asked, DEFAULT)) == 2
@@ -312,11 +312,11 @@ GHOST = {"uid": "g", "namespace": "default", "resources": {"cpu": "1"}, "ports":
 def test_a_ghost_takes_room_and_ports_until_it_is_gone() -> None:
     columns = with_nodes(a_node("n1", cpu="2"))
 
-    assert columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)}) == ()
+    assert columns.unconfirmed_changed("n1", {"g": build_unconfirmed_charge(GHOST)}) == ()
     assert node_for(columns, a_pod("q", cpu="2")) is None
     assert node_for(columns, a_pod("q", cpu="1")) == "n1"
     assert node_for(columns, a_pod("q", ports=[{"hostPort": 80}])) is None
-    assert columns.ghosts_changed("n1", {}) == (Cure.POD_REMOVED, Cure.GHOSTS_GONE)
+    assert columns.unconfirmed_changed("n1", {}) == (Cure.POD_REMOVED, Cure.GHOSTS_GONE)
     assert node_for(columns, a_pod("q", cpu="2", ports=[{"hostPort": 80}])) == "n1"
 
 
@@ -325,26 +325,26 @@ def test_a_ghost_that_is_still_there_as_a_pod_counts_once() -> None:
     pod = a_pod("p", uid="g", cpu="1", node="n1")
     columns.pod_changed(None, pod)
 
-    columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)})
+    columns.unconfirmed_changed("n1", {"g": build_unconfirmed_charge(GHOST)})
     assert node_for(columns, a_pod("q", cpu="1")) == "n1"
     columns.pod_changed(pod, None)
     assert node_for(columns, a_pod("q", cpu="2")) is None
     columns.pod_changed(None, pod)  # The store has gone back.
-    columns.ghosts_changed("n1", {})
+    columns.unconfirmed_changed("n1", {})
     columns.pod_changed(pod, None)
     assert node_for(columns, a_pod("q", cpu="2")) == "n1"
 
 
 def test_ghosts_end_with_their_node() -> None:
     columns = with_nodes(a_node("n1", cpu="2"))
-    columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)})
+    columns.unconfirmed_changed("n1", {"g": build_unconfirmed_charge(GHOST)})
 
     columns.node_changed(None, "n1")
-    assert columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)}) == ()
+    assert columns.unconfirmed_changed("n1", {"g": build_unconfirmed_charge(GHOST)}) == ()
     columns.node_changed(a_node("n1", cpu="2"), "n1")
     assert node_for(columns, a_pod("q", cpu="2")) == "n1"
 
-    columns.ghosts_changed("n1", {"g": charge_of_ghost(GHOST)})
+    columns.unconfirmed_changed("n1", {"g": build_unconfirmed_charge(GHOST)})
     another = a_node("n1", cpu="2")
     another["metadata"]["uid"] = "another"
     columns.node_changed(another, "n1")

@@ -111,7 +111,7 @@ async def test_nothing_is_written_while_nothing_changes(sim):
 async def test_a_pod_for_another_scheduler_is_left_alone(sim):
     async with a_scheduler(sim) as running:
         await running.add_nodes("n1")
-        await running.add_pod("theirs", schedulerName="somebody-else")
+        await running.add_pod("theirs", schedulerName="other")
         await running.add_pod("ours", schedulerName="mainstay")
 
         assert await running.bound("ours") == "n1"
@@ -134,10 +134,10 @@ async def test_a_gated_pod_waits_until_its_gates_are_gone(sim):
 
 
 async def a_refused_binding(sim: Simulation, patch: pytest.MonkeyPatch) -> Running:
-    """A pod is bound to n1 by somebody else, and our scheduler does not hear of it. Then two more come."""
+    """A pod is bound to n1 by another scheduler, and ours does not see it. Then two more come."""
     async with a_scheduler(sim) as running:
         await running.add_nodes("n1", "n2", cpu="1")
-        await running.add_pod("other", cpu="1", schedulerName="somebody-else")
+        await running.add_pod("other", cpu="1", schedulerName="other")
         look = Feed._look
 
         def looks_away(feed: Feed, entry: Entry, revision: int) -> None:
@@ -277,7 +277,7 @@ async def test_a_leader_whose_lease_was_taken_binds_nothing_more(sim):
     async with a_scheduler(sim, settings=SchedulerSettings()) as running:
         await running.add_nodes("n1")
         lease = await running.client.get(LEASES, SCHEDULER_LEASE, LEASE_NAMESPACE)
-        lease["spec"]["holderIdentity"] = "somebody-else"
+        lease["spec"]["holderIdentity"] = "other"
         await running.client.replace(LEASES, lease)
 
         await running.add_pod("web", cpu="1")
@@ -285,7 +285,7 @@ async def test_a_leader_whose_lease_was_taken_binds_nothing_more(sim):
 
         assert await running.node_of("web") == ""
         assert not running.scheduler.is_deciding
-        assert await running.bound("web") == "n1"  # Nobody renews the lease, so it is ours again in the end.
+        assert await running.bound("web") == "n1"  # The lease is not renewed, so it is ours again in the end.
 
 
 async def test_every_decision_is_recorded_with_its_view(sim):
@@ -373,7 +373,7 @@ async def test_a_pod_whose_end_the_cache_does_not_show_is_not_tried_again_and_ag
         assert sum(running.scheduler.counts.refused.values()) <= 10
 
 
-async def haunted_nodes(running: Running) -> list[str]:
+async def unconfirmed_nodes(running: Running) -> list[str]:
     """Two nodes, full of pods that were deleted by force, and by the server's books may still run. Says which."""
     await running.add_nodes("n1", "n2", cpu="1")
     uids = []
@@ -392,7 +392,7 @@ async def end_ghosts(running: Running, uids: Sequence[str]) -> None:
 
 async def test_pods_that_wait_for_the_room_of_ghosts_are_told_so_once_and_left_alone(sim):
     async with a_scheduler(sim) as running:
-        await haunted_nodes(running)
+        await unconfirmed_nodes(running)
         for number in range(10):
             await running.add_pod(f"web-{number}", cpu="1")
         await tasks.sleep(timedelta(minutes=2))
@@ -414,7 +414,7 @@ async def test_pods_that_wait_for_the_room_of_ghosts_are_told_so_once_and_left_a
 
 async def test_the_room_of_ghosts_is_taken_soon_after_they_are_laid_to_rest(sim):
     async with a_scheduler(sim) as running:
-        ghosts = await haunted_nodes(running)
+        ghosts = await unconfirmed_nodes(running)
         await running.add_pod("web", cpu="1")
         await tasks.sleep(timedelta(hours=1))
         assert await running.node_of("web") == ""
@@ -423,12 +423,12 @@ async def test_the_room_of_ghosts_is_taken_soon_after_they_are_laid_to_rest(sim)
 
         await running.bound("web", within=timedelta(seconds=31))
         await tasks.sleep(timedelta(minutes=1))
-        assert len(running.cycle.bindings.ghosts) == 0
+        assert len(running.cycle.bindings.unconfirmed) == 0
 
 
 async def test_where_ghosts_are_other_pods_do_not_go(sim):
     async with a_scheduler(sim) as running:
-        await haunted_nodes(running)
+        await unconfirmed_nodes(running)
         await running.add_pod("first", cpu="1")
         await tasks.sleep(timedelta(seconds=5))
         await running.add_nodes("n3", cpu="8")
@@ -444,7 +444,7 @@ async def test_where_ghosts_are_other_pods_do_not_go(sim):
 
 async def test_what_is_known_of_ghosts_is_recorded_before_the_decisions_that_depend_on_it(sim):
     async with a_scheduler(sim) as running:
-        uids = await haunted_nodes(running)
+        uids = await unconfirmed_nodes(running)
         await running.add_pod("web", cpu="1")
         await tasks.sleep(timedelta(seconds=10))
 
@@ -455,7 +455,7 @@ async def test_what_is_known_of_ghosts_is_recorded_before_the_decisions_that_dep
         ghosts = {name: msgspec.msgpack.decode(each.memory.inline)[4] for name, each in sorted(seen.items())}
         assert sorted(ghost["uid"] for found in ghosts.values() for ghost in found) == sorted(uids)
         nodes = tuple((await running.client.list(NODES)).items)
-        objects = Objects(nodes=nodes, ghosts=tuple((name, tuple(found)) for name, found in ghosts.items()))
+        objects = Objects(nodes=nodes, unconfirmed=tuple((name, tuple(found)) for name, found in ghosts.items()))
         [decision] = what_if(objects, [await running.pod("web")], DEFAULT, refused.seed)
         assert isinstance(decision, Unschedulable)
         assert refused.reasons == ("HeldByGhosts cpu ×2",)

@@ -112,7 +112,7 @@ SPREAD: dict[str, tuple[tuple[Object, ...], tuple[Object, ...], Object, list[str
         spreading(spread_over(ZONE, minDomains=3)),
         ["a1", "b1", "c1"],
     ),
-    "a soft constraint refuses nobody": ((A1, B1), webs(a1=5), spreading(spread_over(ZONE, hard=False)), ["a1", "b1"]),
+    "a soft constraint refuses no pod": ((A1, B1), webs(a1=5), spreading(spread_over(ZONE, hard=False)), ["a1", "b1"]),
     "the zone of a node that the affinity forbids is none": (
         (A1, B1),
         webs(a1=1),

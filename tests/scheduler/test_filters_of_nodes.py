@@ -55,7 +55,7 @@ TOLERATIONS: dict[str, tuple[str, list[Object], bool]] = {
         True,
     ),
     "Lt: it is not a number": ("load=x:NoSchedule", [{"key": "load", "operator": "Lt", "value": "4"}], False),
-    "an operator that nobody knows": ("gpu=yes:NoSchedule", [{"key": "gpu", "operator": "Like"}], False),
+    "an unknown operator": ("gpu=yes:NoSchedule", [{"key": "gpu", "operator": "Like"}], False),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from mainstay.env import tasks
 from mainstay.env.invariants import BrokenInvariant, find_broken
 from mainstay.scheduler.cache.change_log import ChangeLog
-from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
 from mainstay.scheduler.settings import CycleSettings
@@ -24,7 +24,9 @@ def some_columns() -> NodeColumns:
     columns.pod_changed(None, a_pod("bound", cpu="1", node="n1"))
     columns.assume(pod_to_place(a_pod("assumed", cpu="1")), "n1")
     columns.reservation_changed(None, a_reservation("held", "n1", cpu="1"))
-    columns.ghosts_changed("n1", {"g": charge_of_ghost({"namespace": "default", "resources": {"cpu": "1"}})})
+    columns.unconfirmed_changed(
+        "n1", {"g": build_unconfirmed_charge({"namespace": "default", "resources": {"cpu": "1"}})}
+    )
     return columns
 
 
@@ -33,7 +35,7 @@ def uses_too_much(columns: NodeColumns) -> None:
 
 
 def forgets_what_is_unconfirmed(columns: NodeColumns) -> None:
-    columns.haunted[0] = 0
+    columns.unconfirmed[0] = 0
 
 
 def counts_a_pod_on_a_second_node(columns: NodeColumns) -> None:

@@ -28,8 +28,8 @@ def test_it_counts_and_names_the_nodes_of_each_reason():
     assert message_of(decision) == (
         "0/3 nodes are available: 2 Insufficient cpu (1500m wanted, at most 1 free: n1, n2), "
         "1 node(s) had untolerated taint {gpu:NoSchedule} (n3). "
-        "It may fit when a node is added, a node gets more allocatable resources, a node is uncordoned or loses a taint, a pod ends or "
-        "leaves its node or a reservation ends."
+        "It may fit when a node is added, a node gets more allocatable resources, a node is uncordoned or loses "
+        "a taint, a pod ends or leaves its node or a reservation ends."
     )
 
 

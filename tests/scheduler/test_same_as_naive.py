@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide, decide_batch, scores
 from mainstay.scheduler.pod_class import pod_to_place
@@ -72,22 +72,22 @@ def test_ghosts_are_counted_as_who_looks_at_every_node_does(number: int) -> None
     agree(outcome(Vectors(columns_of(objects)), pod, policy), wanted)
 
     # Told later, and in place of others, they count the same; and when they are gone nothing is left of them.
-    columns = columns_of(with_random_ghosts(random, replace(objects, ghosts=())))
-    told = dict(objects.ghosts)
+    columns = columns_of(with_random_ghosts(random, replace(objects, unconfirmed=())))
+    told = dict(objects.unconfirmed)
     for node in objects.nodes:
-        columns.ghosts_changed(node["metadata"]["name"], {})
+        columns.unconfirmed_changed(node["metadata"]["name"], {})
     for name, found in told.items():
-        columns.ghosts_changed(name, {each["uid"]: charge_of_ghost(each) for each in found})
+        columns.unconfirmed_changed(name, {each["uid"]: build_unconfirmed_charge(each) for each in found})
     agree(outcome(Vectors(columns), pod, policy), wanted)
     for name in told:
-        columns.ghosts_changed(name, {})
-    agree(outcome(Vectors(columns), pod, policy), naive.decide(replace(objects, ghosts=()), pod, policy, "s"))
-    assert not columns.haunted.any()
+        columns.unconfirmed_changed(name, {})
+    agree(outcome(Vectors(columns), pod, policy), naive.decide(replace(objects, unconfirmed=()), pod, policy, "s"))
+    assert not columns.unconfirmed.any()
 
 
 @settings(max_examples=60)
 @given(SEEDS)
-def test_columns_that_were_kept_up_to_date_decide_as_columns_made_anew(number: int) -> None:
+def test_columns_that_were_kept_up_to_date_decide_as_freshly_built_ones(number: int) -> None:
     random = Random(number)
     pods = [random_pod(random, f"p{each}") for each in range(4)]
     objects = random_objects(random)

@@ -96,8 +96,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("room-comes-back", caches.keeps_what_is_missing_from_a_state, "scheduling: "),
     ("room-comes-back", scenarios.knows_nothing_of_what_goes, "scheduling: "),
     # Room that nobody tells of
-    ("removed-by-force", scheduling.never_asks_for_ghosts, "removed by force: "),
-    ("removed-by-force", scheduling.asks_for_ghosts_once, "scheduling: "),
+    ("removed-by-force", scheduling.never_asks_for_unconfirmed_charges, "removed by force: "),
+    ("removed-by-force", scheduling.asks_for_unconfirmed_charges_once, "scheduling: "),
     # 5: a binding without an answer
     ("bind-without-answer", scenarios.binds_a_pod_wherever_it_is, "capacity: "),
     ("bind-without-answer", ledger.binds_to_nodes_that_are_closed, "capacity: "),
@@ -122,8 +122,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("pods-come-and-go", agents.believes_that_all_goes_on_after_a_reboot, "agents: there are pods "),
     ("pods-come-and-go", agents.removes_a_pod_before_it_has_ended, "at most one: "),
     ("pods-come-and-go", agents.leaves_strays_alone, ("agents: there are pods ", "at most one: ")),
-    ("pods-come-and-go", agents.never_speaks_of_ghosts, "agents: "),
-    ("pods-come-and-go", agents.speaks_of_ghosts_too_soon, "at most one: "),
+    ("pods-come-and-go", agents.never_confirms_ended_pods, "agents: "),
+    ("pods-come-and-go", agents.confirms_ended_pods_too_soon, "at most one: "),
     # A node that is cut off for longer than its lease
     ("fenced-before-replaced", agents.counts_from_the_acknowledgement, "at most one: "),
     ("fenced-before-replaced", agents.holds_for_longer_than_it_may, "at most one: "),

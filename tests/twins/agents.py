@@ -13,7 +13,7 @@ from mainstay.agent.node.pods import Pods
 from mainstay.agent.pod.facts import PodFacts
 from mainstay.agent.pod.plan import End
 from mainstay.agent.pod.worker import PodWorker
-from mainstay.agent.runner import Exited, Running, State
+from mainstay.agent.runner import ContainerId, Exited, Running, State
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES
@@ -28,13 +28,17 @@ def starts_what_its_cache_shows(patch: pytest.MonkeyPatch) -> None:
 
 def begins_what_it_has_not_begun_itself(patch: pytest.MonkeyPatch) -> None:
     """Does not look at what its last incarnation left."""
-    honest = PodWorker._facts
+    honest, honest_living = PodWorker._facts, PodWorker._living
 
     def facts(self: PodWorker, now: datetime) -> PodFacts:
         found = honest(self, now)
         return replace(found, instances={id_: each for id_, each in found.instances.items() if id_ in self._begun})
 
+    def living(self: PodWorker) -> list[ContainerId]:
+        return [id_ for id_ in honest_living(self) if id_ in self._begun]
+
     patch.setattr(PodWorker, "_facts", facts)
+    patch.setattr(PodWorker, "_living", living)
 
 
 def does_not_wait_for_a_predecessor(patch: pytest.MonkeyPatch) -> None:
@@ -85,17 +89,17 @@ def ends_what_an_old_list_does_not_have(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pods, "_cache_is_current", at_once)
 
 
-# Ghosts
+# Pods deleted by force
 
 
-def never_speaks_of_ghosts(patch: pytest.MonkeyPatch) -> None:
-    async def lay_ghosts(self: Pods) -> None:
+def never_confirms_ended_pods(patch: pytest.MonkeyPatch) -> None:
+    async def confirm_ended(self: Pods) -> None:
         await asyncio.Event().wait()
 
-    patch.setattr(Pods, "_lay_ghosts", lay_ghosts)
+    patch.setattr(Pods, "_confirm_ended", confirm_ended)
 
 
-def speaks_of_ghosts_too_soon(patch: pytest.MonkeyPatch) -> None:
+def confirms_ended_pods_too_soon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pods, "_is_gone", lambda self, uid: True)
 
 

@@ -12,7 +12,7 @@ from mainstay.scheduler.bind import Answer, Bind, Binder, NotDone, Unknown
 from mainstay.scheduler.bindings import Bindings
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.feed import Feed
-from mainstay.scheduler.cache.ghosts import GhostWatch
+from mainstay.scheduler.cache.unconfirmed import UnconfirmedWatch
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import PodToPlace
@@ -69,14 +69,14 @@ def gives_up_repeating(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Binder, "bind", bind)
 
 
-def never_asks_for_ghosts(patch: pytest.MonkeyPatch) -> None:
+def never_asks_for_unconfirmed_charges(patch: pytest.MonkeyPatch) -> None:
     """What the server refuses because of them is tried again and again."""
-    patch.setattr(GhostWatch, "refused", lambda self, node: None)
+    patch.setattr(UnconfirmedWatch, "refused", lambda self, node: None)
 
 
-def asks_for_ghosts_once(patch: pytest.MonkeyPatch) -> None:
+def asks_for_unconfirmed_charges_once(patch: pytest.MonkeyPatch) -> None:
     """Does not find out that they are gone."""
-    patch.setattr(GhostWatch, "_later", lambda self, node, *, is_news: self._nodes.pop(node, None))
+    patch.setattr(UnconfirmedWatch, "_later", lambda self, node, *, is_news: self._nodes.pop(node, None))
 
 
 def does_not_hear_that_a_node_is_gone(patch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """The addresses of a node's pods: one for each pod, out of the node's own subnet.
 
-They are given out in turn, so that one that was just given back is not somebody else's at once: whoever still sends to
-it is refused, and reaches no stranger. Nothing is kept here but in memory. Which address a pod has is in its status
-before any of its containers starts (agent/pod/worker.py), so a new incarnation of the agent is told, and takes note
-(`keep`).
+They are given out in turn, so that one that was just given back does not belong to another pod at once: a client that
+still sends to it is refused, and reaches no stranger. Nothing is kept here but in memory. Which address a pod has is in
+its status before any of its containers starts (agent/pod/worker.py), so a new incarnation of the agent sees it, and
+takes note (`keep`).
 """
 
 from ipaddress import IPv4Address, IPv4Network
@@ -19,7 +19,7 @@ class Addresses:
         self._held: dict[str, str] = {}
 
     def keep(self, uid: str, address: str) -> None:
-        """This pod has this address already. If another one has it too, nobody can help that any more."""
+        """This pod has this address already. If another one has it too, that cannot be undone."""
         self._held[uid] = address
         self._owners.setdefault(address, uid)
 

@@ -4,14 +4,14 @@ Registering makes the Node, or takes over the one that is there. Then two things
 neither may hold up the other: its status is written every few minutes, and at once when a condition changes; its Lease
 is renewed every few seconds.
 
-The Lease is also what at-most-one pods hang on (loop/fencing.py). Each renewal that was acknowledged is told to the
-runner, counted from when it was *sent*: the runner ends these pods by itself when no later one comes. Whoever wants to
+The Lease is also what at-most-one pods hang on (loop/fencing.py). The runner gets each renewal that was acknowledged,
+counted from when it was *sent*: the runner ends these pods by itself when no later one comes. A writer that wants to
 replace them takes the Lease first, by a write that is refused if it was renewed meanwhile: it writes its own name into
 `holderIdentity`. As long as another name is there, the node does not hold its Lease, and does not touch it. When the
 other has put its own affairs in order (deleted the pods that it replaces) it gives the Lease back, by an empty
-`holderIdentity`; then the node takes it again, and looks at each at-most-one pod anew before it starts it (`epoch`).
+`holderIdentity`; then the node takes it again, and confirms each at-most-one pod again before it starts it (`epoch`).
 
-A Node that somebody deletes stays away until its agent is started again.
+A deleted Node stays away until its agent is restarted.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class Node:
         return ((self.object or {}).get("status") or {}).get("allocatable") or {}
 
     async def look_again(self) -> None:
-        """Read the Node anew: somebody may have changed its labels. Raises `ApiError`."""
+        """Read the Node again: its labels may have changed. Raises `ApiError`."""
         self.object = await self._client.get(NODES, self.name)
 
     # The Node.
@@ -138,7 +138,7 @@ class Node:
         await self._report(facts)
 
     async def _untaint(self) -> None:
-        """A new node is tainted until somebody has seen it ready. It says so itself."""
+        """A new node is tainted until it is known to be ready. Its agent removes the taint."""
         while self.object is not None:
             spec = self.object.get("spec") or {}
             taints = spec.get("taints") or []
@@ -291,7 +291,7 @@ class Node:
             self.lease_came()
 
     async def _renew(self, lease: Object | None) -> Object | None:
-        """The lease as it is now. None: somebody else has it, or had written it; look again next time."""
+        """The lease as it is now. None: another holder has it, or has written it; look again next time."""
         now = times.format_micro_time(self._clock.wall())
         if lease is None:
             try:

@@ -1,13 +1,13 @@
-"""All pods of one node: who looks after which, whose turn it is, and what is left of those that are gone.
+"""All pods of one node: a worker for each, their order, and what is left of those that are gone.
 
 A pod has a worker of its own from when it is seen until nothing of it is left (agent/pod/worker.py). Before a worker
 begins with a pod of which nothing is here yet, it waits for two things: that nothing is left of another pod of its
-name, and that nothing is left of *strays*, which the runner has and the server has not. Nobody knows under which name
-those ran. Then the pod is admitted, or refused for good: what runs here never needs more than the node has.
+name, and that nothing is left of *strays*, which the runner has and the server has not. Under which name those ran is
+not known. Then the pod is admitted, or refused for good: what runs here never needs more than the node has.
 
 Whether a stray is one is only judged when the cache has all that the store had after it was filled: a list that is old
-lacks pods that are new. Ghosts are what a server still charges a node for after a pod was removed by force. It is told
-when nothing of them is left here.
+lacks pods that are new. A server still charges a node for a pod that was deleted by force. The agent
+confirms when nothing of it is left here.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ from mainstay.loop.record import Recorder
 
 STRAY_GRACE: Final = timedelta(seconds=10)
 """What a pod is given to end of which nothing is known any more."""
-GHOSTS_EVERY: Final = timedelta(minutes=1)
-"""Of one that came and went while nobody told us, nobody tells us either."""
-_GHOSTS_AFTER: Final = timedelta(milliseconds=500)
+CONFIRM_EVERY: Final = timedelta(minutes=1)
+"""In case that a pod came and went unseen, so that no change triggers it."""
+_CONFIRM_AFTER: Final = timedelta(milliseconds=500)
 _ADDRESS_AFTER: Final = timedelta(seconds=1)
 
 _logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Pods:
         self._strays_gone = asyncio.Event()
         self._changed = asyncio.Event()
         """A worker has ended, or a stray."""
-        self._ghosts_wanted = asyncio.Event()
+        self._confirm_wanted = asyncio.Event()
         self._home = Home(
             client,
             turns,
@@ -109,9 +109,9 @@ class Pods:
                 (known if self._remember(entry) else new).append(entry)
             for entry in (*known, *new):  # Who was taken on before keeps its room, even if nothing of it runs yet.
                 self.seen(entry)
-            self._ghosts_wanted.set()
+            self._confirm_wanted.set()
             await tasks.together(
-                [self._end_strays(), self._lay_ghosts(), self._events.run()], name=f"pods of {self._settings.name}"
+                [self._end_strays(), self._confirm_ended(), self._events.run()], name=f"pods of {self._settings.name}"
             )
         finally:
             for task in list(self._tasks.values()):
@@ -155,7 +155,7 @@ class Pods:
     # Taking turns.
 
     def _remember(self, entry: Entry) -> bool:
-        """Before anybody is given an address: who has one. Returns whether an earlier incarnation has taken it on."""
+        """Keep the address that a pod has. Returns whether an earlier incarnation has admitted it."""
         pod = entry.object()
         self._runner.recover(pod)
         address = (pod.get("status") or {}).get("podIP")
@@ -176,7 +176,7 @@ class Pods:
         await worker.run()
 
     async def _admit(self, worker: PodWorker) -> None:
-        """Take a pod on, or refuse it. What the node is like may have changed, so a no is said twice."""
+        """Admit a pod, or reject it. The Node may have changed, so it is read again before a rejection."""
         for attempt in (1, 2):
             others = [each.pod for each in self._workers.values() if each.is_admitted and not is_over(each.pod)]
             worker.refused = admit(worker.pod, others, self._node.object or {})
@@ -199,7 +199,7 @@ class Pods:
         if not uids:
             self._by_key.pop(worker.key, None)
         if not worker.is_removed:
-            self._ghosts_wanted.set()
+            self._confirm_wanted.set()
 
     def _runner_changed(self, uid: str) -> None:
         worker = self._workers.get(uid)
@@ -243,7 +243,7 @@ class Pods:
                         del self._strays[uid]
                 if self._strays and not self._changed.is_set():
                     await self._changed.wait()
-            self._ghosts_wanted.set()
+            self._confirm_wanted.set()
         self._strays_gone.set()
 
     async def _cache_is_current(self) -> None:
@@ -260,19 +260,19 @@ class Pods:
                 await self._cache.wait_until(int(listed.revision))
                 return
 
-    # Ghosts.
+    # Pods deleted by force: the server charges the node for them until it confirms that they ended.
 
-    async def _lay_ghosts(self) -> None:
+    async def _confirm_ended(self) -> None:
         failures = 0
         path = f"/api/v1/nodes/{self._settings.name}/ghosts"
         while True:
             try:
-                async with tasks.timeout(GHOSTS_EVERY * (1 - 0.1 * self._jitter.random())):
-                    await self._ghosts_wanted.wait()
-                await tasks.sleep(_GHOSTS_AFTER)  # Where one is, there are often several.
+                async with tasks.timeout(CONFIRM_EVERY * (1 - 0.1 * self._jitter.random())):
+                    await self._confirm_wanted.wait()
+                await tasks.sleep(_CONFIRM_AFTER)  # Where one is, there are often several.
             except TimeoutError:
                 pass
-            self._ghosts_wanted.clear()
+            self._confirm_wanted.clear()
             try:
                 answer = await self._client.request("GET", path)
                 gone = [each["uid"] for each in msgspec.json.decode(answer.body)["items"] if self._is_gone(each["uid"])]
@@ -284,7 +284,7 @@ class Pods:
                 if error.status != 404:  # Without the Node there are no ghosts; or it is no server of ours.
                     failures += 1
                     await tasks.sleep(RETRY.delay(failures, self._jitter.random()))
-                    self._ghosts_wanted.set()
+                    self._confirm_wanted.set()
 
     def _is_gone(self, uid: str) -> bool:
         """Whether nothing of a pod runs here, nor will."""

@@ -1,7 +1,7 @@
 """Whether a node takes a pod that was bound to it. A plain function.
 
 The scheduler and the server's ledger have looked at all this before. The node looks again because it is the last one
-who can: what it runs together must fit, whoever bound it and however long ago. What does not is reported as Failed,
+who can: what it runs together must fit, whatever bound it and however long ago. What does not is reported as Failed,
 with the kubelet's reasons and words. What the node has no notion of (an extended resource that it does not list) is not
 counted here, as the kubelet does not.
 

@@ -1,7 +1,7 @@
 """The containers of a pod, each with what it is there for and with what became of its attempts.
 
 If the runner knows of no attempt although the status says that there was one, it was lost: then the status is believed.
-What it says has ended, ended so; of what it says was running nobody knows how it ended. Either way the next attempt
+What it says has ended, ended so; how those ended that it says were running is unknown. Either way the next attempt
 gets the next number.
 """
 

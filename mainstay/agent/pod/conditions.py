@@ -75,7 +75,7 @@ def _ready(pod: Object, containers_ready: Object, stored: Sequence[Object], *, i
     if containers_ready["status"] != "True":
         return {**containers_ready, "type": READY}
     if is_over:
-        # Before any container is told to end, so that nobody sends it anything any more.
+        # Before any container is ended, so that no client sends requests to it any more.
         return _condition(READY, holds=False, reason=ENDING_REASON, message="the pod is about to end")
     missing = []
     for gate in pod["spec"].get("readinessGates") or ():

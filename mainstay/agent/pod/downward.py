@@ -19,7 +19,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a pod is told about where it runs."""
+    """What a pod can learn about where it runs."""
 
     node_name: str
     address: str = ""

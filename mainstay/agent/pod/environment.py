@@ -1,11 +1,11 @@
 """The environment of a container: from its spec and from ConfigMaps, Secrets and facts, to plain pairs.
 
-`needs_of` says which ConfigMaps and Secrets a pod refers to. Whoever reads them (preparation.py) hands over those that
+`needs_of` lists the ConfigMaps and Secrets that a pod refers to. preparation.py reads them, and hands over those that
 it found, and `environment_of` resolves. The order is that of the kubelet: first `envFrom`, of which later sources win;
 then `env` from top to bottom, in which `$(NAME)` stands for what was said before it. A reference to nothing stays as it
 is, and `$$` is a dollar. What is referred to and not there is `Missing`, unless it is optional: then it is left out.
 
-Beyond what Kubernetes says, each container is told `POD_IP`, `POD_NAME`, `POD_NAMESPACE` and `NODE_NAME`: without a
+Beyond what Kubernetes says, each container gets `POD_IP`, `POD_NAME`, `POD_NAMESPACE` and `NODE_NAME`: without a
 network namespace of its own, a pod has to know which address to listen at. Services are not told as variables, except
 the API server's.
 

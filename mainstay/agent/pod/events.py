@@ -16,7 +16,7 @@ SETTINGS: Final = EventSettings(a_second=50, at_once=100)
 
 
 class Events:
-    """Writes what it is told while `run` runs."""
+    """Writes Events while `run` runs."""
 
     def __init__(self, client: Client, clock: Clock, node: str, *, is_on: bool) -> None:
         self._is_on = is_on

@@ -1,8 +1,8 @@
 """What the agent knows of a pod besides what is stored of it: the memory of lifecycle.py, as frozen values.
 
 The worker (worker.py) gathers them and nothing is decided here. All of it may be lost with the agent: then a
-running container keeps the readiness that its stored status shows until it is probed again, a hook whose end nobody
-reported is run again, and a grace period begins anew (the runner keeps to the shorter one).
+running container keeps the readiness that its stored status shows until it is probed again, a hook whose end was not
+reported is run again, and a grace period starts over (the runner keeps to the shorter one).
 """
 
 from collections.abc import Mapping

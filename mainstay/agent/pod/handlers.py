@@ -125,7 +125,7 @@ class _StatusLine(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if not self.status.done():
             self.status.set_exception(OSError("the connection was closed before an answer came"))
-            self.status.exception()  # It may be that nobody waits any more.
+            self.status.exception()  # There may be no waiter any more.
 
 
 def port_of(port: object, container: Object) -> int:

@@ -6,7 +6,7 @@ started again if its policy says so, after a while (restarts.py). As long as a p
 
 A pod that is over is ended: main containers first, then sidecars, the last one first, within one grace period. It is
 over when it is deleted, refused, has run into its deadline or has failed for good, or when all its main containers have
-ended and none is started again. A deleted pod is reported as not ready before any container is told to end, and is
+ended and none is started again. A deleted pod is reported as not ready before any container is ended, and is
 removed after its last status is stored.
 
 Everything is decided from what is stored and what is known now (`PodFacts`): it may be asked at any time, again and

@@ -122,7 +122,7 @@ class Preparing:
         return found
 
     async def _token_of(self, pod: Object) -> str | None:
-        """A token of the pod's service account, for as long as the pod is there. None: nobody gives us one."""
+        """A token of the pod's service account, for as long as the pod is there. None: the server issues none."""
         metadata, spec = pod["metadata"], pod.get("spec") or {}
         uid, now_ns = metadata["uid"], self._clock.monotonic_ns()
         held = self._tokens.get(uid)

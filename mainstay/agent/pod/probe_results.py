@@ -1,9 +1,9 @@
 """Counting what a probe finds: one failure in between is not yet a failed container. Plain functions.
 
 A result becomes the probe's verdict when it was the same often enough in a row (`successThreshold`,
-`failureThreshold`). Until then the verdict stays what it was: at first a container is alive, is not ready, and nobody
-knows whether it has started. When liveness or startup have failed that verdict is final: the container is ended, and
-the next attempt is counted from the start.
+`failureThreshold`). Until then the verdict stays what it was: at first a container is alive, is not ready, and it is
+not knows whether it has started. When liveness or startup have failed that verdict is final: the container is ended,
+and the next attempt is counted from the start.
 
 Not here: when to probe, and how (prober.py).
 """
@@ -74,7 +74,7 @@ def counted(count: ProbeCount, kind: ProbeKind, times: ProbeTimes, *, success: b
         return count
     in_a_row = count.in_a_row + 1 if count.last is success else 1
     needed = times.successes_needed if success else times.failures_needed
-    # Of more than enough nobody needs to know: the count stops, so that equal results make equal counts.
+    # The count stops at the threshold, so that equal results make equal counts.
     in_a_row = min(in_a_row, needed)
     if in_a_row < needed:
         return ProbeCount(count.verdict, success, in_a_row)

@@ -1,8 +1,8 @@
 """Probing one attempt of a container, for as long as it runs.
 
 Each probe goes its own way: first after `initialDelaySeconds` from the start, then every `periodSeconds`. Readiness and
-liveness wait until the startup probe has succeeded. What is found is counted in probe_results.py; whoever decides about
-the pod is told when the verdict has changed. gRPC probes are not made: they count as succeeded, and an Event says so.
+liveness wait until the startup probe has succeeded. What is found is counted in probe_results.py; the worker of
+the pod is woken when the verdict has changed. gRPC probes are not made: they count as succeeded, and an Event says so.
 """
 
 import asyncio

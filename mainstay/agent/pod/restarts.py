@@ -39,7 +39,7 @@ class Backoff:
         return self.since + self.delay
 
     def is_over(self, now: datetime) -> bool:
-        """Also if the clock was set back since it ended: how long ago that was nobody knows, and it must not wait until
+        """Also if the clock was set back since it ended: how long ago that was is unknown, and it must not wait until
         the clock has come so far again."""
         return not self.since <= now < self.until
 

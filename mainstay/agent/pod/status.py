@@ -4,7 +4,7 @@ The phase is worked out as the kubelet does. A pod is reported as Succeeded or F
 more, because others then take its room and its name; once it was, it stays so.
 
 What the agent does not know of (the QoS class, the nominated node, conditions of others) is kept as it is stored. If
-nothing has changed, the outcome is equal to what is stored: nobody has to write.
+nothing has changed, the outcome is equal to what is stored, so nothing is written.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,8 @@ def status_of(
     }
     comes_again = any(each.is_live or restarts(each, latest_verdicts(each, facts)) for each in containers.main)
     phase = _phase(containers, statuses, over, stored, comes_again=comes_again)
-    was_there = is_true(stored.get("conditions"), CAN_START)  # Until the volumes are made anew, the old ones are there.
+    # The old volumes are there until the new ones are made.
+    was_there = is_true(stored.get("conditions"), CAN_START)
     is_there = bool(facts.address) and (facts.is_placed or was_there) and phase not in TERMINAL
     status: Object = {
         **stored,

@@ -117,7 +117,7 @@ class StatusReport:
                 await self._write(*wanted)
                 return
         self._task = None
-        self._failed()  # There is nothing left to say, and whoever waits for an answer must ask for themselves.
+        self._failed()  # Nothing is left to write, and a worker that waits for an answer must ask itself.
 
     async def _write(self, patch: Object, status: Object, mark: int, write: WriteOptions) -> None:
         # With the uid, another pod of this name is not taken for this one.

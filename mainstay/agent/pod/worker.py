@@ -8,7 +8,7 @@ is decided there; here is what takes time and can fail. Three rules keep contain
   old, after a restart above all. The write that reports the pod as starting asks that by the way. It also stores the
   pod's address, so that another incarnation knows what its containers were told.
 - A pod whose name another one had waits until nothing of the other is left here.
-- What the runner knows counts: an attempt that was begun is not begun again, whoever began it.
+- What the runner knows counts: an attempt that was begun is not begun again, whichever incarnation began it.
 
 A pod that has gone (deleted by force, or another one has its name) is ended, and then forgotten.
 """
@@ -91,7 +91,7 @@ class PodWorker:
         self._revision = entry.revision
         self._is_at_most_one = is_at_most_one(self._pod)
         self._is_gone = False
-        """Somebody who knows has said so; the cache may not know it yet."""
+        """The server has said so; the cache may not know it yet."""
         self._confirmed: int | None = None
         """The epoch of the Lease at which the server last showed that the pod is there."""
         self._is_starting = False
@@ -446,7 +446,7 @@ class PodWorker:
                 return await self._confirm()
             return self._failed("delete", error)
         if left.get("kind") == "Pod" and left["metadata"].get("finalizers"):
-            return timedelta.max  # Somebody's finalizer holds it. It changes when that goes.
+            return timedelta.max  # A finalizer holds it. It changes when that is removed.
         self.is_removed = True
         self._gone()
         return timedelta.max

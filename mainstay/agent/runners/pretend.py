@@ -87,7 +87,7 @@ class PretendRunner:
             self._containers.unsubscribe(self._changed)
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
-        # As a step of whoever subscribes, and not of the machine: who is dead or stopped meanwhile hears nothing.
+        # As a step of the subscriber, and not of the machine: one that is dead or stopped meanwhile gets nothing.
         loop, context = asyncio.get_running_loop(), copy_context()
         self._changed = lambda uid: _drop(loop.call_soon(changed, uid, context=context))
         self._containers.subscribe(self._changed)
@@ -215,4 +215,4 @@ def _later(duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle
 
 
 def _drop(handle: asyncio.Handle) -> None:
-    """Nobody takes it back."""
+    """It is never taken back."""

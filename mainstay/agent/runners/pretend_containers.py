@@ -1,6 +1,6 @@
 """Containers that are only pretended: they start after a while, run, and end when they should. On one machine.
 
-What a real machine would do by itself is done here: a container goes on whoever asked for it, and at-most-one
+What a real machine would do by itself is done here: a container goes on without its agent, and at-most-one
 containers end when the node's lease does. The simulator keeps one of these for each of its machines, where no crash of
 an agent reaches it (sim/cluster/node_machine.py); thousands of pretend nodes have one each in their own process
 (pretend.py).
@@ -48,7 +48,7 @@ class _Container:
         self.state: State = Starting()
         self.timer: asyncio.TimerHandle | None = None
         self.kill_at_ns: int | None = None
-        """When it is over at the latest, on the machine's clock. None: nobody has asked for its end."""
+        """When it is over at the latest, on the machine's clock. None: it was not asked to end."""
         self.is_fenced = False
 
 
@@ -56,7 +56,7 @@ class Containers:
     """All containers of one machine, dead or alive."""
 
     def __init__(self, clock: Clock, call_later: CallLater, behave: Behave, watcher: Watcher | None = None) -> None:
-        """`call_later` is on behalf of the machine. The `watcher` is told of each new state."""
+        """`call_later` is on behalf of the machine. The `watcher` is called with each new state."""
         self._clock = clock
         self._call_later = call_later
         self._behave = behave
@@ -86,7 +86,7 @@ class Containers:
         return {} if not found else {id_: each.state for id_, each in found.items()}
 
     def adopt(self, pod_uid: str, states: Mapping[ContainerId, State]) -> None:
-        """These are there, as somebody else remembers. Nothing if anything of the pod is known."""
+        """These are there, as their status says. Nothing if anything of the pod is known."""
         if pod_uid in self._pods or not states:
             return
         found = self._pods[pod_uid] = {}
@@ -112,7 +112,7 @@ class Containers:
             self._fenced[spec.id] = container
             self._watch_lease()
         container.timer = self._call_later(container.behaviour.start, lambda: self._started(container))
-        if self._watcher is not None:  # Whoever asked for it knows.
+        if self._watcher is not None:  # The caller knows.
             self._watcher(spec, container.state)
 
     def end(self, id_: ContainerId, grace: timedelta) -> None:
@@ -133,7 +133,7 @@ class Containers:
             del found[id_]
 
     def kill_all(self, reason: str, message: str) -> None:
-        """The machine is started anew: nothing runs any more, and nobody saw how it ended."""
+        """The machine is rebooted: nothing runs any more, and how it ended is unknown."""
         self._held_until_ns = None
         for found in list(self._pods.values()):
             for container in list(found.values()):

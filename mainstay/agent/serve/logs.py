@@ -1,4 +1,4 @@
-"""The log of a container, to whoever reads it: `kubectl logs`.
+"""Serving the log of a container: `kubectl logs`.
 
     follow, previous, tailLines, sinceSeconds, sinceTime, timestamps, limitBytes, stream
 

@@ -2,7 +2,7 @@
 
 Only API servers ask, on behalf of their clients. They know the agent by its certificate, whose digest is in the Node,
 and it knows them by a certificate of the cluster's authority, in one of the groups of `ASKING`. Where the cluster has
-no TLS (a simulation, a test on one machine) neither shows one, and whoever can connect may ask.
+no TLS (a simulation, a test on one machine) neither shows one, and any client that can connect has access.
 
     GET /logs/NAMESPACE/POD/CONTAINER    text, as logs.py says
     GET /exec/NAMESPACE/POD/CONTAINER    a WebSocket, as sessions.py says; /attach likewise
@@ -63,7 +63,7 @@ class AgentServing:
 
     def __init__(self, env: Env, *, is_open: bool) -> None:
         self._clock = env.clock
-        self._is_open = is_open  # Nobody has to show who they are.
+        self._is_open = is_open  # No client certificate is required.
         self._nodes: dict[str, tuple[Lookup, Runner]] = {}
         self._http: HttpServer | None = None
         self.port = 0

@@ -11,7 +11,7 @@ Output is read only as fast as the client takes it, input is taken only as fast 
 goes away, the command is killed. A connection that is not read does not tell that it has ended, and it is not read
 while the command takes no input: so the client is pinged now and then.
 
-To attach is to follow the log from now on: nobody can write to a container that runs already.
+To attach is to follow the log from now on: a running container takes no input.
 """
 
 import json
@@ -67,7 +67,7 @@ def answer_exec(asked: Asked) -> Answer:
                 name="exec",
             )
         finally:
-            # Somebody may cancel this again, and the command has to be gone all the same.
+            # This may be cancelled again, and the command has to be gone all the same.
             await tasks.shielded(session.kill(), name="kill a session")
 
     return UpgradeResponse(run, protocol)
@@ -141,7 +141,7 @@ async def _until_gone(websocket: WebSocket, take: Callable[[bytes], Awaitable[No
 
 
 async def _ignore(message: bytes) -> None:
-    """Whoever attaches has nothing to say, but for the size of a terminal that is not there."""
+    """An attached client sends nothing but the size of a terminal that is not there."""
 
 
 async def _take_input(session: Session, message: bytes) -> None:

@@ -83,7 +83,7 @@ class Room:
             until = max(str(pod["metadata"]["deletionTimestamp"]) for pod in leaving)
             text = f"wait until {_named(leaving)} on {node} {'has' if len(leaving) == 1 else 'have'} ended (told to)"
             yield Step(Change.WAIT_FOR_PODS, text, (PodsGone(tuple(leaving)),), 0, until=until)
-        ghosts = dict(self._objects.ghosts).get(node, ())
+        ghosts = dict(self._objects.unconfirmed).get(node, ())
         if ghosts:
             count = f"{len(ghosts)} pod{'' if len(ghosts) == 1 else 's'}"
             text = f"wait until {node} says that {count} removed by force {'has' if len(ghosts) == 1 else 'have'} ended"

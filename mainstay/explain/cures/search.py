@@ -135,7 +135,7 @@ class _Search:
         """Where somebody is about to leave."""
         names = frozenset(
             [
-                *(name for name, ghosts in self._trial.objects.ghosts if ghosts),
+                *(name for name, ghosts in self._trial.objects.unconfirmed if ghosts),
                 *(each["spec"].get("nodeName") for each in self._trial.objects.reservations),
                 *(
                     (each.get("spec") or {}).get("nodeName")

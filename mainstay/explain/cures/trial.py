@@ -18,7 +18,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.cures.owner import workload_of
-from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import choose, decide, scores
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
@@ -112,7 +112,7 @@ class Trial:
         self._seed = seed
         self._vectors = Vectors(columns_of(objects))
         self._nodes = {node["metadata"]["name"]: node for node in objects.nodes}
-        self._ghosts = dict(objects.ghosts)
+        self._ghosts = dict(objects.unconfirmed)
         self._left = questions_max
         self._ahead = [pod_to_place(each) for each in ahead_of(objects, pod)]
         ahead = {each.uid for each in self._ahead}
@@ -207,9 +207,9 @@ class Trial:
                     columns.reservation_changed(reservation, None)
                     undo.append(partial(columns.reservation_changed, None, reservation))
                 case GhostsGone(node=name):
-                    told = {each["uid"]: charge_of_ghost(each) for each in self._ghosts.get(name, ())}
-                    columns.ghosts_changed(name, {})
-                    undo.append(partial(columns.ghosts_changed, name, told))
+                    told = {each["uid"]: build_unconfirmed_charge(each) for each in self._ghosts.get(name, ())}
+                    columns.unconfirmed_changed(name, {})
+                    undo.append(partial(columns.unconfirmed_changed, name, told))
                 case QuotaEdit(was=was, quota=quota):
                     columns.zone_quota_changed(was, quota)
                     undo.append(partial(columns.zone_quota_changed, quota, was))
@@ -271,7 +271,7 @@ def applied(objects: Objects, pod: Object, edits: Iterable[Edit]) -> tuple[Objec
                 kept = tuple(each for each in objects.reservations if _key(each) != _key(held))
                 objects = replace(objects, reservations=kept)
             case GhostsGone(node=name):
-                objects = replace(objects, ghosts=tuple(each for each in objects.ghosts if each[0] != name))
+                objects = replace(objects, unconfirmed=tuple(each for each in objects.unconfirmed if each[0] != name))
             case QuotaEdit(quota=quota):
                 objects = objects.with_changes(zone_quotas=[quota])
             case PodEdit(edit=change):

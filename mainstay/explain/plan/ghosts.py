@@ -12,12 +12,12 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
 from mainstay.explain.moment import Moment
 from mainstay.journal.record import moment as time_of
-from mainstay.scheduler.record import Haunting
+from mainstay.scheduler.record import UnconfirmedCharges
 
 GHOSTS_SEEN: Final = "GhostsSeen"
 RECORDS_MAX: Final = 2000
 
-_decode = msgspec.msgpack.Decoder(Haunting).decode
+_decode = msgspec.msgpack.Decoder(UnconfirmedCharges).decode
 
 
 async def ghosts_at(moment: Moment) -> dict[str, tuple[Object, ...]]:

@@ -14,7 +14,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
-from mainstay.scheduler.cache.charge import charge_of_ghost
+from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
@@ -52,7 +52,7 @@ class Placing:
 
     def haunted(self, node: str, ghosts: Iterable[Object]) -> None:
         """Pods that were removed by force and may still run there."""
-        self._columns.ghosts_changed(node, {each["uid"]: charge_of_ghost(each) for each in ghosts})
+        self._columns.unconfirmed_changed(node, {each["uid"]: build_unconfirmed_charge(each) for each in ghosts})
 
     def place(self) -> list[tuple[ObjectKey, str]]:
         """One round: who gets which node. They are taken to be there from now on."""

@@ -110,7 +110,7 @@ class Report:
         after = self._after
         kinds = (NODES, PODS, RESERVATIONS, ZONE_QUOTA_KIND)
         nodes, pods, reservations, quotas = (tuple(after.all(kind)) for kind in kinds)
-        return Objects(nodes, pods, reservations, quotas, ghosts=tuple(self._ghosts.items()))
+        return Objects(nodes, pods, reservations, quotas, unconfirmed=tuple(self._ghosts.items()))
 
     def _waits(self, waiting: Sequence[Object]) -> tuple[Wait, ...]:
         groups: dict[str, tuple[Unschedulable, list[Object]]] = {}

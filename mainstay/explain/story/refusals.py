@@ -107,7 +107,7 @@ def _with(objects: Objects, part: str, version: Version) -> Objects:
         reservations=kept if part == "reservations" else objects.reservations,
         zone_quotas=kept if part == "zone_quotas" else objects.zone_quotas,
         assumed=objects.assumed,
-        ghosts=objects.ghosts,
+        unconfirmed=objects.unconfirmed,
     )
 
 

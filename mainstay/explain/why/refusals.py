@@ -421,7 +421,7 @@ def _quota_of(view: View, zone: str, resource: str) -> tuple[str, str]:
 
 
 def _ghosts(view: View, about: Sequence[str]) -> str:
-    haunts = {name: ghosts for name, ghosts in view.objects.ghosts if name in about}
+    haunts = {name: ghosts for name, ghosts in view.objects.unconfirmed if name in about}
     who = [f"{each.get('namespace')}/{each.get('name')}" for name in sorted(haunts) for each in haunts[name]]
     by = f" ({listed(who)})" if who else ""
     pods = count(len(who), "pod") if who else "pods"

@@ -106,7 +106,7 @@ async def objects_now(case: Case, scheduling: Scheduling) -> Objects:
         tuple(await case.all(RESERVATIONS)),
         tuple(await case.all(ZONE_QUOTAS)),
         assumed,
-        scheduling.objects.ghosts,
+        scheduling.objects.unconfirmed,
     )
 
 

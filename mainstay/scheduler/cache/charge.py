@@ -81,9 +81,9 @@ def charge_of_reservation(reservation: Object) -> Charge:
     return _room(reservation["metadata"].get("namespace") or "", spec)
 
 
-def charge_of_ghost(ghost: Object) -> Charge:
-    """What a pod takes that was removed by force and may still run, as the server tells of it."""
-    return _room(ghost.get("namespace") or "", ghost)
+def build_unconfirmed_charge(charge: Object) -> Charge:
+    """What a pod takes that was deleted by force and may still run, as the server has it in its ledger."""
+    return _room(charge.get("namespace") or "", charge)
 
 
 def _room(namespace: str, said: Mapping[str, Any]) -> Charge:

@@ -9,7 +9,7 @@ answer.
 What is judged for whole domains, skews and zone quotas, is judged at each `totals`, and so is what those that remain
 are compared by: preferences are scaled by the largest among the nodes that can take the pod.
 
-These are only caches. Thrown away and made anew they say the same.
+These are only caches. Thrown away and rebuilt they are the same.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ class ClassVectors:
         return self._ring, totals
 
     def close(self) -> None:
-        """Nobody needs this any more."""
+        """Release what it follows: it is not used any more."""
         for each in self._domains:
             each.close(self._columns)
         self._domains = self._hard = self._soft = ()
@@ -86,7 +86,7 @@ class ClassVectors:
             self._room_changed(charged)
 
     def _nodes_changed(self, rows: list[int]) -> None:
-        """Some nodes are not what they were. Domains may be others now, and are made anew."""
+        """Some nodes are not what they were. Domains may be others now, and are rebuilt."""
         columns = self._columns
         self._rebuilt_to = columns.rebuilt.end
         places = self._places_of(rows)

@@ -2,13 +2,14 @@
 
 A row belongs to a node's name, and stays for as long as there is the node, or a pod on a node of that name. Pods count
 on their node from when they are bound, or assumed to be, until they are over or gone. A reservation that is active
-holds its room as a pod would, and so does a ghost that the server has told of (ghosts.py).
+holds its room as a pod would, and so does an unconfirmed charge: of a pod that was deleted by force and may still run
+(unconfirmed.py).
 
 Each change takes plain objects as caches give them, changes only the rows it is about, and says which cures it may be
 (reasons.Cure). It notes the row in one of two logs, from which class_vectors.py catches up: `charged`, if only room was
 taken or given back; `rebuilt`, if the node itself is another.
 
-Whoever feeds it must not await between reading a cache and telling it here. Nothing in it depends on the order in which
+The feed must not await between reading a cache and passing the change on. Nothing in it depends on the order in which
 objects arrive: columns made from a view alone (scheduler/what_if.py) lead to the same decisions. Row numbers mean
 nothing.
 """
@@ -76,9 +77,9 @@ class NodeColumns:
     def __init__(self) -> None:
         self._resources: dict[str, int] = {name: number for number, name in enumerate(_FIRST_COLUMNS)}
         self.used: Numbers = np.zeros((_CAPACITY_LEAST, len(_FIRST_COLUMNS)), np.int64)
-        """By row and resource, what pods, reservations and ghosts take."""
-        self.haunted: Numbers = np.zeros_like(self.used)
-        """What ghosts alone take of that."""
+        """By row and resource, what pods, reservations and unconfirmed charges take."""
+        self.unconfirmed: Numbers = np.zeros_like(self.used)
+        """What unconfirmed charges alone take of that."""
         self.allocatable: Numbers = np.zeros_like(self.used)
         self.taints: Rows = np.zeros(_CAPACITY_LEAST, np.intp)
         """By row, which of `taint_sets` the node has."""
@@ -101,9 +102,9 @@ class NodeColumns:
         self._reservations: dict[tuple[str, str], Held] = {}
         self._claims: dict[tuple[str, str], dict[int, int]] = {}
         """By reservation, then by row: how many pods there name it."""
-        self._ghosts: dict[int, dict[str, Charge]] = {}
-        """By row, then by uid. One that still counts as a pod does not count as a ghost."""
-        self._ghost_rows: dict[str, int] = {}
+        self._unconfirmed: dict[int, dict[str, Charge]] = {}
+        """By row, then by uid. One that still counts as a pod is not counted a second time."""
+        self._unconfirmed_rows: dict[str, int] = {}
         self._vectors: dict[bytes, Numbers] = {}
         self._stops: list[Stop] = []
         self._ring: Ring | None = None
@@ -124,7 +125,7 @@ class NodeColumns:
         if new == old:
             return ()
         if old is not None and (new is None or new.uid != old.uid):
-            self._replace_ghosts(row, {})  # They end with their node.
+            self._replace_unconfirmed(row, {})  # They end with their node.
         self._facts[row] = new
         if (old is None) != (new is None):
             self._ring = None
@@ -209,19 +210,19 @@ class NodeColumns:
             self.quotas.remove(old["metadata"].get("namespace") or "", old["metadata"]["name"])
         return (Cure.ZONE_QUOTA,)
 
-    def ghosts_changed(self, node: str, ghosts: Mapping[str, Charge]) -> tuple[Cure, ...]:
+    def unconfirmed_changed(self, node: str, charges: Mapping[str, Charge]) -> tuple[Cure, ...]:
         """These pods, by uid, were removed by force from a node and may still run there; no others. Of a node that is
         not there nothing is remembered."""
         row = self.row_of(node)
-        if row is None or not self._replace_ghosts(row, ghosts):
+        if row is None or not self._replace_unconfirmed(row, charges):
             return ()
         return (Cure.POD_REMOVED, Cure.GHOSTS_GONE)
 
     def take_memory_of(self, other: "NodeColumns", assumed: Container[str]) -> None:
-        """Know of the ghosts that others know of, and assume these pods, by uid, to be where others do: what no view
+        """Take over unconfirmed charges, and assume these pods, by uid, to be where the other has them: what no view
         shows. Nodes must be there before, and what the view says of a pod stands."""
-        for row, ghosts in other._ghosts.items():
-            self.ghosts_changed(other._names[row], ghosts)
+        for row, charges in other._unconfirmed.items():
+            self.unconfirmed_changed(other._names[row], charges)
         for uid, placement in other._placements.items():
             if uid in assumed and uid not in self._placements:
                 self._place(uid, other._names[placement.row], placement.charge, is_assumed=True)
@@ -246,7 +247,7 @@ class NodeColumns:
         return None if row is None or self._facts[row] is None else row
 
     def column_of(self, resource: str) -> int:
-        """The number of a resource's column in `used` and `allocatable`. Makes one that nobody has had."""
+        """The number of a resource's column in `used` and `allocatable`. Makes a missing one."""
         number = self._resources.get(resource)
         if number is None:
             number = self._resources[resource] = len(self._resources)
@@ -255,7 +256,7 @@ class NodeColumns:
         return number
 
     def label(self, key: str) -> LabelColumn:
-        """A label's column. Makes one that nobody has asked for before."""
+        """A label's column. Makes a missing one."""
         column = self._labels.get(key)
         if column is None:
             column = self._labels[key] = LabelColumn(key, len(self.taints))
@@ -291,19 +292,19 @@ class NodeColumns:
         return found
 
     @property
-    def has_ghosts(self) -> bool:
+    def has_unconfirmed(self) -> bool:
         """Whether any are known, anywhere. Mostly there are none."""
-        return bool(self._ghosts)
+        return bool(self._unconfirmed)
 
     @property
-    def haunted_nodes(self) -> list[str]:
-        """The nodes that are known to have ghosts."""
-        return [self._names[row] for row in self._ghosts]
+    def unconfirmed_nodes(self) -> list[str]:
+        """The nodes that are known to have unconfirmed charges."""
+        return [self._names[row] for row in self._unconfirmed]
 
-    def ghosts_on(self, node: str) -> Mapping[str, Charge]:
+    def unconfirmed_on(self, node: str) -> Mapping[str, Charge]:
         """What is known to have been removed by force there, by uid."""
         row = self.row_of(node)
-        return {} if row is None else self._ghosts.get(row, {})
+        return {} if row is None else self._unconfirmed.get(row, {})
 
     def node_of(self, uid: str) -> str | None:
         """Where a pod counts, bound or assumed."""
@@ -327,20 +328,20 @@ class NodeColumns:
         if misplaced:
             raise broken("a pod counts on one node", f"node {name}", misplaced=misplaced)
         charges = [*pods.values(), *[held.charge for held in self._reservations.values() if held.is_counted_on(row)]]
-        ghosts = [charge for uid, charge in self._ghosts.get(row, {}).items() if uid not in self._placements]
+        doubtful = [charge for uid, charge in self._unconfirmed.get(row, {}).items() if uid not in self._placements]
         unconfirmed, total = np.zeros_like(self.used[row]), np.zeros_like(self.used[row])
-        for charge in ghosts:
+        for charge in doubtful:
             unconfirmed += self.vector(charge)
         for charge in charges:
             total += self.vector(charge)
         total += unconfirmed
-        if not (np.array_equal(total, self.used[row]) and np.array_equal(unconfirmed, self.haunted[row])):
+        if not (np.array_equal(total, self.used[row]) and np.array_equal(unconfirmed, self.unconfirmed[row])):
             raise broken(
                 "a node's used room is the sum of its charges",
                 f"node {name}",
                 used=self.used[row].tolist(),
                 sum=total.tolist(),
-                unconfirmed=(self.haunted[row].tolist(), unconfirmed.tolist()),
+                unconfirmed=(self.unconfirmed[row].tolist(), unconfirmed.tolist()),
                 resources=list(self._resources),
                 pods=list(pods),
             )
@@ -366,7 +367,7 @@ class NodeColumns:
             self._remove(uid)
         row = self._row(node)  # Not before: the last pod on a node that is not there takes its row with it.
         self._placements[uid] = _Placement(row, charge, is_assumed)
-        self._count_ghost(uid, -1)
+        self._count_unconfirmed(uid, -1)
         self._pods_on[row][uid] = charge
         self._count(row, charge, 1)
         if was is None:
@@ -379,7 +380,7 @@ class NodeColumns:
             return ()
         del self._pods_on[placement.row][uid]
         self._count(placement.row, placement.charge, -1)
-        self._count_ghost(uid, 1)
+        self._count_unconfirmed(uid, 1)
         self._release_row_if_unused(placement.row)
         return (Cure.POD_REMOVED,)
 
@@ -418,31 +419,31 @@ class NodeColumns:
             self.ports.add(charge.ports, row, times)
         self.charged.add(row, len(self._rows))
 
-    # Ghosts.
+    # Unconfirmed charges.
 
-    def _replace_ghosts(self, row: int, ghosts: Mapping[str, Charge]) -> bool:
+    def _replace_unconfirmed(self, row: int, charges: Mapping[str, Charge]) -> bool:
         """Whether some of them are gone."""
-        known = self._ghosts.pop(row, {})
-        gone = [uid for uid in known if uid not in ghosts]
+        known = self._unconfirmed.pop(row, {})
+        gone = [uid for uid in known if uid not in charges]
         for uid in gone:
             if uid not in self._placements:
-                self._count_ghost(uid, -1, known)
-            del self._ghost_rows[uid]
-        if ghosts:
-            self._ghosts[row] = dict(ghosts)
-        for uid in ghosts:
+                self._count_unconfirmed(uid, -1, known)
+            del self._unconfirmed_rows[uid]
+        if charges:
+            self._unconfirmed[row] = dict(charges)
+        for uid in charges:
             if uid not in known:
-                self._ghost_rows[uid] = row
+                self._unconfirmed_rows[uid] = row
                 if uid not in self._placements:
-                    self._count_ghost(uid, 1)
+                    self._count_unconfirmed(uid, 1)
         return bool(gone)
 
-    def _count_ghost(self, uid: str, times: int, known: Mapping[str, Charge] | None = None) -> None:
-        row = self._ghost_rows.get(uid)
+    def _count_unconfirmed(self, uid: str, times: int, known: Mapping[str, Charge] | None = None) -> None:
+        row = self._unconfirmed_rows.get(uid)
         if row is not None:
-            charge = (known or self._ghosts[row])[uid]
+            charge = (known or self._unconfirmed[row])[uid]
             self._take(row, charge, times)
-            self.haunted[row] += times * self.vector(charge)
+            self.unconfirmed[row] += times * self.vector(charge)
 
     # Nodes.
 
@@ -516,7 +517,7 @@ class NodeColumns:
     def _lengthen(self, capacity: int) -> None:
         self.used = _grown(self.used, (capacity, self.used.shape[1]))
         self.allocatable = _grown(self.allocatable, self.used.shape)
-        self.haunted = _grown(self.haunted, self.used.shape)
+        self.unconfirmed = _grown(self.unconfirmed, self.used.shape)
         self.taints = _grown_rows(self.taints, capacity)
         self.is_unschedulable = _grown_truths(self.is_unschedulable, capacity)
         self._match_counts.grow(capacity)
@@ -526,7 +527,7 @@ class NodeColumns:
     def _widen(self, width: int) -> None:
         self.used = _grown(self.used, (self.used.shape[0], width))
         self.allocatable = _grown(self.allocatable, self.used.shape)
-        self.haunted = _grown(self.haunted, self.used.shape)
+        self.unconfirmed = _grown(self.unconfirmed, self.used.shape)
 
 
 def _grown(array: Numbers, shape: tuple[int, ...]) -> Numbers:

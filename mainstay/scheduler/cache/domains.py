@@ -65,7 +65,7 @@ class Domains:
                 self.pods[self.by_place[place]] += difference
 
     def close(self, columns: NodeColumns) -> None:
-        """Nobody needs this any more."""
+        """Release what it follows: it is not used any more."""
         if self._count is not None:
             columns.unfollow(self._count)
             self._count = None

@@ -5,7 +5,7 @@ and the cures that they name to the queue. A pod without a node goes to the queu
 nothing holds it back; one that gets a node, ends or is removed leaves it, whatever the reason.
 
 Nothing here depends on having seen every step: after a gap the caches tell what is different, and a node or a pod that
-went unnoticed is told of as gone.
+went unnoticed is delivered as gone.
 """
 
 from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from mainstay.api.labels import LabelSelector
 from mainstay.scheduler.cache.arrays import Numbers
 from mainstay.scheduler.cache.charge import Charge
 
-_GROUPS_MAX = 50_000  # Different sets of labels remembered; then all are matched anew.
+_GROUPS_MAX = 50_000  # Different sets of labels remembered; then all are matched again.
 
 
 class MatchCount:
@@ -55,7 +55,7 @@ class MatchCounts:
         return count
 
     def drop(self, count: MatchCount) -> None:
-        """One user less; nobody counts for nobody."""
+        """One user less; a count without users is dropped."""
         count.users -= 1
         if count.users == 0:
             del self._followed[count.namespace, count.selector]

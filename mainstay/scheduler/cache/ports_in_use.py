@@ -26,7 +26,7 @@ class PortsInUse:
                     del self._taken[port.protocol, port.port]
 
     def rows_refusing(self, wanted: HostPort, own: tuple[HostPort, ...] = (), own_row: int = -1) -> list[int]:
-        """The rows where a port cannot be taken. `own` ports on `own_row` are held for whoever asks."""
+        """The rows where a port cannot be taken. `own` ports on `own_row` are held for the pod in question."""
         rows = self._taken.get((wanted.protocol, wanted.port))
         if not rows:
             return []

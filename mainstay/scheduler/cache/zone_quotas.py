@@ -85,7 +85,7 @@ class ZoneQuotas:
 
 
 def _hard(amounts: Mapping[str, str]) -> dict[str, int]:
-    """The least of what is said of each resource."""
+    """The smallest limit of each resource."""
     plain: dict[str, int] = {}
     for name, quantity in amounts.items():
         resource = name.removeprefix(_REQUESTS)

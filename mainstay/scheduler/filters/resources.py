@@ -1,7 +1,8 @@
 """A node must have room for all that a pod asks for.
 
-Room is what is allocatable, less what placed pods and ghosts take and reservations hold. What the pod's own reservation
-holds is room to it. A resource that a pod does not ask for is not looked at, even if there is less than nothing of it.
+Room is what is allocatable, less what placed pods and unconfirmed charges take and reservations hold. What the pod's
+own reservation holds is room to it. A resource that a pod does not ask for is not looked at, even if there is less than
+nothing of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,11 +57,11 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
         free = _free(columns, pod, ring.rows, column)
         never = columns.allocatable[ring.rows, column] < amount
         short = (free < amount) & ~never
-        if columns.has_ghosts:
-            is_haunted = short & (free + columns.haunted[ring.rows, column] >= amount)
+        if columns.has_unconfirmed:
+            is_unconfirmed = short & (free + columns.unconfirmed[ring.rows, column] >= amount)
             yield from refused(
                 ring,
-                is_haunted,
+                is_unconfirmed,
                 Reason.HELD_BY_GHOSTS,
                 PLUGIN,
                 (*more_room, Cure.GHOSTS_GONE),
@@ -68,7 +69,7 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
                 wanted=amount,
                 free=free,
             )
-            short &= ~is_haunted
+            short &= ~is_unconfirmed
         yield from refused(
             ring, short, Reason.INSUFFICIENT_RESOURCE, PLUGIN, more_room, detail=resource, wanted=amount, free=free
         )

@@ -1,6 +1,6 @@
 """An agent-like program of its own, to be killed: `python -m tests.agent.process.agent_program DIRECTORY PLAN`.
 
-It finds what is there, holds the lease if it is told to, runs containers, says `running`, and waits for its end.
+It finds what is there, holds the lease if asked to, runs containers, prints `running`, and waits for its end.
 """
 
 import asyncio

@@ -94,7 +94,7 @@ async def test_when_a_shim_is_killed_nothing_of_its_container_is_left(directory:
     assert cgroups_of(directory) == []
 
 
-async def test_the_same_when_nobody_sees_it(directory: Path):
+async def test_the_same_without_an_agent(directory: Path):
     agent = an_agent(directory, specs=[{"script": LEAVES_MUCH}])
     await soon(lambda: len(processes_of(directory)) >= 4)
     kill(agent)
@@ -118,7 +118,7 @@ async def test_without_control_groups_what_is_left_is_found_by_its_environment(d
     assert cgroups_of(directory) == []
 
 
-async def test_after_the_machine_was_started_anew_nothing_runs(directory: Path):
+async def test_after_a_reboot_nothing_runs(directory: Path):
     async with a_runner(directory) as runner:
         await running(runner, a_spec("sleep 1000"))
         await runner.end(FIRST, AT_ONCE)

@@ -1,4 +1,4 @@
-"""Containers that must run at most once end with the node's lease, whoever is there to see to it."""
+"""Containers that must run at most once end with the node's lease, with or without an agent."""
 
 import asyncio
 import os
@@ -70,7 +70,7 @@ async def test_who_does_not_end_is_killed_before_the_lease_does(directory: Path)
 
 
 @pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
-async def test_nobody_is_needed_to_end_it(directory: Path, fate: signal.Signals):
+async def test_it_ends_without_an_agent(directory: Path, fate: signal.Signals):
     spec = {"script": f"touch {directory}/alive; {STUBBORN}", "is_at_most_one": True}
     agent = an_agent(directory, specs=[spec, {"script": "sleep 1000", "name": "other"}], hold_s=6, stopping_s=1)
     os.kill(agent.pid, fate)
@@ -95,7 +95,7 @@ async def test_a_stopped_shim_does_not_keep_it_alive(directory: Path):
         assert now_ns() < until_ns
 
 
-async def test_a_lease_of_before_the_machine_was_started_anew_is_none(directory: Path):
+async def test_a_lease_from_before_a_reboot_is_none(directory: Path):
     agent = an_agent(directory, specs=[{"script": POLITE, "is_at_most_one": True}], hold_s=600, stopping_s=1)
     kill(agent)
     lease = directory / "lease"

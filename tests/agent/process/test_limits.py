@@ -161,10 +161,10 @@ async def test_an_agent_that_is_not_root_runs_containers_without_limits(director
     os.chown(directory, 65534, 65534)
     # Where Python is installed may be open to root alone.
     caps = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
-    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *caps]
+    unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *caps]
     script = "id -u; cat /proc/self/cgroup; touch mine; exec sleep 1000"
     specs = [{"script": script, "memory_bytes_max": 50 * MIB, "cpu_millis_max": 100}]
-    kill(an_agent(directory, as_nobody, specs=specs))
+    kill(an_agent(directory, unprivileged, specs=specs))
     await soon(lambda: list(directory.rglob("root/mine")))
     async with a_runner(directory) as runner:
         text = await output(runner, FIRST)
@@ -179,7 +179,7 @@ def test_a_shim_imports_little():
     root = Path(__file__).parents[3]
     script = (
         f"import sys; sys.path.append({str(root)!r})\n"
-        "from mainstay.agent.runners.process import beside, shim_loop\n"
+        "from mainstay.agent.runners.process import session_helper, shim_loop\n"
         "print(*sorted(sys.modules))"
     )
     argv = [sys.executable, "-I", "-S", "-c", script]

@@ -158,6 +158,6 @@ async def test_on_a_full_disk_output_is_lost_and_that_is_said(directory: Path, m
     stream.take(b"after\n")
     texts = [line.text async for line in read(lambda: (path, lambda: True), LogQuery())]
     assert texts[0] == b"before\n"
-    assert texts[1].startswith(b"mainstay: about ")
+    assert texts[1].startswith(b"mainstay: disk full: about ")
     assert texts[2] == b"after\n"
     os.close(full)

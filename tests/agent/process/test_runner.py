@@ -187,7 +187,7 @@ async def test_signals_and_descriptors_are_as_programs_expect(directory: Path):
         status = a_spec("grep SigIgn /proc/self/status; umask", attempt=1)
         await ran(runner, status)
         ignored, mask = (await output(runner, status.id)).split()[1:]
-        # But for 32 and 33, which the C library keeps to itself: whoever was started by `make` has them ignored.
+        # But for 32 and 33, which the C library keeps to itself: a process started by `make` has them ignored.
         assert int(ignored, 16) & ~(0b11 << 31) == 0
         assert mask == b"0022"
 
@@ -219,7 +219,9 @@ async def test_an_agent_that_keeps_its_files_private_lets_users_reach_theirs(dir
 async def test_only_root_may_switch_users(directory: Path, monkeypatch: pytest.MonkeyPatch):
     async with a_runner(directory) as runner:
         monkeypatch.setattr(runner, "_is_root", False)
-        with pytest.raises(CannotRun, match="only root can run containers as other users: 1234:") as raised:
+        with pytest.raises(
+            CannotRun, match=r"only an agent that runs as root can run containers as another user \(1234:"
+        ) as raised:
             await runner.run(a_spec("true", user=1234))
         assert raised.value.reason == "CreateContainerError"
         assert runner.instances(POD) == {}

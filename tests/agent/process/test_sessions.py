@@ -110,7 +110,7 @@ async def test_commands_end_with_their_container(directory: Path):
             await runner.execute(FIRST, ["true"])
 
 
-async def test_commands_end_with_their_container_also_when_nobody_sees_to_it(directory: Path, monkeypatch):
+async def test_commands_end_with_their_container_without_an_agent(directory: Path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1)  # No control groups.
     async with a_runner(directory) as runner:
         state = await running(runner, a_spec("exec sleep 1000"))

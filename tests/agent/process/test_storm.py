@@ -47,7 +47,7 @@ async def test_a_storm_of_killed_agents(directory: Path):
         known = {f"{container.attempt}-{container.pod_uid}" for container in ends}
         assert set(started) <= known
         assert len(known) > KILLS
-        # Attempts are numbered without gaps, whoever was killed.
+        # Attempts are numbered without gaps, whatever was killed.
         for pod in PODS:
             assert [key.attempt for key in runner.instances(pod)] == list(range(len(runner.instances(pod))))
     assert cgroups_of(directory) == []

@@ -25,7 +25,7 @@ and keeps it. The shim forks, writes `started.json`, and only then lets its chil
 killed when, the files say what happened: see `attempts.find`.
 
 Modules: `runner` is what the agent uses, with `attempts` (begin, find, settle), `volumes`, `logs`, `sessions`,
-`cgroups`, `usage` and `stopping` doing the parts. `shim`, `shim_loop`, `shim_log`, `becoming`, `beside`, `trees`,
-`kernel` and `records` also run in the shims, where memory and start-up count: they import nothing but the cheap part
-of the standard library, not even `json` or `signal`; and neither may any package above them.
+`cgroups`, `usage` and `shutdown` doing the parts. `shim`, `shim_loop`, `shim_log`, `exec_setup`, `session_helper`,
+`trees`, `kernel` and `records` also run in the shims, where memory and start-up count: they import nothing but the
+cheap part of the standard library, not even `json` or `signal`; and neither may any package above them.
 """

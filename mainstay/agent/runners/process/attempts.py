@@ -12,7 +12,7 @@ What the files say, whatever was killed when:
 | free | yes | | yes | it has ended: `Over` |
 | free | yes | yes | no | the shim was killed: what is left is killed, and that is recorded |
 | free | yes | no | no | its command was never executed, and now never will be. Removed: the agent may begin it again |
-| | yes, of another boot | | no | the machine was started anew; that is recorded |
+| | yes, of another boot | | no | the machine was rebooted; that is recorded |
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from mainstay.env import commands
 from mainstay.env.commands import Identity
 
 _SHIM: Final = str(Path(__file__).with_name("shim.py"))
-_NOBODY_SAW: Final = 137
+_NOT_OBSERVED: Final = 137
 _START_ERROR: Final = 128
 _LET_GO_WITHIN_S: Final = 5.0
 _KILLED_WITHIN_S: Final = 5.0
@@ -360,7 +360,7 @@ def read_exit(attempt: Attempt) -> Exited | None:
     )
 
 
-def _record(attempt: Attempt, begun: Begun, reason: str, message: str, *, code: int = _NOBODY_SAW) -> Exited:
+def _record(attempt: Attempt, begun: Begun, reason: str, message: str, *, code: int = _NOT_OBSERVED) -> Exited:
     started = read_started(attempt)
     started_ns = begun.at_ns if started is None else started.at_ns
     ended = _Ended(code, 0, reason, message, started_ns, max(started_ns, time.time_ns()))
@@ -376,7 +376,7 @@ def _is_held(attempt: Attempt) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # Shared, and let go at once: whoever looks must not be what another one finds.
+        # Shared, and released at once: one that looks must not be what another one finds.
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

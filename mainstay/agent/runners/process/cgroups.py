@@ -170,7 +170,7 @@ def _hierarchies() -> Iterator[tuple[str, Path, list[str]]]:
         root = Path(where)
         controllers = [flag for flag in flags if flag in _CONTROLLERS]
         if kind == "cgroup":
-            # Below our own group: whoever limits the agent means its containers, too.
+            # Below our own group: a limit on the agent holds for its containers, too.
             names = next((n for n in own if controllers and set(controllers) <= set(n.split(","))), "")
             below = root / own.get(names, "/").lstrip("/")
             root = below if below.is_dir() else root
@@ -179,7 +179,7 @@ def _hierarchies() -> Iterator[tuple[str, Path, list[str]]]:
 
 
 def used(settings: tuple[Settings, ...]) -> tuple[int, int] | None:
-    """Nanoseconds of CPU time and bytes of memory, page cache that could go left out. None if nobody counts them."""
+    """Nanoseconds of CPU time and bytes of memory, page cache that could go left out. None if they are not counted."""
     cpu_ns, memory = None, None
     for directory in [Path(group.directory) for group in settings]:
         with contextlib.suppress(FileNotFoundError):

@@ -2,7 +2,7 @@
 
 Mounts. A container has no file system of its own, so what it mounts is found at `$MAINSTAY_ROOT/PATH`, always. Where we
 may, it is also found at the very path: bound there in a mount namespace of the container's own, if that path exists on
-this machine, or can be made below one of `_MAY_MAKE_BELOW`, where nobody minds an empty directory; or if it is
+this machine, or can be made below one of `_MAY_MAKE_BELOW`, where an empty directory does no harm; or if it is
 `_LAST_MESSAGE`, where programs leave it that know of Kubernetes: all of them would write to one file of the machine's.
 
 The agent's directories are closed to other users. A container of another user sees, of all of them, that of its pod.
@@ -148,7 +148,7 @@ def _go_to(path: str, root: str) -> None:
 
 def _switch_user(user: int | None, group: int | None, groups: list[int]) -> None:
     if os.geteuid() != 0:
-        return  # The agent has made sure that nobody else was asked for.
+        return  # The agent has made sure that no other user was asked for.
     # Without a group of its own, a user other than root must not keep that of root for lack of a better one: that is
     # what container runtimes give it all the same, and images count on it.
     group = 0 if group is None else group

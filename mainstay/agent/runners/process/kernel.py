@@ -60,9 +60,9 @@ def children_ended() -> int:
 
 
 def forget_signals() -> None:
-    """As a program finds them that somebody started by hand: nothing is ignored, nothing is blocked."""
+    """As for a program that is started by hand: nothing is ignored, nothing is blocked."""
     for number in range(1, _SIGNALS_MAX + 1):
-        _libc.signal(number, ctypes.c_void_p(0))  # Some cannot be set: nobody may, or the C library needs them.
+        _libc.signal(number, ctypes.c_void_p(0))  # Some cannot be set: by no program, or the C library needs them.
     mask = ctypes.create_string_buffer(_SIGSET_BYTES)
     _call("sigemptyset", mask)
     _call("sigprocmask", _SIG_SETMASK, mask, None)

@@ -47,7 +47,7 @@ def write_lease(path: str, lease: Lease) -> None:
 
 
 def read_lease(path: str, boot: str) -> Lease:
-    """What is held now. If nothing is, or that was before the machine was started anew: a lease that is over."""
+    """What is held now. If nothing is, or that was before a reboot: a lease that is over."""
     words = _words(path)
     if len(words) != 3 or words[0] != boot:
         return Lease(boot, 0, 0)
@@ -83,7 +83,7 @@ def _quoted(text: str) -> str:
 
 
 def replace(path: str, data: bytes, *, is_synced: bool = True) -> None:
-    """Write a file all at once: whoever reads sees the old one or the new one. Nothing has changed if it raises."""
+    """Write a file all at once: a reader sees the old one or the new one. Nothing has changed if it raises."""
     draft = f"{path}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -4,8 +4,8 @@ In memory it keeps what the files say of each attempt, and one task for each con
 the command to be executed, then for the shim to end, and then reads what the shim has recorded. Whatever blocks is done
 by one worker thread, in order; requests to shims, and the lease, are written at once.
 
-A shim that does not do what it is asked, because somebody has stopped it, is not waited for: a while after a deadline
-the runner kills the container from outside. So it does when a lease ends.
+A shim that does not do what it is asked, because it was stopped from outside, is not waited for: a while after a
+deadline the runner kills the container from outside. So it does when a lease ends.
 """
 
 import asyncio
@@ -331,7 +331,7 @@ class ProcessRunner:
         while True:
             try:
                 return await self._worker.run(attempts.settle, container.attempt, container.begun)
-            except OSError:  # No room to write it down. It has not ended, as far as anybody knows, until there is.
+            except OSError:  # No room to write it down. It counts as not ended until there is.
                 await tasks.sleep(_SETTLE_AGAIN)
 
     async def end(self, container: ContainerId, grace: timedelta, *, with_signal: str = "SIGTERM") -> None:
@@ -462,7 +462,7 @@ class ProcessRunner:
 
     async def _fence(self) -> None:
         """When the lease has ended, kill what should have been ended by its shim. There is nothing unless a shim was
-        stopped by somebody."""
+        stopped from outside."""
         lease = records.read_lease(str(self._lease_path), commands.boot_id())
         await self._sleep_until((lease.kill_ns + lease.until_ns) // 2)
         for container in self._all():

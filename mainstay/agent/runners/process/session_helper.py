@@ -1,7 +1,7 @@
 """A process that runs a command beside a container, started by shim.py. See sessions.py for the other side.
 
 It ends with the exit code of the command, and leaves nothing of it: neither when the command has ended, nor when
-whoever has asked for it goes away, which is the end of the pipe `control`, nor when the container ends.
+its client goes away, which is the end of the pipe `control`, nor when the container ends.
 """
 
 from __future__ import annotations

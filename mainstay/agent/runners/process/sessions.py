@@ -2,10 +2,10 @@
 
 Each has a helper process (session_helper.py) that is its parent, and takes it to where the container is. The helper
 ends, with all that the command has started, when the command does, and when the agent closes `control` or dies. In
-Kubernetes what a command leaves in the background lives on until the container ends. Here it does not: nobody would
+Kubernetes what a command leaves in the background lives on until the container ends. Here it does not: nothing would
 look after it.
 
-Nothing is read from a command before somebody asks for it, so one that writes much waits for its reader.
+Nothing is read from a command before a reader asks for it, so one that writes much waits for its reader.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class ProcessSession:
                 view = view[os.write(self._stdin, view) :]
             except BlockingIOError:
                 await _writable(self._stdin)
-            except OSError:  # Nobody reads it any more.
+            except OSError:  # It has no reader any more.
                 return
 
     async def close_input(self) -> None:
@@ -102,7 +102,7 @@ class ProcessSession:
         try:
             async with tasks.timeout(_HELPER_IS_LATE):
                 await asyncio.shield(self._over)
-        except TimeoutError:  # Somebody has stopped the helper. The command dies with it.
+        except TimeoutError:  # The helper was stopped from outside. The command dies with it.
             self._process.kill()
             await asyncio.shield(self._over)
 

@@ -1,7 +1,7 @@
 """The program that every container has as its parent: `python -I -S shim.py container|beside ORDERS NAME`.
 
 `-I` and `-S` keep the environment and the installed packages of the machine out, and make it start fast. The name is
-for whoever looks at the list of processes. What it does is said in shim_loop.py, and in session_helper.py for commands
+for readers of the list of processes. What it does is in shim_loop.py, and in session_helper.py for commands
 that run beside a container.
 """
 

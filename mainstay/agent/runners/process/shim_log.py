@@ -73,7 +73,7 @@ class LogWriter:
             try:
                 os.rename(self.path, f"{self.path}.{self._rotated + 1}")
             except OSError:
-                return  # Somebody has removed it. We go on with what we have.
+                return  # It was removed from outside. We go on with what we have.
             os.close(self._file)
             self._file = -1
             self._rotated += 1

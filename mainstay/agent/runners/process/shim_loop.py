@@ -1,14 +1,14 @@
 """What a shim does: start one command, take down what it writes, end it when asked or when the lease does, record how.
 
-It waits for everything in one place, has no threads, and depends on nobody: the agent may be gone for days. Whatever it
-is asked comes as a line through the FIFO `control`:
+It waits for everything in one place, has no threads, and depends on no other process: the agent may be gone for days.
+Whatever it is asked comes as a line through the FIFO `control`:
 
     end DEADLINE_NS SIGNAL     send the signal; kill all that is left at the deadline (CLOCK_BOOTTIME)
 
 Asked again, the earlier deadline counts. A container that must run at most once is asked to end, and killed, by the
 times in the lease file, which the agent renews (`records.Lease`).
 
-One whose directory was removed is ended, too: nobody could ever ask for it.
+One whose directory was removed is ended, too: no agent could find it.
 
 When the first process of a container has ended, the container has, as in Kubernetes: what it left is killed. Only when
 none of it is there any more is the end recorded. The shim then ends, and lets go of its lock.
@@ -31,7 +31,7 @@ _LOOK_AT_LEASE_MS = 1000  # The timer of `poll` stands still while the machine s
 _LOOK_AROUND_MS = 10_000
 _ABANDONED_GRACE_NS = 5_000_000_000
 _ROUND_MS = 20
-_DRAIN_READS_MAX = 100_000  # Somebody outside who has got hold of a stream must not keep us for ever.
+_DRAIN_READS_MAX = 100_000  # A process outside that holds a stream must not keep us for ever.
 _MESSAGE_BYTES_MAX = 4096
 _LOG_MESSAGE_BYTES_MAX = 2048
 _LOG_MESSAGE_LINES_MAX = 80
@@ -53,7 +53,7 @@ class Shim:
         self._pid = 0
         self._status: int | None = None  # Of the first process, as `wait` gives it.
         self._start_error = ""
-        self._deadline_ns: int | None = None  # When it is killed. None: nobody has asked it to end.
+        self._deadline_ns: int | None = None  # When it is killed. None: it was not asked to end.
         self._is_killed = False
         self._is_fenced = False
         self._lease: records.Lease | None = None
@@ -126,7 +126,7 @@ class Shim:
                     ("at_ns", self._started_ns),
                 )
             ),
-            is_synced=False,  # After a power cut nobody asks whether it was started, only whether it was begun.
+            is_synced=False,  # After a power cut it only matters whether it was begun, not whether it was started.
         )
         os.write(go_write, b"!")
         os.close(go_write)
@@ -153,7 +153,7 @@ class Shim:
             ours, theirs = os.openpty()
             return {ours: b"stdout"}, (theirs, theirs, theirs)
         if self._orders["has_stdin"]:
-            # Nobody is there to write, but somebody might come: it must wait, not find the end.
+            # There is no writer, but one might come: it must wait, not find the end.
             stdin, self._stdin = os.pipe()
         else:
             stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -202,7 +202,7 @@ class Shim:
             self._look_at_deadline()
 
     def _is_abandoned(self) -> bool:
-        """Whether somebody has removed our directory. Then nobody will ever find the container, or ask it to end."""
+        """Whether our directory was removed. Then no agent will ever find the container, or ask it to end."""
         return os.fstat(self._orders["lock"]).st_nlink == 0
 
     def _patience_ms(self) -> int:
@@ -293,7 +293,7 @@ class Shim:
 
     def _end_rest(self) -> None:
         """Kill what the first process has left, until nothing is there. Killing one may bring us its children."""
-        self._poll.unregister(self._orders["control"])  # Nobody can ask for more than this.
+        self._poll.unregister(self._orders["control"])  # No more can be asked for than this.
         if self._failed >= 0:
             self._executed()  # It has ended so soon that we did not come to look.
         trees.kill_cgroups(self._cgroups)

@@ -1,8 +1,8 @@
 """Ending processes with all that they started.
 
-A shim knows its own: as it adopts orphans, whoever descends from it is, or becomes, its child. From outside, when the
+A shim knows its own: as it adopts orphans, each descendant is, or becomes, its child. From outside, when the
 shim is gone, descendants are recognised by their cgroup, by the session of the container's first process, or by the
-directory in their environment (`MARK`), which is inherited unless somebody takes it out on purpose.
+directory in their environment (`MARK`), which is inherited unless a program removes it on purpose.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def kill_from_outside(root: str, first: tuple[int, int] | None, cgroups: Sequenc
 
 def _recognised(root: str, first: tuple[int, int] | None) -> list[int]:
     mark = os.fsencode(f"{MARK}={root}")
-    # While the first process is there, its number stands for its session. Later it may be somebody else's.
+    # While the first process is there, its number stands for its session. Later it may be another one's.
     session = None
     if first is not None:
         stat = process_stat(first[0])

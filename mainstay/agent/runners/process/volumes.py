@@ -53,7 +53,7 @@ def _in_memory(pod: Path) -> Path:
 
 
 def make_source(pod: Path, source: str) -> None:
-    """A part of a volume (`subPath`) that is mounted before anybody has made it: make it, as the kubelet does, with the
+    """A part of a volume (`subPath`) that is mounted and does not exist: make it, as the kubelet does, with the
     owners and the mode of the volume. Nothing for what is of the machine itself. Raises `CannotRun`."""
     path = Path(source)
     volume = next((v for v in (pod / "volumes", _in_memory(pod)) if path.is_relative_to(v) and path != v), None)

@@ -1,13 +1,14 @@
-"""Which pods that were removed by force still hold room, on the nodes where the server has refused us for that reason.
+"""Unconfirmed charges: pods deleted by force that still hold room, on the nodes where the server refused us for that.
 
-No watch tells of ghosts: they are in the server's books alone. A scheduler that does not know of them chooses such a
-node again and again. So the first refusal makes it ask the server (`GET nodes/NAME/ghosts`), and what it hears is
-counted in the columns like pods: decisions see it, other pods go elsewhere, and a pod that fits nowhere is told what it
-waits for. The node is asked about again until it has no ghosts left: after `first`, then at longer and longer
-intervals, up to `longest`, which is how late a pod can be for room that has become free.
+No watch shows them: they are in the server's ledger alone, where the API calls them ghosts. A scheduler that does not
+know of them chooses such a node again and again. So the first refusal makes it ask the server (`GET
+nodes/NAME/ghosts`), and the answer is counted in the columns like pods: decisions see it, other pods go elsewhere, and
+the condition of a pod that fits nowhere says what it waits for. The scheduler asks again until the node has none left:
+after `first`, then at longer and longer intervals, up to `longest`, which is how late a pod can be for room that has
+become free.
 
-It is memory of the scheduler, and recorded as such (recording.ghosts). A new leader begins without, and learns it from
-its first refusal.
+It is memory of the scheduler, and recorded as such (record.py). A new leader begins without, and learns it from its
+first refusal.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GhostSettings:
+class UnconfirmedSettings:
     first: timedelta = timedelta(seconds=1)
     longest: timedelta = timedelta(seconds=30)
     between: timedelta = timedelta(milliseconds=20)
@@ -45,7 +46,7 @@ class _Asking:
     was_asked: bool = False
 
 
-class GhostWatch:
+class UnconfirmedWatch:
     """`refused` tells it of a node; `run` asks, until cancelled."""
 
     def __init__(
@@ -53,13 +54,13 @@ class GhostWatch:
         client: Client,
         clock: Clock,
         learned: Callable[[str, Sequence[Object]], bool],
-        settings: GhostSettings | None = None,
+        settings: UnconfirmedSettings | None = None,
     ) -> None:
-        """`learned` is told of all ghosts of a node, and says whether that is news."""
+        """`learned` gets all unconfirmed charges of a node, and returns whether that is news."""
         self._client = client
         self._clock = clock
         self._learned = learned
-        settings = settings or GhostSettings()
+        settings = settings or UnconfirmedSettings()
         self._first_ns = settings.first // _MICROSECOND * 1000
         self._longest_ns = settings.longest // _MICROSECOND * 1000
         self._between = settings.between
@@ -70,7 +71,7 @@ class GhostWatch:
         return len(self._nodes)
 
     def refused(self, node: str) -> None:
-        """The server knows of ghosts there that we do not know of."""
+        """The server has unconfirmed charges there that we do not know of."""
         self._nodes[node] = _Asking(self._clock.monotonic_ns(), self._first_ns)
         self._has_work.set()
 
