@@ -17,6 +17,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from mainstay.env.invariants import broken
+
 
 class Condition(StrEnum):
     """How a server is doing, for metrics and for people. Shown to users: only add."""
@@ -85,6 +87,8 @@ def failed(state: State, now_ns: int, rules: Rules) -> State:
     """None came, or one that says that the server can do nothing."""
     match state:
         case Closed(failures):
+            if not 0 <= failures < rules.failures_max:
+                raise broken("a closed breaker has failed less often than opens it", "breaker", failures=failures)
             if failures + 1 < rules.failures_max:
                 return Closed(failures + 1)
             return _open(now_ns, 1, rules)

@@ -28,6 +28,7 @@ from mainstay.client.entry import Change, ChangeType, Entry
 from mainstay.client.indexes import Index
 from mainstay.client.partial import Path, reader
 from mainstay.client.tombstones import TOMBSTONES_MAX, Tombstone, Tombstones
+from mainstay.env.invariants import Sample, broken
 
 _NAMING: Final[tuple[Path, ...]] = (
     ("metadata", "namespace"),
@@ -35,6 +36,9 @@ _NAMING: Final[tuple[Path, ...]] = (
     ("metadata", "uid"),
     ("metadata", "resourceVersion"),
 )
+_GROWS: Final = "the revision of a cache grows with each change"
+_INDEXED: Final = "an index finds each object under its own values"
+_CHECKED_ONE_IN: Final = 1000  # Changes. All values of each index are looked at.
 _read_type = reader([("kind",), ("apiVersion",)])
 
 
@@ -69,6 +73,7 @@ class Cache:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order_of_waiting = itertools.count()
         self._is_closed = False
+        self._samples = Sample(_CHECKED_ONE_IN)
         self.add_indexes(indexes)
 
     # Looking.
@@ -209,6 +214,8 @@ class Cache:
     def apply(self, entry: Entry, *, is_deleted: bool = False) -> Sequence[Change]:
         """Take over one change, with which the cache reaches its revision. Says what that did: usually one change."""
         key = entry.key
+        if entry.revision <= self.revision:
+            raise broken(_GROWS, f"{self.kind} {key}", cache=self.revision, change=entry.revision)
         old = self._entries.get(key)
         changes: Sequence[Change]
         if is_deleted:
@@ -216,6 +223,8 @@ class Cache:
         else:
             changes = self._put(old, entry, entry.revision)
         self._reach(entry.revision)
+        if self._samples.take():
+            self._check_indexes(key)
         return changes
 
     def replace(self, entries: Iterable[Entry], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
@@ -259,7 +268,7 @@ class Cache:
 
     def _require_forward(self, revision: int, is_rewind: bool) -> None:
         if revision < self.revision and not is_rewind:
-            raise ValueError(f"the cache of {self.kind} has reached {self.revision}: it cannot go back to {revision}")
+            raise broken(_GROWS, f"{self.kind}", cache=self.revision, change=revision)
 
     def _reach(self, revision: int) -> None:
         self.revision = revision
@@ -311,6 +320,16 @@ class Cache:
             table.remove(old.key, values)
         self.tombstones.add(Tombstone(last, revision, is_inferred))
         return Change(self.kind, old.key, ChangeType.DELETED, old, None, revision, is_inferred)
+
+    def _check_indexes(self, key: ObjectKey) -> None:
+        """Every index finds the object under its values, and under no other."""
+        entry = self._entries.get(key)
+        for number, table in enumerate(self._tables):
+            wanted = set() if entry is None else set(entry.values[number])
+            found = {value for value, keys in table.found.items() if key in keys}
+            if found != wanted:
+                about = f"{self.kind} {key} in index {table.index.name}"
+                raise broken(_INDEXED, about, found=sorted(found), wanted=sorted(wanted), revision=self.revision)
 
     def _table(self, index: str) -> "_Table":
         if index not in self._numbers:

@@ -24,6 +24,7 @@ from mainstay.client.indexes import Index
 from mainstay.client.pump import SILENCE_MAX, Collection, Pump, Source
 from mainstay.client.reflector import PAGE_LIMIT, Counters, Reflector
 from mainstay.env import Env, tasks
+from mainstay.env.invariants import BrokenInvariant
 
 Subscriber = Callable[[Change], None]
 
@@ -120,6 +121,8 @@ class Informer:
             for subscriber in self._subscribers:
                 try:
                     subscriber(change)
+                except BrokenInvariant:
+                    raise
                 except Exception as error:
                     what = f"{change.key} of {self.collection} was {change.type} at {change.revision}"
                     raise SubscriberFailed(f"when told that {what}: {error!r}") from error

@@ -18,6 +18,7 @@ from mainstay.client.config import Address
 from mainstay.client.connection import Connection, nanoseconds
 from mainstay.client.limits import Limits
 from mainstay.env import Clock, network, tasks
+from mainstay.env.invariants import broken
 
 GOODBYE_WITHIN: Final = timedelta(seconds=1)
 """How long a server may take to take note that a connection ends."""
@@ -87,6 +88,7 @@ class Pool:
             raise
         self._connecting -= 1
         self._open[connection] = None
+        self._check_counts()
         return connection
 
     async def open_apart(self) -> Connection:
@@ -100,6 +102,8 @@ class Pool:
         if self._is_closed or not connection.is_reusable or not connection.is_open or connection.is_sending:
             self.discard(connection)
         elif not self._hand_to_next(connection):
+            if connection not in self._open or connection in self._idle:
+                raise broken("a connection is given back once", f"connection to {self._address}", idle=len(self._idle))
             connection.idle_since_ns = self._clock.monotonic_ns()
             self._idle.append(connection)
             if self._timer is None:
@@ -206,6 +210,7 @@ class Pool:
         """No connection is made after all, where there was room taken for one."""
         if not self._hand_to_next(None):
             self._connecting -= 1
+            self._check_counts()
 
     def _lost(self, connection: Connection) -> None:
         """It is gone, whoever ended it."""
@@ -221,6 +226,12 @@ class Pool:
                 self._idle.remove(connection)
             if self._hand_to_next(None):
                 self._connecting += 1
+
+    def _check_counts(self) -> None:
+        taken = len(self._open) + self._connecting
+        if self._connecting < 0 or taken > self._limits.connections:
+            rule = "the connections of a pool are counted, and within their limit"
+            raise broken(rule, f"pool of {self._address}", open=len(self._open), connecting=self._connecting)
 
     # Those that are not used.
 

@@ -29,6 +29,7 @@ from mainstay.client.reflector import (
     Instructions,
     List,
     Outside,
+    Phase,
     Reached,
     Reflector,
     Replace,
@@ -36,6 +37,7 @@ from mainstay.client.reflector import (
     Watch,
 )
 from mainstay.env import Env, tasks
+from mainstay.env.invariants import broken
 
 _logger = logging.getLogger(__name__)
 
@@ -206,6 +208,7 @@ class Pump:
                         then = self._carry_out(self._take(event))
                         if then is not None:
                             return then
+                    self._check_position()
                     if len(events) == _EVENTS_AT_ONCE:
                         await tasks.sleep(_NO_TIME)
             instructions = self._reflector.ended(self._since(opened_ns))
@@ -215,6 +218,12 @@ class Pump:
         except (ApiError, Malformed) as error:
             instructions = self._failed(error, self._since(opened_ns))
         return self._carry_out(instructions)
+
+    def _check_position(self) -> None:
+        """What the reflector has taken as applied, the cache has applied: a gap would never be noticed again."""
+        if self._reflector.phase is Phase.WATCHING and self._reflector.revision != self._cache.revision:
+            rule = "a cache is where its watch is"
+            raise broken(rule, f"{self._collection}", cache=self._cache.revision, watch=self._reflector.revision)
 
     def _since(self, opened_ns: int | None) -> timedelta:
         """How long ago that was; no time if it never was."""

@@ -33,6 +33,7 @@ import msgspec
 
 from mainstay.env import Clock, Disk, tasks
 from mainstay.env.disk import DiskFull
+from mainstay.env.invariants import broken
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.errors import HistoryAhead, Missed, SourceUnavailable
 from mainstay.journal.files import Series, described
@@ -274,6 +275,9 @@ class HistoryRecorder:
             if change.revision > taken and is_object(key):
                 kept = None if value is None else masked(key, value)
                 records.append(encode(ChangeRecord(change.revision, key, kept, at, change.decision, change.cause)))
+        if self._pending and self._pending[-1].revision != self._taken:
+            about = f"history after revision {self._taken}"
+            raise broken("what waits to be recorded has no gap", about, last=self._pending[-1].revision)
         piece = _Piece(self._taken, batch.revision, records)
         self._pending.append(piece)
         self._pending_bytes += piece.size

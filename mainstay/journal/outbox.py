@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from mainstay.env import Clock
+from mainstay.env.invariants import broken
 from mainstay.journal.record import (
     MEMORY_BYTES_MAX,
     NO_MEMORY,
@@ -37,6 +38,7 @@ MEMORY_BYTES_EVERY: Final = 512 * 1024
 """How much of the large memories of a component is kept whole in each such time: at least one of them."""
 LARGE_MEMORY_BYTES_MAX: Final = 4 * 1024 * 1024
 COMPONENTS_MAX: Final = 1_000  # Whose last checkpoint is remembered.
+_COUNTED: Final = "what waits to be recorded is counted to the byte"
 
 
 @dataclass(slots=True)
@@ -189,9 +191,13 @@ class Waiting:
 
     def _take_away(self) -> None:
         if self._batch is not None:
-            gone = self._records[: self._batch.count]
-            del self._records[: self._batch.count]
+            count = self._batch.count
+            gone = self._records[:count]
+            del self._records[:count]
             self._bytes -= sum(map(len, gone))
+            if len(gone) != count or self._bytes < 0 or (not self._records and self._bytes):
+                about = f"records of {self._source or 'this process'}"
+                raise broken(_COUNTED, about, batch=count, taken=len(gone), left=len(self._records), bytes=self._bytes)
             self._batch = None
 
     def _put(self, data: bytes) -> bool:

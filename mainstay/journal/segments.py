@@ -27,6 +27,7 @@ import msgspec
 from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.helper import Answer
+from mainstay.env.invariants import broken
 from mainstay.journal.closed_segment import HELPED_FROM_BYTES, Closed, ClosingHelper, closed, result_of
 from mainstay.journal.errors import InUse
 from mainstay.journal.files import (
@@ -133,6 +134,7 @@ class Segments:
         if not self._size:
             self._number += 1
             self._begun_at = at
+            self._check_order()
             data = MAGIC + data
         name = self._name(self._number, Suffix.OPEN)
         try:
@@ -190,6 +192,13 @@ class Segments:
         """Write no more to the open segment."""
         self._unclosed.append(self._number)
         self._size = 0
+
+    def _check_order(self) -> None:
+        """A new segment comes after all that there are: readers take the order of numbers for the order of time."""
+        last = max((*self.closed, *self._unclosed), default=0)
+        if last >= self._number or self._unclosed != sorted(set(self._unclosed).difference(self.closed)):
+            rule = "a new segment comes after all others, and each is either closed or not"
+            raise broken(rule, f"{self._series} {self._number}", last=last, unclosed=self._unclosed)
 
     def _close_finished(self) -> None:
         while self._unclosed:

@@ -12,6 +12,7 @@ from mainstay.client.breaker import HEALTHY, Closed, Condition, Open, Probing, R
 from mainstay.client.errors import Unavailable
 from mainstay.client.limits import Limits
 from mainstay.env import tasks
+from mainstay.env.invariants import BrokenInvariant
 from tests.client.world import a_client, a_scripted_server, an_answer, seconds
 from tests.server.world import a_server
 
@@ -34,6 +35,12 @@ def test_it_opens_after_so_many_failures_in_a_row():
 
 def test_an_answer_in_between_starts_the_count_again():
     assert breaker.succeeded(after_failures(2)) == HEALTHY
+
+
+@pytest.mark.parametrize("failures", [-1, 3])
+def test_a_count_that_cannot_be_is_noticed(failures: int):
+    with pytest.raises(BrokenInvariant, match=f"failures={failures}"):
+        breaker.failed(Closed(failures), 0, RULES)
 
 
 def test_nothing_is_sent_while_it_is_open():

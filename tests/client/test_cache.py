@@ -27,6 +27,7 @@ from mainstay.client.indexes import (
 )
 from mainstay.client.partial import reader, values_at
 from mainstay.env import tasks
+from mainstay.env.invariants import BrokenInvariant
 from tests.client.objects import a_pod, key, raw
 
 INDEXES = (NAMESPACE, NODE, OWNER, label("app"))
@@ -211,13 +212,26 @@ def test_it_never_goes_back_unless_the_store_did():
     cache = a_cache(a_pod("a", 9))
     apply(cache, a_pod("b", 12), is_deleted=True)
 
-    with pytest.raises(ValueError, match="has reached 12: it cannot go back to 11"):
+    with pytest.raises(BrokenInvariant, match="grows with each change: pods: cache=12, change=11"):
         cache.replace([], 11)
-    with pytest.raises(ValueError, match="cannot go back"):
+    with pytest.raises(BrokenInvariant, match="grows with each change"):
         cache.reached(11)
+    with pytest.raises(BrokenInvariant, match="pods default/c: cache=12, change=12"):
+        apply(cache, a_pod("c", 12))
     changes = cache.replace([cache.read(raw(a_pod("a", 5)))], 6, is_rewind=True)
 
     assert (told(list(changes)), cache.revision, len(cache.tombstones)) == ([("MODIFIED", "a", 6)], 6, 0)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_an_index_that_does_not_match_its_objects_is_noticed(monkeypatch: pytest.MonkeyPatch, is_deleted: bool):
+    monkeypatch.setattr("mainstay.client.cache._CHECKED_ONE_IN", 2)
+    monkeypatch.setattr("mainstay.client.cache._Table.remove", lambda self, key, values: None)
+    cache = Cache(PODS, [NODE])
+    apply(cache, a_pod("a", 2, node="n1"))
+
+    with pytest.raises(BrokenInvariant, match="default/a in index node: found=\\['n1'"):
+        apply(cache, a_pod("a", 3, node="n2"), is_deleted=is_deleted)
 
 
 def test_after_going_back_a_revision_is_not_what_it_was():

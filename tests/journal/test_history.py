@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.env import tasks
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.journal.coverage import GapReason
 from mainstay.journal.errors import HistoryAhead, InUse
-from mainstay.journal.history import RETRY_AFTER, HistoryRecorder
+from mainstay.journal.history import RETRY_AFTER, Batch, HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.journal.segments import Limits
 from mainstay.server.decisions.history_source import StoreHistory
@@ -307,3 +308,16 @@ async def test_values_of_secrets_are_in_no_file(sim):
         {"token": "(secret, 17 bytes)"},
         {"token": "(secret, 19 bytes)"},
     ]
+
+
+async def test_a_gap_in_what_waits_to_be_recorded_is_noticed(sim):
+    store = await open_memory()
+    recorder = await a_recorder(store, sim.disk_of("journal"), sim)
+    await recorder.reach(1)
+    recorder._take(Batch(2, ()))
+    recorder._taken = 3
+
+    with pytest.raises(BrokenInvariant, match="no gap: history after revision 3: last=2"):
+        recorder._take(Batch(4, ()))
+    recorder._taken = 2
+    await recorder.close()

@@ -2,7 +2,10 @@
 
 from datetime import timedelta
 
+import pytest
+
 from mainstay.env import tasks
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.journal.outbox import MEMORY_BYTES_EVERY, MEMORY_EVERY, Waiting
 from mainstay.journal.record import (
     MEMORY_BYTES_MAX,
@@ -69,3 +72,13 @@ async def test_of_many_different_ones_those_are_kept_that_there_is_room_for_and_
     await tasks.sleep(MEMORY_EVERY + timedelta(seconds=1))
     waiting.record(a_decision(7, b"y" * size))
     assert sum(isinstance(each, MemoryRecord) for each in taken(waiting)) == 1
+
+
+def test_bytes_that_were_counted_wrong_are_noticed(sim: Simulation):
+    waiting = Waiting(sim.clock)
+    waiting.record(a_decision(1, b""))
+    waiting.batch()
+    waiting._bytes += 1
+
+    with pytest.raises(BrokenInvariant, match=r"counted to the byte: .*: batch=1, taken=1, left=0, bytes=1"):
+        waiting.done()

@@ -6,6 +6,7 @@ import errno
 import pytest
 
 from mainstay.env.disk import DiskFull
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.journal.errors import InUse
 from mainstay.journal.files import Series, Suffix, parsed_name
 from mainstay.journal.record import ChangeRecord, ReachedRecord, Record, encode
@@ -68,6 +69,19 @@ def test_a_full_segment_is_compressed_and_everything_stays_readable():
     assert len(files(disk, Suffix.OPEN)) <= 1
     before = sum(index.bytes_before for index in segments.closed.values())
     assert sum(len(disk.read(name)) for name in files(disk, Suffix.CLOSED)) < before
+
+
+@pytest.mark.parametrize(("number", "unclosed"), [(0, []), (1, [1]), (2, [2, 1])])
+def test_a_segment_that_would_not_be_the_last_is_not_begun(number: int, unclosed: list[int]):
+    segments = opened(a_disk())
+    write(segments, 1, 10)
+    segments.roll()
+    segments._number, segments._unclosed = number, unclosed
+    if not unclosed:
+        assert 1 in segments.closed
+
+    with pytest.raises(BrokenInvariant, match="a new segment comes after all others"):
+        write(segments, 11, 11)
 
 
 def test_a_segment_is_closed_when_it_is_old():
