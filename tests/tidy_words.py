@@ -26,7 +26,14 @@ RETIRED: Final = "nobody whoever somebody anybody anew manieth"
 RETIRED_NAMES: Final = "Escort escort_of ALONE Beside Ears Deafness Wish OwnLoop Interference"
 READ_BY_USERS: Final = ("mainstay/cli/", "mainstay/scenarios/", "mainstay/sim/faults/", "mainstay/sim/checkers/")
 # Where the rule holds. Add a package once it is free of them; the end of this list is the whole tree.
-HELD: Final = ("tests/tidy_",)
+HELD: Final = (
+    "mainstay/api/",
+    "mainstay/client/",
+    "mainstay/env/",
+    "mainstay/http/",
+    "mainstay/journal/",
+    "tests/tidy_",
+)
 # This table, and the tests that plant the words to see them found.
 EXCEPTED: Final = ("tests/tidy_words.py", "tests/test_tidy.py")
 

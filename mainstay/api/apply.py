@@ -1,8 +1,8 @@
 """Server-side apply: a manager says what it wants of an object, and gets that much of it and no more.
 
 What is applied is merged into what is there. What the same manager applied before and now leaves out goes away, unless
-somebody else owns it too. What would change a value that somebody else owns is a conflict, which the manager can force.
-In the end the manager owns exactly what it said.
+another manager owns it too. What would change a value that another manager owns is a conflict, which the manager can
+force. In the end the manager owns exactly what it said.
 
     live:    {a: 1, b: 1}  m1 owns a, b          live:    {a: 2, b: 1}  m1 owns b; m2 owns a
     m2 applies {a: 2}                            m1 applies {}
@@ -141,7 +141,7 @@ class Application:
             return {}
         owners = managed_fields.stored_owners(live)
         if not owners:
-            # Nobody knows who wrote it: whatever is there belongs to whoever that was.
+            # Who wrote it is unknown: what is there belongs to that unknown writer.
             owner = Owner(BEFORE_FIRST_APPLY, UPDATE, self.kind.group_version, "")
             fields = managed_fields.owned_from_the_start(
                 _without_owners(live), self.kind.message, without_status=self._is_without_status
@@ -249,13 +249,13 @@ def _list_problems(value: Any, shape: Shape, path: str) -> list[str]:
 
 
 def _pruned(new: Object, last: FieldSet, kept: FieldSet, shape: Shape) -> Object:
-    """Without what the manager applied before, `last`, and nobody owns any more: `kept` is what somebody does."""
+    """Without what the manager applied before, `last`, and no manager owns now: `kept` is what some manager owns."""
     last = _with_structs(last, shape)
     all_there = _with_structs(fields_in(new, shape), shape)
     rest = _with_structs(fields_in(without(new, last, shape) or {}, shape), shape)
-    # Put back what somebody owns, and with it what is around it.
+    # Put back what some manager owns, and with it what is around it.
     owned = without(new, difference(all_there, union(rest, _with_structs(kept, shape))), shape)
-    # Put back what went away only because it was inside of what was taken out: nobody said that it should go.
+    # Put back what went away only because it was inside of what was taken out: no manager removed it.
     lost = difference(all_there, _with_structs(fields_in(owned or {}, shape), shape))
     return without(new, intersection(lost, last), shape, leaves_null=False) or {}
 

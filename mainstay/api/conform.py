@@ -27,7 +27,7 @@ from mainstay.api.kind import Object
 from mainstay.api.memo import Memo, encoded
 from mainstay.api.schema import Field
 
-UNKNOWN_MAX: Final = 100  # As many are reported: a long list helps nobody.
+UNKNOWN_MAX: Final = 100  # As many are reported: a longer list does not help.
 
 # A chain of steps, the last one first: a field's name, the index in a list, or the key of a map in a tuple of its own.
 Path = tuple[Any, Any] | None
@@ -334,7 +334,7 @@ def _base64(value: str) -> str:
     try:
         return base64.b64encode(binascii.a2b_base64(value, strict_mode=True)).decode()
     except ValueError:
-        # The group of four that is not right; where in it matters to nobody.
+        # The group of four that is not right; where in it does not matter.
         good = _BASE64_PREFIX.match(value)
         raise bad_request(f"illegal base64 data at input byte {good.end() if good else 0}") from None
 

@@ -165,7 +165,7 @@ def _conform_metadata(value: Object) -> list[str]:
 
 
 def _is_below(path: str, unknown: Sequence[str]) -> bool:
-    """What is in a field that is not there is nobody's concern."""
+    """What is in a field that is not there does not matter."""
     return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in unknown)
 
 

@@ -113,9 +113,9 @@ k8s.io.api.admissionregistration.v1
   MatchResources NamedRuleWithOperations ParamRef ParamKind
 """
 
-# In Go a struct that is not behind a pointer is always there, so nobody adds or removes it, and nobody owns it but for
-# its fields. The tables of messages tell pointers from structs, except for these: structs that are required. The list
-# among them is always written too, be it as null.
+# In Go a struct that is not behind a pointer is always there, so no write adds or removes it, and no manager owns it
+# but for its fields. The tables of messages tell pointers from structs, except for these: structs that are required.
+# The list among them is always written too, be it as null.
 _EMBEDDED: Final = """
 k8s.io.api.core.v1
   Event.metadata PodSpec.containers PersistentVolumeClaimTemplate.spec

@@ -1,13 +1,13 @@
 """Break glass: what a Hold holds, for how long, and whom it concerns. Plain functions over its object.
 
-Somebody has seen something go wrong, and asks for time. There are three things that can be held:
+An operator who sees something go wrong pauses a part of the cluster. There are three things that can be held:
 
     Controller   the one of that name takes nothing; what is to be done waits, and is done afterwards
     Evictions    no pod is removed because of its node or by request; everywhere, or in one namespace
     Rollout      a Deployment stays between two templates as it is; it can still be scaled
 
-Each Hold names its owner, a reason and when it ends. It ends by the clock alone: nothing has to be written, and nobody
-has to be there. So a forgotten one does no more harm than its time allows, which is `LONGEST` at most.
+Each Hold names its owner, a reason and when it ends. It ends by the clock alone: nothing has to be written, and no
+process has to be there. So a forgotten one does no more harm than its time allows, which is `LONGEST` at most.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from mainstay.api.kind import Object
 from mainstay.api.times import format_time, parse_time
 
 LONGEST: Final = timedelta(days=7)
-"""From now, whenever it is made or changed. Whoever needs longer says so again."""
+"""From now, whenever it is created or changed. To hold longer, extend it."""
 KEPT_FOR: Final = timedelta(days=1)
 """How long one that is over stays to be looked at."""
 SCHEDULER: Final = "scheduler"

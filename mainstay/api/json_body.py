@@ -38,7 +38,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(body: bytes) -> Parsed:
-    """Parse one JSON value. Raises `ApiError` 400 if it is none, or one that nobody should have to deal with."""
+    """Parse one JSON value. Raises `ApiError` 400 if it is none, or one that is too large or deep."""
     try:
         value = _DECODE(body)
     except RecursionError:

@@ -105,7 +105,7 @@ def _pointer(text: str) -> tuple[str, ...]:
 
 
 class _Document:
-    """What is being patched, owned by nobody else."""
+    """What is being patched, shared with no other code."""
 
     def __init__(self, root: Any) -> None:
         self.root = root

@@ -1,6 +1,6 @@
 """JSON values as Python has them: copying and comparing, to a bounded depth.
 
-What patches have in common. A copy shares nothing with what it was made from, so that whoever fills in defaults in
+What patches have in common. A copy shares nothing with what it was made from, so that filling in defaults in
 place cannot reach an object that others hold. Everything here refuses what is nested deeper than `DEPTH_MAX`: a
 request must never be able to exhaust Python's stack.
 """

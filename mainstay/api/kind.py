@@ -119,7 +119,7 @@ class Kind:
     to_stored: Callable[[Object], Object] | None = None
     """The way back."""
     is_kept: bool = True
-    """Whether the store has its objects. Others the server makes when somebody asks for them."""
+    """Whether the store has its objects. Others the server makes on request."""
     is_custom: bool = False
     """Defined by a CustomResourceDefinition: items of its lists carry kind and apiVersion, and so on."""
 

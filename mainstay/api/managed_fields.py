@@ -2,10 +2,10 @@
 
 An entry says that a manager, by one kind of operation, through one version and one subresource, is the last who set
 these fields. `Update` is every write that says what the object shall be; its fields are found by comparing the object
-before and after. `Apply` is a write that says what its manager wants (apply.py). Whoever changes a field takes it from
-all others; whoever applies a value that is there already shares it.
+before and after. `Apply` is a write that says what its manager wants (apply.py). A manager that changes a field takes
+it from all others; one that applies a value that is there already shares it.
 
-Only what a request said is looked at, defaults included: what the server itself puts in afterwards is nobody's.
+Only what a request said is looked at, defaults included: what the server itself puts in afterwards has no owner.
 """
 
 from collections.abc import Iterable, Sequence
@@ -166,14 +166,14 @@ def updated(
     if changed:
         own = after.get(owner.identity)
         had = difference(own.fields, gone) if own is not None else {}
-        # Mostly somebody writes again what they wrote before.
+        # Mostly a manager writes again what it wrote before.
         fields = had if covers(had, changed) else ordered(union(had, changed))
         after[owner.identity] = Owned(owner, now, fields)
     return written_owners(_without_ancients(after))
 
 
 def _changed_again(entries: Sequence[Object], owner: Owner, changed: FieldSet, now: str) -> list[Object] | None:
-    """The entries after an owner has changed fields that it had already, and nobody else: as most writes do.
+    """The entries after an owner has changed fields that it had already, and no other owner: as most writes do.
 
     None if it is not so. It is what `updated` would find out in the general way, for a fraction of the work.
     """
@@ -205,7 +205,7 @@ def owned_from_the_start(obj: Object, message: str, *, without_status: bool) -> 
 
 
 def _strip(fields: FieldSet, *, without_status: bool) -> None:
-    """Take out what nobody can own. For a set of which the top was just made, and nobody else knows."""
+    """Take out what cannot be owned. For a set whose top was just made, and is not shared."""
     fields.pop("f:apiVersion", None)
     fields.pop("f:kind", None)
     if without_status:
@@ -219,14 +219,14 @@ def _strip(fields: FieldSet, *, without_status: bool) -> None:
 
 
 def stripped(fields: FieldSet, *, without_status: bool) -> FieldSet:
-    """A set without what nobody can own."""
+    """A set without what cannot be owned."""
     result = dict(fields)
     _strip(result, without_status=without_status)
     return result
 
 
 def give_up(owners: Owners, new_owner: Owner, changed: FieldSet, gone: FieldSet) -> Owners:
-    """What all but one still own after fields have been changed and removed. What nobody touched is as it was."""
+    """What all but one still own after fields have been changed and removed. What was not touched is as it was."""
     after: Owners = {}
     lost = union(changed, gone)
     for identity, owned in owners.items():

@@ -2,7 +2,7 @@
 
 The pods of one ReplicaSet say the same, as does a template each time its object is written; and what follows from the
 bytes of a spec alone, such as that it is valid, need not be found out again. `encoded` makes the key: two values with
-the same bytes are the same to whoever only reads JSON.
+the same bytes are the same to code that only reads JSON.
 
 It is safe because nothing here can be changed through what comes out: what is remembered must be a pure function of
 the key, and be frozen or never changed by anyone. It is bounded by count and by bytes; when it is full, what has been

@@ -2,7 +2,7 @@
 
 A list of objects merges by a key if it is here with one; a list of plain values merges as a set if it is here without
 one. All other lists are replaced as a whole. Objects merge unless they are here to be replaced. `retainKeys` tells
-clients that make patches to say which fields shall remain; whoever carries a patch out goes by what it says.
+clients that make patches to say which fields shall remain; the server follows the patch.
 
 One line below is one message: `Container env:name ports:containerPort`.
 """

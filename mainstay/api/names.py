@@ -81,7 +81,7 @@ def name_problems(rule: str, name: str, *, is_prefix: bool = False) -> list[str]
             return label(name)
         case "label1035":
             return label_1035(name)
-    raise ValueError(f"there is no rule for names called {rule!r}")
+    raise ValueError(f"unknown name rule {rule!r}")
 
 
 def subdomain(text: str) -> list[str]:

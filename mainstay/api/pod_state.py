@@ -48,7 +48,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> datetime | None:
-    """Since when it is ready; None if it is not, or nobody says."""
+    """Since when it is ready; None if it is not, or if that is unknown."""
     condition = condition_of(pod, "Ready")
     if condition is None or condition.get("status") != "True":
         return None

@@ -1,6 +1,6 @@
 """How far a workload has come: `status.progress` of a Deployment, ReplicaSet or Job, as values.
 
-Written by controllers/progress/controller.py, and read by whoever wants to know instead of guessing: people, the
+Written by controllers/progress/controller.py, and read by people, the
 autoscaler, a rollout. `progress_of(workload)` is how to read it.
 
 `admitted`, `bound`, `ready` and `serving` say how many replicas have got at least so far; `pending` and `starting` how
@@ -26,9 +26,9 @@ class Verdict(StrEnum):
     """There is nothing left to do."""
     PROGRESSING = "progressing"
     WAITING = "waiting"
-    """For something that may come by itself, or that somebody holds back on purpose: room, a quota, a pause."""
+    """For something that may resolve by itself, or that is held back on purpose: room, a quota, a pause."""
     STUCK = "stuck"
-    """Nothing that the cluster does by itself will help: somebody has to change something."""
+    """Nothing that the cluster does by itself will help: a user has to change something."""
     FAILED = "failed"
     """It was given up, or its time is over."""
 

@@ -85,7 +85,7 @@ def may_take_other(resource: Resource, new: Object, old: Object) -> bool:
     if resource == CLAIMS:
         return spec != before or new.get("status") != old.get("status")
     if resource == PODS:
-        # Whoever only writes the status has the same spec, in bytes. A binding changes nothing of this.
+        # A write of the status has the same spec, in bytes. A binding changes nothing of this.
         return spec is not before and any(spec.get(part) != before.get(part) for part in _PARTS)
     return bool(spec != before)
 
@@ -162,7 +162,7 @@ def _of_pod(pod: Object) -> Amounts:
 
 
 def _spec(pod: Object) -> Mapping[str, Any]:
-    """Whoever only writes the status has left the spec as it is stored."""
+    """A write of the status leaves the spec as it is stored."""
     spec = pod.get("spec") or _NOTHING
     return _decode(spec) if isinstance(spec, msgspec.Raw) else spec
 

@@ -1,7 +1,7 @@
 """What a reservation is called, and what it holds: for the server that commits it and the scheduler that asks for it.
 
 A reservation is named after what it is for: the workload (its uid), the generation of it, and the intent, such as
-`replica-042`. So whoever tries again, after a timeout, a restart or with a cache that lags, asks for the same name, and
+`replica-042`. So a retry, after a timeout, a restart or with a cache that lags, asks for the same name, and
 the name is the key on which both attempts meet: of one intent there is never a second reservation beside the first.
 
     reservation_name({"kind": "Deployment", "name": "risk-api", "uid": "…"}, 42, "replica-042")  # risk-api-5f0c…
@@ -29,7 +29,7 @@ class Phase(StrEnum):
     CONFIRMED = "Confirmed"
     """Its pod was bound, and took over the room."""
     RELEASED = "Released"
-    """It was let go by whoever wanted it."""
+    """Its creator released it."""
     EXPIRED = "Expired"
     """Its time was over before it was used."""
 

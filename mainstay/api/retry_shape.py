@@ -33,17 +33,15 @@ class RetryShape:
 
     def __post_init__(self) -> None:
         if self.attempts_max < 1:
-            raise ValueError(f"at least one attempt, not {self.attempts_max}")
+            raise ValueError(f"attempts_max must be at least 1, not {self.attempts_max}")
         if not timedelta() < self.first_delay <= self.delay_max:
-            raise ValueError(
-                f"delays grow from {self.first_delay} to {self.delay_max}, which is no growth from above 0"
-            )
+            raise ValueError(f"delays must be positive and grow, not from {self.first_delay} to {self.delay_max}")
         if not (math.isfinite(self.factor) and self.factor >= 1):
-            raise ValueError(f"delays grow by a factor of at least 1, not {self.factor}")
+            raise ValueError(f"factor must be at least 1, not {self.factor}")
         if not 0 <= self.jitter <= 1:
-            raise ValueError(f"the share of chance is between 0 and 1, not {self.jitter}")
+            raise ValueError(f"jitter must be between 0 and 1, not {self.jitter}")
         if self.deadline is not None and self.deadline < timedelta():
-            raise ValueError(f"the deadline {self.deadline} is over before it begins")
+            raise ValueError(f"deadline must be positive, not {self.deadline}")
 
     def delay(self, attempt: int, jitter: float) -> timedelta:
         """The wait after the failure of this attempt, the first one being 1. `jitter` is a random number in [0, 1)."""
@@ -63,7 +61,7 @@ class RetryShape:
 
     def _longest(self, attempt: int) -> timedelta:
         if attempt < 1:
-            raise ValueError(f"the first attempt is 1, not {attempt}")
+            raise ValueError(f"attempt must be at least 1, not {attempt}")
         if self.factor == 1:
             return self.first_delay
         # Without the limit on the exponent, a key that fails for long enough would overflow the power.

@@ -26,7 +26,7 @@ class Stage(StrEnum):
     """In this order. Shown to users: only add."""
 
     ADMITTED = "admitted"
-    """It is there, and nobody may place it yet: it has scheduling gates."""
+    """It may not be scheduled yet: it has scheduling gates."""
     QUEUED = "queued"
     """It waits for a node."""
     SCHEDULED = "scheduled"

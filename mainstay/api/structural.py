@@ -8,7 +8,7 @@ A schema is compiled once (`compile_schema`) into a tree of `Schema`, one for ea
 
 Something that was wrong before an update and that the update does not touch is not held against it: a schema may become
 stricter than the objects that there are. How deep this goes is bounded by the schema, not by the object: below what a
-schema knows, nobody looks.
+schema knows, it does not look.
 
 Not evaluated: `x-kubernetes-validations` (rules in CEL): they are taken, without effect. Which schemas are structural
 is in schema_rules.py.
@@ -52,7 +52,7 @@ _JSON_TYPES: Final = {
 _INTEGERS: Final = {"int32": 2**31, "int64": 2**63}
 
 _Trail = tuple[Any, str | int] | None
-"""The way to a value, from its end: nobody needs the text unless something is wrong."""
+"""The way to a value, from its end: the text is only needed if something is wrong."""
 _Check = Callable[[Any, _Trail, list[Cause]], None]
 
 

@@ -67,7 +67,7 @@ def format_micro_time(moment: datetime) -> str:
 
 def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        raise ValueError(f"{moment} does not say of which offset it is")
+        raise ValueError(f"{moment} has no UTC offset")
     return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).replace(tzinfo=None)
 
 

@@ -55,7 +55,7 @@ class _Open:
 
 
 def parse_yaml(body: bytes) -> ParsedYaml:
-    """Parse one YAML document. Raises `ApiError` 400 if it is none, or one that nobody should have to deal with."""
+    """Parse one YAML document. Raises `ApiError` 400 if it is none, or one that is too large or deep."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -104,7 +104,7 @@ class _Building:
             case yaml.DocumentStartEvent():
                 self._documents += 1
                 if self._documents > 1:
-                    raise _wrong(f"line {_line(event)}: there is more than one document")
+                    raise _wrong(f"line {_line(event)}: more than one document")
             case _:
                 pass
 
@@ -195,7 +195,7 @@ def _plain(text: str) -> Any:
     if text[0].isalpha() or text[0] == "~":
         return True if text in _TRUE else False if text in _FALSE else text
     if _NOT_IN_JSON.fullmatch(text):
-        raise _wrong(f"{text} is no number that JSON has")
+        raise _wrong(f"{text} is not a JSON number")
     if text[0] not in "+-.0123456789":
         return text
     number = text.replace("_", "")
@@ -222,7 +222,7 @@ def _key(value: Any, event: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    raise _wrong(f"line {_line(event)}: a key must be text")
+    raise _wrong(f"line {_line(event)}: a key must be a string")
 
 
 def _line(event: Any) -> int:

@@ -6,7 +6,7 @@
                                                  └────── no answer: twice as long
 
 No clock and no chance: moments are nanoseconds of a monotonic clock that the caller reads. A probe that is never
-reported, because whoever made it was cancelled, counts as lost when its time is over, and another one may go.
+reported, because its caller was cancelled, counts as lost when its time is over, and another one may go.
 
 What a failure is, is for the caller to say. It is about the server as a whole: no connection, no answer, or an answer
 that says it cannot do anything.
@@ -38,7 +38,7 @@ class Rules:
     open_for: timedelta = timedelta(seconds=1)
     """How long at first. Twice as long after each probe that fails."""
     open_for_max: timedelta = timedelta(seconds=5)
-    """Short against every lease: a server that is back must be found before anybody is given up for silent."""
+    """Short against every lease: a server that is back must be found before a lease expires."""
     probe_within: timedelta = timedelta(seconds=30)
     """After this, a probe of which nothing was heard is lost."""
 

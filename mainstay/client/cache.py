@@ -1,7 +1,7 @@
 """A local copy of the objects of one kind: as bytes, with what they are found by.
 
-The cache is always the collection *as completely applied up to one revision*, never inside one: whoever reads it
-without awaiting in between has read one state that really was. It does not ask anybody for anything; pump.py feeds it.
+The cache is always the collection *as completely applied up to one revision*, never inside one: a caller that reads it
+without awaiting in between has read one state that really was. It sends no requests; pump.py feeds it.
 Reading is synchronous and cheap; `get` decodes at each call, so what it returns is the caller's own and can be changed
 freely.
 
@@ -47,7 +47,7 @@ class Malformed(Exception):
 
 
 class Stopped(Exception):
-    """What was waited for will not come: nobody feeds this cache any more."""
+    """The revision will not be reached: this cache is no longer fed."""
 
 
 class Cache:
@@ -85,7 +85,7 @@ class Cache:
         return key in self._entries
 
     def get(self, key: ObjectKey) -> Object | None:
-        """The object, read anew for the caller; None if it is not there."""
+        """The object, decoded for the caller; None if it is not there."""
         entry = self._entries.get(key)
         return None if entry is None else entry.object()
 
@@ -169,7 +169,7 @@ class Cache:
         if index.name not in self._numbers:
             return False
         if self._tables[self._numbers[index.name]].index.path != index.path:
-            raise ValueError(f"the cache of {self.kind} has another index that is called {index.name!r}")
+            raise ValueError(f"the cache of {self.kind} already has another index named {index.name!r}")
         return True
 
     # Feeding.
@@ -192,7 +192,7 @@ class Cache:
         except (TypeError, ValueError):
             raise Malformed(f"{self.kind}: not an object with a name and a version: {raw[:200]!r}") from None
         if held is not None and held.revision == revision and held.raw == raw and len(held.values) == len(self._looks):
-            return held  # When everything is read anew, most of it is what it was, and need not be there twice.
+            return held  # After a relist most objects are unchanged, and need not be kept twice.
         values = tuple([() if fields[slot] is None else tuple(look(fields[slot])) for slot, look in self._looks])
         if held is not None:
             # Most changes leave most of this as it was: keep one copy of it.
@@ -259,7 +259,7 @@ class Cache:
         self._reach(revision)
 
     def close(self) -> None:
-        """Nobody will feed this cache any more: it stays readable, and whoever waits for a revision is told."""
+        """Feed this cache no longer. It stays readable; tasks that wait for a revision get `Stopped`."""
         self._is_closed = True
         waiting, self._waiting = self._waiting, []
         for revision, _, waiter in waiting:

@@ -14,7 +14,7 @@ ACCEPT_JSON: Final = b"Accept: application/json\r\n"
 ACCEPT_ANYTHING: Final = b"Accept: */*\r\n"
 JSON: Final = "application/json"
 SENT_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "authorization", "upgrade"})
-"""Headers that nobody else may set."""
+"""Headers that callers may not set."""
 
 Pairs = list[tuple[str, str]]
 """Of a query. Names may be repeated."""
@@ -44,7 +44,7 @@ class PatchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write says besides the object. Empty means that nothing is said.
+    """Options of a write besides the object. Empty means not set.
 
     A Kubernetes API server does not know the first four and ignores them.
     """

@@ -354,7 +354,7 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", call: Call, response: Response)
         return decoder.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         shown = response.body[:200].decode(errors="replace")
-        text = f"{call}: the answer is a success ({response.status}), and makes no sense: {error}: {shown}"
+        text = f"{call}: cannot parse the answer ({response.status}): {error}: {shown}"
         raise Unavailable(text, status=response.status, may_have_happened=not call.is_read) from None
 
 
@@ -387,7 +387,7 @@ def _selectors(labels: str, fields: str) -> Pairs:
 def _named(name: str) -> str:
     if not name:
         # The address without a name is that of all objects, and a deletion there would be of all of them.
-        raise ValueError("an object without a name cannot be addressed")
+        raise ValueError("the object has no name")
     return name
 
 

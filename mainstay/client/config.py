@@ -4,7 +4,7 @@ A `Config` is a value; nothing here talks to a server. Files that it names are r
 file, which others renew: that one is read again now and then (credentials.py).
 
 Refused with `BadConfig` rather than half understood: programs that make credentials (`exec`, `auth-provider`),
-passwords, impersonation, proxies. Whoever leaves out one of these would ask as somebody else, or somewhere else.
+passwords, impersonation, proxies. Ignoring one of these would send requests as another user, or to another server.
 """
 
 import binascii
@@ -44,7 +44,7 @@ class Tls:
     server_name: str = ""
     """What the server's certificate is to be for. Empty: the host of the address."""
     is_verified: bool = True
-    """False: take whoever answers for the server. For experiments only."""
+    """False: do not verify the server's certificate. For experiments only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ def address_of(url: str) -> Address:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise BadConfig(f"the server address {url!r} makes no sense: {error}") from None
+        raise BadConfig(f"invalid server address {url!r}: {error}") from None
     host = parts.hostname or ""
     is_plain = host.isascii() and host.isprintable() and " " not in host
     if parts.scheme not in _PORTS or not host or not is_plain or parts.username is not None or parts.query:
-        raise BadConfig(f"the server address {url!r} is not of the form https://HOST[:PORT][/PATH]")
+        raise BadConfig(f"the server address {url!r} must have the form https://HOST[:PORT][/PATH]")
     path = parts.path.rstrip("/")
     if not path.isascii() or not path.isprintable() or " " in path:
-        raise BadConfig(f"the path of the server address {url!r} has characters that must be escaped")
+        raise BadConfig(f"invalid server address {url!r}: escape the special characters in its path")
     return Address(host, port or _PORTS[parts.scheme], parts.scheme == "https", path)
 
 
@@ -100,11 +100,11 @@ class Config:
 
     def __post_init__(self) -> None:
         if not self.servers:
-            raise BadConfig("there is no server to talk to")
+            raise BadConfig("no server address given")
         for server in self.servers:
             address_of(server)
         if bool(self.tls.certificate) != bool(self.tls.key):
-            raise BadConfig("a client certificate and its key go together, and one of them is missing")
+            raise BadConfig("client certificate and key must be given together; one of them is missing")
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -119,7 +119,7 @@ def from_kubeconfig(text: str, base_dir: Path, *, context: str = "") -> Config:
     whole = _Part("kubeconfig", _parsed(text))
     name = context or whole.text("current-context")
     if not name:
-        raise BadConfig("kubeconfig: there is no current-context, and no other one was asked for")
+        raise BadConfig("kubeconfig: current-context is not set; set it, or name a context")
     chosen = whole.named("contexts", name, "context")
     cluster = whole.named("clusters", chosen.text("cluster"), "cluster")
     user = whole.named("users", chosen.text("user"), "user") if chosen.text("user") else _Part("no user", {})
@@ -134,7 +134,7 @@ def from_kubeconfig(text: str, base_dir: Path, *, context: str = "") -> Config:
         is_verified=not cluster.flag("insecure-skip-tls-verify"),
     )
     if not cluster.text("server"):
-        raise BadConfig(f"{cluster.where}: there is no server")
+        raise BadConfig(f"{cluster.where}: server is missing")
     return Config(
         (cluster.text("server"),),
         tls,
@@ -154,7 +154,9 @@ def in_cluster(environ: Mapping[str, str] = os.environ, directory: Path = IN_CLU
     """For a program in a pod of the cluster it talks to. Blocks. Raises `BadConfig` anywhere else."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
-        raise BadConfig("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod of a cluster")
+        raise BadConfig(
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; this process does not run in a pod"
+        )
     token_file = directory / "token"
     _read(token_file)  # To find out now, rather than with the first request.
     try:
@@ -168,7 +170,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, directory: Path = IN_CLU
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A mapping of a kubeconfig, and how to name it to whoever wrote it."""
+    """A mapping of a kubeconfig, and how errors name it."""
 
     where: str
     values: Mapping[str, Any]
@@ -205,7 +207,7 @@ class _Part:
                 found = each.get(inner)
                 if isinstance(found, dict | None):
                     return _Part(f"kubeconfig: {inner} {name!r}", found or {})
-        raise BadConfig(f"kubeconfig: there is no {inner} {name!r}")
+        raise BadConfig(f"kubeconfig: {inner} {name!r} not found")
 
     def refuse(self, keys: tuple[str, ...]) -> None:
         for key in keys:
@@ -217,9 +219,9 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         value = parse_yaml(text.encode()).value
     except (ApiError, UnicodeEncodeError) as error:
-        raise BadConfig(f"kubeconfig: it is no YAML: {error}") from None
+        raise BadConfig(f"kubeconfig: invalid YAML: {error}") from None
     if not isinstance(value, dict):
-        raise BadConfig("kubeconfig: it is no mapping")
+        raise BadConfig("kubeconfig: must be a mapping")
     return value
 
 

@@ -24,7 +24,7 @@ from mainstay.env import Clock
 # Below this, head and body go out as one piece: to copy is cheaper than a second call of the system.
 JOIN_BYTES_MAX = 64 * 1024
 _SECOND_NS = 1_000_000_000
-_UNASKED = "the server sent something that nobody had asked for"
+_UNASKED = "the server sent data without a request"
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -165,8 +165,8 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """End it now. Whoever waits for an answer gets `Broken`."""
-        self._break(Broken("the connection was given up"))
+        """End it now. A request that waits for an answer gets `Broken`."""
+        self._break(Broken("the connection was aborted"))
 
     # What the transport calls.
 
@@ -188,9 +188,9 @@ class Connection(asyncio.Protocol):
                 raise  # One of our own callbacks has failed.
             self._break(self._failure)
         except HttpParserUpgrade:
-            self._break(Malformed("the server changed to a protocol that nobody had asked for"))
+            self._break(Malformed("the server switched to another protocol without a request"))
         except HttpParserError as error:
-            self._break(Malformed(f"the answer is no HTTP: {error}"))
+            self._break(Malformed(f"invalid HTTP answer: {error}"))
         else:
             if not self._is_in_body and self._head_bytes > self._limits.head_bytes:
                 self._break(Malformed(f"the head of the answer is longer than {self._limits.head_bytes} bytes"))
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
         self._until_eof = "content-length" not in headers and "transfer-encoding" not in headers
         coding = headers.get("content-encoding", "identity")
         if coding not in ("identity", ""):
-            raise self._stop(f"the answer is encoded as {coding!r}, which was not asked for")
+            raise self._stop(f"unexpected content encoding {coding!r} in the answer")
         if self._sink is not None:
             status = cast(HttpResponseParser, self._parser).get_status_code()
             if status >= 300:
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
             self._wait_for_bytes()
         else:
             self._timer = None
-            self._break(Broken("no answer came in time"))
+            self._break(Broken("timed out waiting for an answer"))
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:

@@ -49,5 +49,5 @@ class Credentials:
 
 def _header(token: str) -> bytes:
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise BadConfig("the token is empty, or has characters that no token has")
+        raise BadConfig("the token is empty or has invalid characters")
     return f"Authorization: Bearer {token}\r\n".encode()

@@ -191,7 +191,7 @@ class Sender:
                 pool.drop_idle()
                 self._failed(server)
             elif isinstance(server.breaker, breaker.Probing):
-                self._failed(server)  # Whoever probed has lost patience. Others need not wait until the probe is lost.
+                self._failed(server)  # The caller that probed gave up. Others need not wait until the probe times out.
             raise
         if sink is None:
             pool.give_back(connection)
@@ -218,7 +218,7 @@ class Sender:
                 self._current = place
                 servers[place].breaker = admitted
                 return servers[place]
-        raise _AllLeftAlone("every server has failed again and again, and is left alone for a moment")
+        raise _AllLeftAlone("no server available: every server keeps failing; retrying shortly")
 
     def _failed(self, server: _Server) -> None:
         server.breaker = breaker.failed(server.breaker, self._clock.monotonic_ns(), self._limits.breaker)

@@ -24,7 +24,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """What it is found under in each index of its cache."""
 
     def object(self) -> Object:
-        """The object, read anew at each call: the caller may do with it what it likes."""
+        """The object, decoded at each call: the caller may change it."""
         return _decode(self.raw)
 
 
@@ -46,5 +46,5 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     revision: int
     """What the cache has reached with it."""
     is_inferred: bool = False
-    """Nobody told us of this delete: the object was missing, or another one had its name, when all was read anew. So
+    """The delete was not observed: the object was missing, or another one had its name, after a relist. So
     `old` need not be its last state."""

@@ -1,13 +1,13 @@
 """What a request can end in, named for what to do next.
 
-    Conflict        somebody else was first: read again, decide again
+    Conflict        another write was first: read again, decide again
     AlreadyExists   the name is taken: read it, it may be your own earlier work
     NotFound        usually done, or not there yet
     Expired         the version or page asked for is gone: list again
     Invalid         the object cannot be: do not repeat it
     BadRequest      the request makes no sense: do not repeat it, it is a bug here
     Forbidden       ask for the rights, then again
-    Unauthorized    nobody knows who you are: the credentials are wrong or over
+    Unauthorized    unknown user: the credentials are wrong or expired
     Throttled       come back after `retry_after`
     Fenced          this leader was deposed: stop at once
     Unavailable     no answer, or the server could not: try again later
@@ -146,7 +146,7 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     410: Expired,
     422: Invalid,
 }
-# Also wrong whoever asks and whenever: a method, a form, a size that the server does not take.
+# Wrong for every caller at any time: a method, a format, a size that the server does not accept.
 _BAD_REQUESTS: Final = frozenset({400, 405, 406, 411, 413, 414, 415, 417, 431})
 
 

@@ -1,16 +1,16 @@
-"""Being told of every change of a collection, in order, with a cache that has just applied it.
+"""Delivery of every change of a collection, in order, with a cache that has just applied it.
 
 An informer is a reflector with its pump and a cache. Those who subscribe are called in the same step in which the cache
-has reached a revision: whoever looks into the cache then sees the change and nothing later. They must be quick, must
-not await, and put a key on a queue rather than do the work. After a reconnect or a relist they are told what is
-different, deletes that nobody saw included; what came and went meanwhile is never heard of. So a change says *look at
-this key*.
+has reached a revision: a subscriber that reads the cache sees the change and nothing later. They must be quick, must
+not await, and put a key on a queue rather than do the work. After a reconnect or a relist they receive what is
+different, including deletes that were not observed; what came and went meanwhile is not reported. So a change says
+*look at this key*.
 
 `Informers` has one informer for each collection in a process, however many parts of it ask for it. There may be more of
 them than one needs at once, but each costs the server a watch and this process the memory of its objects.
 
-A subscriber that raises is a bug and stops the informer, which is reported to the loop (`SubscriberFailed`); whoever
-waits for a revision is told (`Stopped`) instead of waiting for ever.
+A subscriber that raises is a bug and stops the informer, which is reported to the loop (`SubscriberFailed`); tasks
+that wait for a revision get `Stopped` instead of waiting for ever.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Subscriber = Callable[[Change], None]
 
 
 class SubscriberFailed(Exception):
-    """Somebody who was told of a change has raised. Others may not have been told of it."""
+    """A subscriber has raised. Others may not have received the change."""
 
 
 class Informer:
@@ -60,7 +60,7 @@ class Informer:
     def start(self) -> None:
         """Begin to follow. Once only."""
         if self._running is not None:
-            raise RuntimeError(f"the informer of {self.collection} was started before")
+            raise RuntimeError(f"the informer of {self.collection} is already started")
         self._running = tasks.spawn(self._run(), name=f"informer of {self.collection}")
 
     async def stop(self) -> None:
@@ -74,7 +74,7 @@ class Informer:
         await self.cache.wait_until(0)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call somebody for each change from now on, and first for what is there already, as if it had just been added.
+        """Call a subscriber for each change from now on, and first for each object in the cache, as if just added.
 
         Subscribers are called in the order in which they came.
         """
@@ -125,7 +125,7 @@ class Informer:
                     raise
                 except Exception as error:
                     what = f"{change.key} of {self.collection} was {change.type} at {change.revision}"
-                    raise SubscriberFailed(f"when told that {what}: {error!r}") from error
+                    raise SubscriberFailed(f"subscriber failed on: {what}: {error!r}") from error
 
     async def _run(self) -> None:
         try:
@@ -151,7 +151,7 @@ class Informers:
         fields: str = "",
         indexes: Iterable[Index] = (),
     ) -> Informer:
-        """The informer of a collection, started if nobody has asked for it before. It will have these indexes too."""
+        """The informer of a collection, started on first use. It will have these indexes too."""
         collection = Collection(kind, namespace, labels, fields)
         informer = self._informers.get(collection)
         if informer is None:

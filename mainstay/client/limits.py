@@ -42,4 +42,5 @@ class Limits:
     event_bytes: int = 64 * MIB
     """Of one event of a watch."""
     unread_bytes: int = 4 * MIB
-    """What a watch may have received and nobody fetched. Then no more is read, and the server has to wait."""
+    """What a watch may have received and its reader has not fetched. Then no more is read, and the server has to wait.
+    """

@@ -44,7 +44,7 @@ class MetadataSource:
         try:
             return _decode_object(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable(f"GET {path}: the answer makes no sense: {error}") from None
+            raise Unavailable(f"GET {path}: cannot parse the answer: {error}") from None
 
     async def list_raw(
         self,
@@ -66,7 +66,7 @@ class MetadataSource:
         try:
             listed = _decode_list(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable(f"GET {path}: the answer makes no sense: {error}") from None
+            raise Unavailable(f"GET {path}: cannot parse the answer: {error}") from None
         metadata = listed.metadata
         items = [bytes(item) for item in listed.items or ()]
         return RawPage(items, metadata.resource_version, metadata.continue_, metadata.remaining_item_count)

@@ -38,8 +38,8 @@ def reader(paths: Sequence[Path]) -> Reader:
 @lru_cache(maxsize=256)
 def _reader(paths: tuple[Path, ...]) -> Reader:
     if not paths:
-        raise ValueError("there is nothing to read")
-    if () in paths or len(paths) == 1:  # A getter of one name gives no tuple, and nobody needs a quick one of those.
+        raise ValueError("no data to read")
+    if () in paths or len(paths) == 1:  # A getter of one name gives no tuple, and a quick one of those is not needed.
         return lambda raw: values_at(paths, _decode_all(raw))
     tree = _tree(paths)
     decode = msgspec.json.Decoder(_struct(tree)).decode

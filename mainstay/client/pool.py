@@ -4,7 +4,7 @@ A request takes a connection and gives it back when it was answered. The one tha
 those which are not needed become old and are closed. With all in use, requests wait for one in the order they came.
 
 A server may close a connection that is not used; it is then simply not there any more. Only when it does so in the very
-moment in which a request is sent does anybody notice.
+moment in which a request is sent does the request fail.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class Pool:
             if handed.is_open:
                 return handed
             self.discard(handed)
-            raise NotSent(f"{self._address} closed the connection in the moment in which it was free")
+            raise NotSent(f"{self._address} closed the connection just as it became free")
         try:
             connection = await self._connect()
         except BaseException:
@@ -120,7 +120,7 @@ class Pool:
         connection.abort()
 
     def shut_down(self) -> None:
-        """End all of them. Whoever waits for an answer, or for a connection, gets an error."""
+        """End all of them. Requests that wait for an answer or for a connection get an error."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -164,7 +164,7 @@ class Pool:
             raise NotSent(f"no connection to {self._address}: {error}") from error
         self.opened += 1
         if not connection.is_open:
-            raise NotSent(f"{self._address} closed the connection at once")
+            raise NotSent(f"{self._address} closed the connection immediately")
         self._alive[connection] = None
         if self._was_closed():
             connection.abort()
@@ -177,7 +177,7 @@ class Pool:
     async def _wait_for_one(self, until_ns: int) -> Connection | None:
         """Wait until one is free. None: there is room, which is now taken, for making one."""
         if len(self._waiting) >= self._limits.waiting:
-            raise NotSent(f"{len(self._waiting)} requests wait for a connection to {self._address} already")
+            raise NotSent(f"too many requests ({len(self._waiting)}) are waiting for a connection to {self._address}")
         waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -188,7 +188,7 @@ class Pool:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                # Given something in the moment in which it stopped waiting: somebody else can use that.
+                # Given something in the moment in which it stopped waiting: the next request can use that.
                 if (given := waiter.result()) is not None:
                     self.give_back(given)
                 else:
@@ -198,7 +198,7 @@ class Pool:
             raise
 
     def _hand_to_next(self, connection: Connection | None) -> bool:
-        """Let the first who waits have this connection, or the room for one. False if nobody waits."""
+        """Let the first who waits have this connection, or the room for one. False if no request waits."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -213,7 +213,7 @@ class Pool:
             self._check_counts()
 
     def _lost(self, connection: Connection) -> None:
-        """It is gone, whoever ended it."""
+        """It is gone, whichever side ended it."""
         self._forget(connection)
         self._alive.pop(connection, None)
         if not self._alive:

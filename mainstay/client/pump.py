@@ -213,7 +213,7 @@ class Pump:
                         await tasks.sleep(_NO_TIME)
             instructions = self._reflector.ended(self._since(opened_ns))
         except TimeoutError:
-            self._note(f"nothing was heard for {self._silence_max}")
+            self._note(f"no event or bookmark for {self._silence_max}")
             instructions = self._reflector.failed(Fault.SILENT, lasted=self._since(opened_ns))
         except (ApiError, Malformed) as error:
             instructions = self._failed(error, self._since(opened_ns))
@@ -260,9 +260,7 @@ class Pump:
     def _replace(self, state: Replace) -> None:
         if state.is_rewind:
             held = self._cache.revision
-            _logger.warning(
-                "%s: the store has gone back from revision %d to %d", self._collection, held, state.revision
-            )
+            _logger.warning("%s: the store went back from revision %d to %d", self._collection, held, state.revision)
         is_rewind = state.is_rewind or state.is_doubtful
         self._deliver(self._cache.replace(state.entries, state.revision, is_rewind=is_rewind))
 
@@ -311,10 +309,10 @@ def _read_bookmark(raw: bytes) -> _BookmarkMetadata:
     try:
         return _decode_bookmark(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed(f"a bookmark that cannot be read: {error}") from None
+        raise Malformed(f"invalid bookmark: {error}") from None
 
 
 def _revision(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise Malformed(f"a resource version that is no number: {text!r}")
+        raise Malformed(f"invalid resource version {text!r}: not a number")
     return int(text)

@@ -1,7 +1,7 @@
 """What has come of an answer without an end and was not fetched yet: the part that watches and streams share.
 
 It is bounded: beyond so many bytes the connection is not read, and the server has to wait. How bytes become pieces is
-for `feed`, which whoever needs it brings along (watch.py: lines; stream.py: as they come). Together they implement
+for `feed`, which the subclass brings along (watch.py: lines; stream.py: as they come). Together they implement
 `Follower` (dispatch.py).
 """
 
@@ -28,7 +28,7 @@ class Unread:
         self._error: Broken | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    # For whoever reads.
+    # For the reader.
 
     async def wait(self) -> bool:
         """Wait for a piece. False at the end. Raises `Unavailable`."""

@@ -4,7 +4,7 @@
     await journal.extent()            the server first catches up with its store
 
 Where several servers share a store, each has all of the history, and of the decisions and requests those that came to
-itself. Give a client for each of them: what they say is put together, and a server that cannot be asked is told of in
+itself. Give a client for each of them: their answers are merged, and a server that cannot be reached is named in
 `damages`. One client for all of them asks whichever it happens to be connected to.
 """
 
@@ -26,11 +26,11 @@ T = TypeVar("T")
 A = TypeVar("A", bound=Answered)
 
 _HEADERS: Final = {"Accept": f"{wire.COMPRESSED}, {wire.RECORDS}"}
-_LIMIT: Final = 1_000  # As in asking.py, where nothing is said.
+_LIMIT: Final = 1_000  # The default of interface.py.
 
 
 class RemoteJournal:
-    """Implements `Journal` (asking.py). The clients stay open: that is for whoever has made them."""
+    """Implements `Journal` (asking.py). The caller closes the clients."""
 
     def __init__(self, client: Client, *others: Client) -> None:
         self._clients = (client, *others)
@@ -106,7 +106,7 @@ class RemoteJournal:
                 answers.append(await _ask(client, page, query, read))
             except JournalUnreachable as error:
                 silent.append(error)
-                damages.append(Damage(", ".join(client.config.servers), f"it cannot be asked: {error}"))
+                damages.append(Damage(", ".join(client.config.servers), f"cannot be reached: {error}"))
         if not answers:
             raise silent[0]
         return answers, tuple(damages)
@@ -125,7 +125,7 @@ async def _ask(client: Client, page: str, query: Pairs, read: Callable[[bytes], 
     try:
         return read(wire.plain(response.body, response.headers.get("content-type", "")))
     except (BadPage, msgspec.MsgspecError) as error:
-        text = f"the answer of {_name(client)} makes no sense: {error}. Is its version newer than this one?"
+        text = f"cannot parse the answer of {_name(client)}: {error}; check whether it runs a newer version"
         raise JournalUnreachable(text) from None
 
 
@@ -136,15 +136,15 @@ def _advice(client: Client, error: ApiError) -> str:
         case NotFound(reason=wire.OFF):
             return f"{who} keeps no journal: {error}"
         case NotFound():
-            return f"{who} has no journal to ask: it is no Mainstay server, or an older one"
+            return f"{who} has no journal: it is not a Mainstay server, or an older version"
         case Forbidden() | Unauthorized():
-            return f"{who} does not let us read its journal: {error}. Use a kubeconfig of an administrator"
+            return f"{who} denies access to its journal: {error}; use an administrator's kubeconfig"
         case Throttled() | Unavailable():
-            return f"{who} cannot be asked: {error}. See that it runs and can be reached, then ask again"
+            return f"cannot reach {who}: {error}; check that it is running and reachable, then retry"
         case ApiError(status=413):
-            return f"{who} has more to say than fits into an answer: {error}"
+            return f"the answer of {who} is too large: {error}"
         case _:
-            return f"{who} refuses to answer: {error}"
+            return f"{who} rejected the request: {error}"
 
 
 def _name(client: Client) -> str:

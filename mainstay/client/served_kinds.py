@@ -1,6 +1,7 @@
 """Which kinds a server serves, from its discovery: for those who must look at all of them, custom ones included.
 
-A kind comes once, in the version that its group prefers. What a server cannot tell is said in `problems`: whoever needs
+A kind comes once, in the version that its group prefers. What a server cannot tell is listed in `problems`: callers
+that need
 *all* kinds must not go on as if there were no more. Nothing is remembered here; ask again.
 """
 
@@ -30,10 +31,10 @@ class Served:
 
     kinds: tuple[ServedKind, ...] = ()
     problems: dict[str, str] = field(default_factory=dict)
-    """By group and version: why nobody can say what there is."""
+    """By group and version: why its kinds are unknown."""
 
     def find(self, group: str, kind: str) -> KindName | None:
-        """The kind of this name, in whatever version. None: it is not served, or nobody can say."""
+        """The kind of this name, in whatever version. None: it is not served, or unknown."""
         return next((each.name for each in self.kinds if (each.name.group, each.name.kind) == (group, kind)), None)
 
     def doubts(self, group: str) -> str:
@@ -68,7 +69,7 @@ async def all_kinds(client: Client) -> Served:
         spec = crd["spec"]
         place = (spec["group"], spec["names"]["plural"])
         if place not in known and is_established(crd):
-            problems[f"{spec['group']}/{spec['versions'][0]['name']}"] = f"{place[1]} are defined, and not served yet"
+            problems[f"{spec['group']}/{spec['versions'][0]['name']}"] = f"{place[1]} are defined but not served yet"
     return Served(served.kinds, problems)
 
 
@@ -83,9 +84,9 @@ async def _ask(client: Client, path: str, accept: str = "application/json") -> d
     try:
         answer = msgspec.json.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable(f"GET {path}: the answer makes no sense: {error}") from None
+        raise Unavailable(f"GET {path}: cannot parse the answer: {error}") from None
     if not isinstance(answer, dict):
-        raise Unavailable(f"GET {path}: the answer is no object")
+        raise Unavailable(f"GET {path}: the answer is not an object")
     return answer
 
 
@@ -96,7 +97,7 @@ def _read_aggregated(
         group = (item.get("metadata") or {}).get("name", "")
         for version in item.get("versions") or ():
             if version.get("freshness", "Current") != "Current":
-                problems[_group_version(group, version["version"])] = "what the server says of it is out of date"
+                problems[_group_version(group, version["version"])] = "the server's discovery data is stale"
             for each in version.get("resources") or ():
                 kind = (each.get("responseKind") or {}).get("kind", "")
                 name = KindName(group, version["version"], kind, each["resource"], each.get("scope") == "Namespaced")
@@ -124,7 +125,7 @@ async def _read_one_by_one(
         except (Unavailable, Throttled):
             raise
         except NotFound:
-            problems[name] = "it is listed and not served"
+            problems[name] = "it is listed but not served"
             continue
         except ApiError as error:
             problems[name] = str(error)

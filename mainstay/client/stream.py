@@ -4,9 +4,9 @@
         async for piece in stream:
             ...
 
-Pieces are as they came and need not end where a line does. When nobody fetches, no more is read from the server. The
-end of the iteration is the server's; `Unavailable` means that the connection broke, and that there may have been more.
-A stream on which nothing comes is not an error here.
+Pieces are as they came and need not end where a line does. While the caller does not fetch, no more is read from the
+server. The end of the iteration is the server's; `Unavailable` means that the connection broke, and that there may have
+been more. A stream on which nothing comes is not an error here.
 """
 
 from types import TracebackType

@@ -27,7 +27,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 def _show(context: ssl.SSLContext, tls: Tls) -> None:
     def password() -> str:
-        raise BadConfig("the key of the client certificate has a password: remove it")
+        raise BadConfig("the key of the client certificate has a passphrase; remove it")
 
     with memory_file(f"{tls.certificate}\n{tls.key}".encode()) as path:
         try:

@@ -1,12 +1,12 @@
 """What is remembered of objects that are gone: their last known state, for a while.
 
-Whoever works on a key may find that its object is no longer there and still need to know what it was: which node it was
-on, what it had reserved, whether it is the same one (uid) that an order was about. A tombstone tells that it *was seen
-to be deleted*, which is another thing than *not known*: a cache that has neither an object nor a tombstone says nothing
-about the past.
+A controller may find that the object of its key is no longer there and still need to know what it was: which node it
+was on, what it had reserved, whether it is the same one (uid) that an order was about. A tombstone tells that it *was
+seen to be deleted*, which is another thing than *not known*: a cache that has neither an object nor a tombstone says
+nothing about the past.
 
-There are at most so many of them; the oldest go first. Nobody may depend on one being there: what must not be missed is
-read from the store. One key has one tombstone, that of the object which had the name last.
+There are at most so many of them; the oldest go first. Callers may not depend on one being there: what must not be
+missed is read from the store. One key has one tombstone, that of the object which had the name last.
 """
 
 from typing import Final

@@ -5,7 +5,7 @@
             ...
 
 Bytes come in as the server sends them and are cut into lines; a line is looked at only when it is fetched. Objects stay
-bytes, for whoever needs more of them than that they are there. When nobody fetches, no more is read from the server.
+bytes, for callers that need their contents. While the caller does not fetch, no more is read from the server.
 
 The end of the iteration is the server's: begin another watch from the last version seen. `Unavailable` means that the
 connection broke, which comes to the same. Other errors are the server's words in the stream: `Expired` and the like.
@@ -102,13 +102,13 @@ class Watch:
     def _event(self, line: bytes) -> WatchEvent:
         for type_, beginning in _BEGINNINGS:
             if line.startswith(beginning) and line.endswith(b"}"):
-                # By far the most. What follows is the object, and is read by whoever needs it.
+                # By far the most. What follows is the object, and is parsed by callers that need it.
                 return WatchEvent(type_, line[len(beginning) : -1])
         try:
             read = _decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             shown = line[:_SHOWN_BYTES].decode(errors="replace")
-            raise Unavailable(f"{self._call}: the watch delivered what is no event: {error}: {shown}") from None
+            raise Unavailable(f"{self._call}: invalid event in the watch: {error}: {shown}") from None
         content = bytes(read.object)
         if read.type == "ERROR":
             raise error_of_event(content)
@@ -149,5 +149,5 @@ class _Lines(Unread):
 
     def end(self) -> None:
         if self._parts:
-            self.fail(Broken("the stream ended within an event"))
+            self.fail(Broken("the stream ended in the middle of an event"))
         super().end()

@@ -20,7 +20,7 @@ SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Chance:
-    """A source of labelled random streams and of ids. Not for secrets: whoever knows the seed knows everything."""
+    """A source of labelled random streams and of ids. Not for secrets: the seed determines everything."""
 
     __slots__ = ("_seed",)
 
@@ -29,7 +29,7 @@ class Chance:
 
     @classmethod
     def fresh(cls) -> "Chance":
-        """A seed that nobody has had before, from the operating system."""
+        """A fresh seed, from the operating system."""
         return cls(os.urandom(32))
 
     def stream(self, *label: str) -> random.Random:

@@ -7,7 +7,7 @@
         await commands.ended(running)
 
 A process id alone says nothing: after its process has ended the number is given away again, and after the machine was
-started anew all of them are. `Identity` is the id together with when the process started and with the boot that this
+restarted all of them are. `Identity` is the id together with when the process started and with the boot that this
 was in; two of them are equal only if it is the very same process. What ended and was not reaped yet counts as ended.
 
 Whatever is started here gets a session of its own, so that no signal of a terminal reaches it, no standard input, and
@@ -53,7 +53,7 @@ def boot_id() -> str:
 
 
 def identity_of(pid: int) -> Identity | None:
-    """Who has this number now. None if nobody does, or if it has ended."""
+    """The process that has this number now. None if there is none, or if it has ended."""
     stat = _stat(pid)
     if stat is None or stat[0] in "ZX":
         return None
@@ -116,7 +116,7 @@ def start(
     finally:
         if opened is not None:
             os.close(opened)
-    # Before anybody can reap it: the number is its own even if it has ended meanwhile.
+    # Before it can be reaped: the number is its own even if it has ended meanwhile.
     stat = _stat(process.pid)
     assert stat is not None
     identity = Identity(process.pid, stat[1], boot_id())
@@ -171,7 +171,7 @@ async def readable(descriptor: int) -> None:
 
 
 def exit_code(identity: Identity) -> int | None:
-    """How it ended: its exit code, or the signal, negative. None while it runs; and when nobody here can know, because
+    """How it ended: its exit code, or the signal, negative. None while it runs; and when that is unknown here, because
     another process has started it, or because that many have ended since."""
     _reap()
     return _codes.get(identity)

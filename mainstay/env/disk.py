@@ -23,7 +23,7 @@ class DiskFull(Exception):
 
 
 class Locked(Exception):
-    """Somebody else holds this lock. `holder` is what they wrote into it."""
+    """Another process holds this lock. `holder` is what it wrote into it."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(holder)
@@ -91,7 +91,7 @@ def files_below(path: Path, *, deep: bool) -> list[Path] | None:
 
 
 def is_directory(path: Path) -> bool:
-    """Whether it is there, and one. For what may only be made by somebody else. Blocks."""
+    """Whether it is there, and one. For files that others make. Blocks."""
     return path.is_dir()
 
 
@@ -156,8 +156,8 @@ class SystemDisk:
             os.close(file)
             raise Locked(written or "an unknown process") from None
         self._locks.append(file)
-        # The text is only there for people. On a full disk it is missing, and the lock is taken all the same: whoever
-        # wants to free some room has to start first.
+        # The text is only there for people. On a full disk it is missing, and the lock is taken all the same: a process
+        # that wants to free some room has to start first.
         with contextlib.suppress(DiskFull), self._telling_when_full():
             os.ftruncate(file, 0)
             os.pwrite(file, holder.encode(), 0)

@@ -2,7 +2,7 @@
 
     length   checksum of content   checksum of those two   content
 
-Whoever appends frames to a file and syncs after each one knows: a crash can damage only what comes after the last sync.
+If a file is synced after each frame, a crash can damage only what comes after the last sync.
 So a damaged frame at the very end is the write that a crash cut short, and `read` stops there without a word. A
 damaged frame with more behind it is no crash but corruption, and is `Damaged`. The head has a checksum of its own,
 because a damaged length must not look like the end of the file.

@@ -5,9 +5,10 @@
     if answer.is_there: answer.content()
     helper.close()
 
-For work that nobody waits for and that would otherwise hold up a busy event loop: a thread does not help there, because
-only one of them runs Python at a time. The process is started when it is first asked, keeps nothing from one question
-to the next, and has no open files but its pipes. It ends with this process, however that ends: its input ends then.
+For work that no request waits for and that would otherwise hold up a busy event loop: a thread does not help there,
+because only one of them runs Python at a time. The process is started when it is first asked, keeps nothing from one
+question to the next, and has no open files but its pipes. It ends with this process, however that ends: its input ends
+then.
 
 Whatever goes wrong with it is an `OSError`, and asking again starts another one. So a caller can always do the work
 itself.
@@ -69,7 +70,7 @@ class Helper:
             )
         try:
             if process.stdin is None or process.stdout is None:
-                raise BrokenPipeError("it has no pipes")
+                raise BrokenPipeError("the process has no pipes")
             _write(process.stdin, content)
             answer = _read(process.stdout)
         except OSError:
@@ -77,7 +78,7 @@ class Helper:
             raise
         if answer is None:
             self._end()
-            raise BrokenPipeError(f"{self._module} has ended without an answer")
+            raise BrokenPipeError(f"{self._module} exited without an answer")
         return answer
 
     def _end(self) -> None:
@@ -88,7 +89,7 @@ class Helper:
 
 
 def serve(answer: Callable[[bytes], bytes]) -> None:
-    """In the helper: compute for as long as somebody asks."""
+    """In the helper: compute for as long as requests come."""
     os.nice(_NICE)
     while (content := _read(sys.stdin.buffer)) is not None:
         _write(sys.stdout.buffer, answer(content))

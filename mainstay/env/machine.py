@@ -58,12 +58,12 @@ def settle() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
-    """What a machine is and has. 0 or empty where nobody can tell."""
+    """What a machine is and has. 0 or empty where unknown."""
 
     cpus: int
     memory_bytes: int
     memory_free_bytes: int
-    """What could be used without taking it from anybody."""
+    """What is available without taking it from other processes."""
     disk_bytes: int
     disk_free_bytes: int
     processes_max: int = 0

@@ -3,9 +3,10 @@
 The running event loop is the seam: on the production loop this is TCP, under the simulator it is the simulated
 network, with the same transports and protocols on top.
 
-A peer may vanish without a word: its machine loses power, or the network between drops its packets. Nobody would ever
-hear of it on a connection on which nothing is sent, so the system is asked to knock now and then (TCP keep-alive), and
-to give up on what was sent and not taken. After about `PEER_SILENT_S_MAX` the connection is lost like any other.
+A peer may vanish without a word: its machine loses power, or the network between drops its packets. This process would
+never hear of it on a connection on which nothing is sent, so the system is asked to knock now and then (TCP
+keep-alive), and to give up on what was sent and not taken. After about `PEER_SILENT_S_MAX` the connection is lost like
+any other.
 """
 
 import asyncio
@@ -69,7 +70,7 @@ async def listen(
 
 
 def be_patient(transport: asyncio.Transport) -> None:
-    """Wait for a peer that is there but takes nothing, for as long as it likes: somebody reads a log page by page.
+    """Wait for a peer that is there but takes nothing, for as long as it likes: a person reads a log page by page.
 
     One that has vanished is still noticed: soon if nothing is under way to it, after some minutes if something is.
     """

@@ -1,8 +1,8 @@
-"""Finding processes that nobody wrote down, by a mark in the environment they were started with.
+"""Search for processes that were not recorded, by a mark in the environment they were started with.
 
-Whoever starts a process and is killed before it has noted which one, finds it again this way. The environment is the
-one from the start; children of such a process have the mark too, unless they were given another environment, so look at
-what they run as well. Processes of other users cannot be seen, except by root.
+A process that is killed before it has recorded which child it started finds the child again this way. The environment
+is the one from the start; children of such a process have the mark too, unless they were given another environment, so
+look at what they run as well. Processes of other users cannot be seen, except by root.
 """
 
 import os

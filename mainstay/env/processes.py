@@ -1,7 +1,7 @@
 """Copies of this process that do one thing, send what they found, and end.
 
     with Children() as children:
-        children.start(work)  # `work(send)` runs in the copy; `send` gives bytes to whoever forked
+        children.start(work)  # `work(send)` runs in the copy; `send` gives bytes to the parent
         while (heard := children.next()) is not None:
             ...  # a `Message`, or `Ended`
 
@@ -135,7 +135,7 @@ def _write(pipe: int, data: bytes) -> None:
         except OSError as error:
             if error.errno != errno.EPIPE:
                 raise
-            os._exit(_FAILED)  # Nobody is there to hear it any more.
+            os._exit(_FAILED)  # The parent is gone.
 
 
 class Children:
@@ -151,7 +151,7 @@ class Children:
 
     def __exit__(self, *_: object) -> None:
         for child, _until in list(self._by_pipe.values()):
-            child.kill("its work is no longer wanted")
+            child.kill("it is no longer needed")
             self._over(child)
 
     def __len__(self) -> int:

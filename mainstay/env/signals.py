@@ -1,6 +1,6 @@
 """Being told to stop.
 
-The running event loop is the seam. Under the simulator nobody sends signals: a test stops what it started.
+The running event loop is the seam. The simulator sends no signals: a test stops what it started.
 """
 
 import asyncio

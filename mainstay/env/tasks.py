@@ -42,7 +42,7 @@ def spawn(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
 
 def begin(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
     """As `spawn`, at half the price, for what is done thousands of times a second: the caller holds the task until it
-    ends. If it fails and nobody asks, the loop's exception handler hears of it when the task is let go."""
+    ends. If it fails and is not awaited, the loop's exception handler is called when the task is released."""
     return asyncio.get_running_loop().create_task(work, name=name)
 
 
@@ -109,7 +109,7 @@ async def stop(task: asyncio.Task[Any]) -> None:
 
 
 async def shielded(work: Coroutine[Any, Any, T], *, name: str) -> T:
-    """Wait for some work that goes on to its end even if whoever waits is cancelled."""
+    """Wait for some work that goes on to its end even if the caller is cancelled."""
     return await asyncio.shield(spawn(work, name=name))
 
 

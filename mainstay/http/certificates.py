@@ -1,7 +1,7 @@
 """Keys, certificates and TLS, as far as servers of both kinds need them: the API server, and agents.
 
-An agent is nobody's server but the API servers', and those find in its Node which certificate it has. So its
-certificate is its own work, signed by itself (`ensure_self_signed`), and whoever connects compares its digest
+An agent serves only API servers, and those find in its Node which certificate it has. So its
+certificate is its own work, signed by itself (`ensure_self_signed`), and a client compares its digest
 (`digest_of`, outgoing.py): no authority, name or date has to be looked at, and no other certificate will do.
 
 A key is made before its certificate and then kept; files are written whole and then given their name. So a crash
@@ -42,7 +42,7 @@ class BadCertificate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServingCertificate:
-    """A certificate that was signed by nobody else, and its key, as PEM files."""
+    """A self-signed certificate and its key, as PEM files."""
 
     certificate: Path
     key: Path
@@ -61,7 +61,9 @@ def ensure_self_signed(
     key = ensure_key(disk, f"{_SERVING}.key")
     found = read_certificate(disk, f"{_SERVING}.crt")
     if found is None or not _is_good(found, key, now, hosts):
-        subject = subject_of({NameOID.COMMON_NAME: [name[:64]]})  # No longer one is allowed, and nobody reads it.
+        subject = subject_of(
+            {NameOID.COMMON_NAME: [name[:64]]}
+        )  # At most 64 characters are allowed, and clients ignore it.
         builder = unsigned(subject, subject, key.public_key(), now, now + SELF_SIGNED_VALID)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(usage(signs_certificates=False), critical=True)
@@ -104,7 +106,7 @@ def tls_context(certificate: Path, key: Path, client_authorities: bytes) -> ssl.
     try:
         context.load_verify_locations(cadata=client_authorities.decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError) as error:
-        raise BadCertificate(f"the client authorities are no certificates in PEM form: {error}") from None
+        raise BadCertificate(f"the client CA file has no certificates in PEM format: {error}") from None
     return context
 
 
@@ -113,15 +115,15 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> N
 
     def password() -> str:
         # Without this OpenSSL would ask the terminal, and a server would hang.
-        raise BadCertificate(f"{key} has a password: remove it, for example with `openssl pkey -in … -out …`")
+        raise BadCertificate(f"{key} has a passphrase; remove it, for example with `openssl pkey -in … -out …`")
 
     try:
         context.load_cert_chain(certificate, key, password=password)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise BadCertificate(f"{key} is not the key of {certificate}: give the two that belong together") from None
+            raise BadCertificate(f"{key} is not the key of {certificate}") from None
         raise BadCertificate(
-            f"{certificate} and {key} are no certificate and key in PEM form: {error.reason or error}"
+            f"{certificate} and {key} are not a certificate and key in PEM format: {error.reason or error}"
         ) from None
     except OSError as error:
         raise BadCertificate(f"cannot read {certificate} or {key}: {error.strerror or error}") from None
@@ -150,9 +152,9 @@ def ensure_key(disk: Disk, name: str) -> ec.EllipticCurvePrivateKey:
     try:
         found = serialization.load_pem_private_key(data, password=None)
     except (ValueError, TypeError):
-        raise BadCertificate(f"{name} is no key in PEM form: put back the right one, or remove it") from None
+        raise BadCertificate(f"{name} is not a key in PEM format; restore or remove it") from None
     if not isinstance(found, ec.EllipticCurvePrivateKey):
-        raise BadCertificate(f"{name} is no key for an elliptic curve: put back the right one, or remove it")
+        raise BadCertificate(f"{name} is not an elliptic curve key; restore or remove it")
     return found
 
 
@@ -164,7 +166,7 @@ def read_certificate(disk: Disk, name: str) -> x509.Certificate | None:
     try:
         return x509.load_pem_x509_certificate(data)
     except ValueError:
-        raise BadCertificate(f"{name} is no certificate in PEM form: put back the right one, or remove it") from None
+        raise BadCertificate(f"{name} is not a certificate in PEM format; restore or remove it") from None
 
 
 def pem(certificate: x509.Certificate) -> bytes:

@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError as error:
             if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
                 if self._outlet.is_open:
-                    self._transport.abort()  # Whoever cancelled it: there will be no answer.
+                    self._transport.abort()  # It was cancelled: there will be no answer.
                 raise
             # Not this task was cancelled but one that it waited for.
             self._answer_failure(request, self._failed(request, error))
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
     async def _run_websocket(self, request: Request, response: UpgradeResponse) -> None:
         token = _accept_token_for(request)
         if token is None or not self._reader.is_upgrading or self._reader.ready:
-            raise bad_request("a WebSocket is spoken here, and the request does not ask for one")
+            raise bad_request("this path requires a WebSocket upgrade")
         self._outlet.send(encoder.head_of_upgrade(response, token, date=self._service.date.line()))
         limits = self._service.limits
         websocket = WebSocket(self._outlet, message_bytes_max=limits.message_bytes, subprotocol=response.subprotocol)
@@ -354,7 +354,7 @@ class Connection(asyncio.Protocol):
     async def _run_tunnel(self, response: TunnelResponse) -> None:
         if not self._reader.is_upgrading or self._reader.ready:
             response.drop()
-            raise bad_request("another protocol is spoken here, and the request does not ask for one")
+            raise bad_request("this path requires a protocol upgrade")
         self._outlet.send(encoder.head_of_tunnel(response, date=self._service.date.line()))
         tunnel = self._tunnel = Tunnel(self._outlet, self._service.limits.message_bytes)
         self._outlet.resume_reading()
@@ -389,7 +389,7 @@ class Connection(asyncio.Protocol):
         self._outlet.send(head, response.body)
 
     def _linger(self) -> None:
-        """Everything is said. Give the client a moment to read it, dropping what still comes."""
+        """The answer is complete. Give the client a moment to read it, dropping what still comes."""
         self._is_closing = True
         if not self._outlet.is_open:
             return
@@ -410,7 +410,7 @@ class Connection(asyncio.Protocol):
                 self._close_timer = self._call_later(self._service.limits.close_within, self._transport.abort)
 
     def _let_go(self) -> None:
-        """Nobody is there to be answered."""
+        """The client is gone."""
         if self._stream is not None:
             self._stream.end_soon()
         if self._websocket is not None:

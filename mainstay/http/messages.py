@@ -124,7 +124,7 @@ class UpgradeResponse:
 
 @dataclass(slots=True)
 class TunnelResponse:
-    """Go on in the protocol that the client asked for and somebody else speaks, until `run` returns.
+    """Switch to the protocol that the client asked for and another server speaks, until `run` returns.
 
     `run` passes the bytes on and back. It is cancelled when the client goes away. If it cannot even begin, `drop` is
     called instead.
@@ -133,7 +133,7 @@ class TunnelResponse:
     run: Callable[[Tunnel], Awaitable[None]]
     drop: Callable[[], None]
     headers: tuple[tuple[str, str], ...] = ()
-    """Of the answer (101), as that somebody has given them."""
+    """Of the answer (101), as that server has given them."""
 
 
 Answer = Response | LongResponse | StreamResponse | UpgradeResponse | TunnelResponse

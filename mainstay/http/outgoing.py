@@ -7,7 +7,7 @@ protocol (101), bytes go on as they are; otherwise `read` gives its body, piece 
 Over TLS the other side has to show one certificate, known by its digest, and not a name that some authority vouches
 for: see certificates.py. It is compared before anything is sent.
 
-One connection is one question: nothing is kept for the next. Whoever opens one closes it.
+One connection is one request: nothing is kept for the next. The caller closes it.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Broken(Exception):
 
 
 class WrongCertificate(Exception):
-    """Somebody else answers than the one that was asked for. Nothing was sent to them."""
+    """Another server answers than the expected one. Nothing was sent to it."""
 
     def __init__(self, shown: str) -> None:
         super().__init__(shown)
@@ -76,7 +76,7 @@ class RawConnection(asyncio.Protocol):
         return await self._inlet.read()
 
     async def write(self, data: bytes) -> bool:
-        """Send some bytes, and wait until more can be taken. False if nobody is there to take them."""
+        """Send some bytes, and wait until more can be taken. False if the other side is gone."""
         if not self._outlet.is_open:
             return False
         self._outlet.send(data)
@@ -124,7 +124,7 @@ class Exchange(RawConnection):
             async with tasks.timeout(within):
                 return await asyncio.shield(self._head)
         except TimeoutError:
-            raise Broken(f"there was no answer within {within.total_seconds():g} s") from None
+            raise Broken(f"no answer within {within.total_seconds():g} s") from None
 
     async def read(self) -> bytes:
         """A piece of the body. Empty at its end. Raises `Broken` if it has none."""
@@ -165,7 +165,7 @@ class Exchange(RawConnection):
         except HttpParserCallbackError:
             raise  # One of our own callbacks has failed.
         except HttpParserError as error:
-            self._fail(f"the answer is no HTTP: {error}")
+            self._fail(f"invalid HTTP answer: {error}")
         if not self._head.done() and self._head_bytes > HEAD_BYTES_MAX:
             self._fail(f"the head of the answer is longer than {HEAD_BYTES_MAX} bytes")
 
@@ -187,7 +187,7 @@ class Exchange(RawConnection):
             self._failure = why
         if not self._head.done():
             self._head.set_exception(Broken(self._failure or why))
-            self._head.exception()  # It is heard of even if nobody waits.
+            self._head.exception()  # Retrieved, even if no task waits for it.
         self._inlet.end()
 
     # Callbacks of the parser, in this order.
@@ -222,13 +222,13 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     digest: str = "",
 ) -> ConnectionT:
-    """Open a connection; over TLS, only to whoever has the certificate of this digest.
+    """Open a connection; over TLS, only to a server that has the certificate of this digest.
 
     Raises `OSError` (`TimeoutError` is one), `WrongCertificate`.
     """
     async with tasks.timeout(within):
         transport, connection = await network.connect(made, host, port, tls=tls, server_name=host)
-    network.be_patient(transport)  # Whoever asks decides how long to wait.
+    network.be_patient(transport)  # The caller decides how long to wait.
     if tls is not None:
         shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         if shown is None or digest_of(shown) != digest:

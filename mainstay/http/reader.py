@@ -79,7 +79,7 @@ class RequestReader:
         self.begun = 0
         """How many requests have begun."""
         self.wants_continue = False
-        """The client sends the body when it is told to."""
+        """The client waits for 100 Continue before it sends the body."""
         self.phase = Phase.BETWEEN
         self._unfinished_bytes = 0  # Came since anything was finished. llhttp's buffers are smaller than that.
         self._parser = HttpRequestParser(self)
@@ -160,7 +160,7 @@ class RequestReader:
             first = dict(reversed(pairs))
             for once in _ONCE:
                 if sum(name == once for name, _ in pairs) > 1:
-                    raise self._refuse(bad_request(f"there is more than one {once} header"))
+                    raise self._refuse(bad_request(f"duplicate header {once}"))
         if "host" not in first or self._parser.get_http_version() != "1.1":
             self._check_version(first)
         self._method = _text(self._parser.get_method())
@@ -200,11 +200,11 @@ class RequestReader:
         version = self._parser.get_http_version()
         if version == "1.1":
             if "host" not in headers:
-                raise self._refuse(bad_request("there is no Host header"))
+                raise self._refuse(bad_request("missing Host header"))
         elif version == "1.0":
             self.is_http_1_0 = True
         else:
-            raise self._refuse(ApiError(505, "HTTPVersionNotSupported", "HTTP/1.1 and HTTP/1.0 are spoken here"))
+            raise self._refuse(ApiError(505, "HTTPVersionNotSupported", "only HTTP/1.0 and HTTP/1.1 are supported"))
 
     def _take_target(self) -> None:
         """Set target, path and query from the URL."""
@@ -234,21 +234,21 @@ class RequestReader:
         length = headers.get("content-length")
         if coding is not None:
             if self.is_http_1_0:
-                raise self._refuse(bad_request("HTTP/1.0 has no Transfer-Encoding"))
+                raise self._refuse(bad_request("Transfer-Encoding is not supported in HTTP/1.0"))
             if coding.lower() != "chunked":
-                message = "the only Transfer-Encoding understood is chunked"
+                message = "only Transfer-Encoding: chunked is supported"
                 raise self._refuse(ApiError(501, "NotImplemented", message))
         if length is not None and int(length) > self._limits.body_bytes:
             raise self._refuse(_body_too_large(self._limits))
         expected = headers.get("expect")
         if expected is not None and not self.is_http_1_0:
             if expected.lower() != "100-continue":
-                raise self._refuse(ApiError(417, "ExpectationFailed", "the only Expect understood is 100-continue"))
+                raise self._refuse(ApiError(417, "ExpectationFailed", "only Expect: 100-continue is supported"))
             self.wants_continue = coding is not None or (length is not None and int(length) > 0)
 
     def _check_upgrade(self, headers: dict[str, str]) -> None:
         if self._method == "CONNECT":
-            raise self._refuse(ApiError(405, Reason.METHOD_NOT_ALLOWED, "this server is no proxy"))
+            raise self._refuse(ApiError(405, Reason.METHOD_NOT_ALLOWED, "this server is not a proxy"))
         if "transfer-encoding" in headers or int(headers.get("content-length", "0")) > 0:
             raise self._refuse(bad_request("a request for an upgrade cannot have a body"))
 

@@ -205,7 +205,7 @@ class Stream:
         return True
 
     def be_patient(self) -> None:
-        """Let the client take as long as it likes, for whoever waits in `drain` and holds nothing up by that."""
+        """Let the client take as long as it likes. For callers that wait in `drain` and hold nothing up by that."""
         self._outlet.be_patient()
 
     async def drain(self) -> None:
@@ -230,7 +230,7 @@ class Stream:
         await self._closed.wait()
 
     def end_soon(self) -> None:
-        """Called by the connection: nobody listens any more, or the server is going down."""
+        """Called by the connection: the client is gone, or the server is shutting down."""
         self._closed.set()
 
     def break_off(self) -> None:

@@ -47,7 +47,7 @@ class WebSocket:
         self._is_ended = False  # No more messages will come.
         self._waiter: asyncio.Future[None] | None = None
 
-    # For whoever runs on it.
+    # For the session that runs on it.
 
     @property
     def closed(self) -> bool:
@@ -55,11 +55,11 @@ class WebSocket:
         return self._frames.state is not ConnectionState.OPEN or not self._outlet.is_open
 
     async def send_text(self, text: str) -> bool:
-        """Send one message, and wait until the client can take more. False if it was not sent: nobody listens."""
+        """Send one message, and wait until the client can take more. False if it was not sent: the client is gone."""
         return await self._send(TextMessage(data=text))
 
     async def send_bytes(self, data: bytes) -> bool:
-        """Send one message, and wait until the client can take more. False if it was not sent: nobody listens."""
+        """Send one message, and wait until the client can take more. False if it was not sent: the client is gone."""
         return await self._send(BytesMessage(data=data))
 
     async def receive(self) -> str | bytes | None:
@@ -87,7 +87,7 @@ class WebSocket:
     def ping(self) -> None:
         """Send something that the client need not understand. If it is gone, that will show.
 
-        For whoever does not receive for long: a connection that is not read does not tell of its end.
+        For sessions that do not receive for long: a connection that is not read does not report its end.
         """
         if not self.closed:
             self._outlet.send(self._frames.send(Ping()))
@@ -159,7 +159,7 @@ class WebSocket:
         self.end()
 
     def finish(self, code: int) -> None:
-        """Nobody runs on it any more."""
+        """The session is over."""
         self._send_close(code, "")
         self.end()
         self._received.clear()

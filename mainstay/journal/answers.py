@@ -71,9 +71,9 @@ class Decisions(Answered):
 
     records: tuple[DecisionRecord, ...]
     lost: tuple[LostRecord, ...] = ()
-    """Decisions of that time that were not kept, or not whole: which ones, nobody knows."""
+    """Decisions of that time that were not kept, or not whole; which ones is unknown."""
     left_out: tuple[SampledRecord, ...] = ()
-    """How many decisions of that time rules have left out on purpose. No loss: they did nothing that somebody asked to
+    """How many decisions of that time rules have left out on purpose. No loss: they did nothing that the rules ask to
     be kept."""
 
     @property

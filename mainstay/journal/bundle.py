@@ -61,7 +61,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
 
     format: int
     build: str
-    """Of whoever made the bundle. The decisions have their own."""
+    """Of the process that made the bundle. The decisions have their own."""
     cluster: str
     """The uid of the namespace kube-system; empty if that was not to be seen."""
     begins: int
@@ -130,7 +130,7 @@ def packed(contents: Contents) -> Iterator[bytes]:
 
 
 def write_bundle(contents: Contents, write: Callable[[bytes], object]) -> int:
-    """Hand a bundle to whoever writes it. Returns how many bytes it has."""
+    """Pass a bundle to a writer. Returns how many bytes it has."""
     size = 0
     for piece in packed(contents):
         write(piece)
@@ -162,12 +162,12 @@ def open_bundle(data: bytes) -> Bundle:
                 case _:
                     continue  # Of a later version.
     except (frames.Damaged, msgspec.MsgspecError, zstandard.ZstdError) as error:
-        raise BadBundle(f"the bundle is damaged ({error}): copy it again from where it was made") from error
+        raise BadBundle(f"the bundle is damaged ({error}); copy it again") from error
     if head is None or end is None:
-        raise BadBundle(f"the bundle is cut off after {len(data)} bytes: copy it again from where it was made")
+        raise BadBundle(f"the bundle is truncated after {len(data)} bytes; copy it again")
     counts = _counted(records)
     if counts != end and not unknown:
-        raise BadBundle(f"the bundle does not have what it says ({counts} and not {end}): make it again")
+        raise BadBundle(f"the bundle has {counts} records, not {end}; create it again")
     return Bundle(head, counts, _journal(head, records))
 
 
@@ -178,10 +178,10 @@ def journal_of(contents: Contents) -> MemoryJournal:
 
 def _no_bundle(data: bytes) -> str:
     if data.startswith(_ANY_MAGIC):
-        return "the bundle was made by a later version of mainstay: open it with that one"
+        return "the bundle was made by a newer version of mainstay; open it with that version"
     if not data:
-        return "the bundle is empty: did `mainstay record` end well?"
-    return "this is no bundle: `mainstay record --since 10m > FILE` makes one"
+        return "the bundle is empty; check that `mainstay record` succeeded"
+    return "not a bundle; create one with `mainstay record --since 10m > FILE`"
 
 
 def _journal(head: Head, records: Iterable[Record]) -> MemoryJournal:

@@ -27,7 +27,7 @@ class Closed(NamedTuple):
 
 
 def closed(series: Series, number: int, content: bytes) -> Closed | None:
-    """The closed form of an open segment. What is damaged in it is told in the index."""
+    """The closed form of an open segment. The index lists what is damaged in it."""
     contents, damages, _ = read_frames(content)
     if not contents and not damages:
         return None

@@ -18,7 +18,7 @@ class GapReason(StrEnum):
     BEFORE = "Before"
     """They are older than what is kept, or than the journal."""
     MISSED = "Missed"
-    """Nobody recorded them before the store forgot them. Nothing brings them back."""
+    """They were not recorded before the store compacted them, and are lost."""
     DAMAGED = "Damaged"
     """They were recorded, and the file cannot be read any more. A copy of it can."""
     ABSENT = "Absent"

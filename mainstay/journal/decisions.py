@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 WRITE_EVERY: Final = timedelta(milliseconds=200)
 NOTES_MAX: Final = 256
-HURRY: Final = timedelta(milliseconds=10)  # When somebody waits for it. What else comes by then goes along.
+HURRY: Final = timedelta(milliseconds=10)  # When a caller waits for it. Records that arrive meanwhile go along.
 RETRY_AFTER: Final = timedelta(seconds=1)
 CLOSING: Final = timedelta(seconds=5)
 
@@ -38,7 +38,7 @@ CLOSING: Final = timedelta(seconds=5)
 class DecisionRecorder:
     """Records decisions into one directory. `await start()`, and `await close()` at the end.
 
-    The disk, and with it the lock on the directory, stays open: that is for whoever has opened it.
+    The caller closes the disk, and with it the lock on the directory.
     """
 
     def __init__(
@@ -94,7 +94,9 @@ class DecisionRecorder:
         self._write_soon()
 
     def take(self, records: Sequence[bytes], at: int) -> None:
-        """Put down records that others have made and encoded, with the time that a loss of them would be told with."""
+        """Put down records that others have made and encoded, with the time under which a loss of them would be
+        recorded.
+        """
         self._waiting.take(records, at)
         self._write_soon()
 
@@ -164,7 +166,7 @@ class DecisionRecorder:
         except (DiskFull, OSError) as error:
             self.failures += 1
             self.last_failure = str(error)
-            _log.warning("decisions cannot be recorded, trying again: %s", error)
+            _log.warning("cannot record decisions, retrying: %s", error)
             await tasks.sleep(RETRY_AFTER)
             return False
         return True

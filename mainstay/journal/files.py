@@ -11,7 +11,7 @@ only what it needs, and can tell what is gone when a block is damaged. The last 
 them a reader looks into the closed segment itself.
 
 An open segment may end in a torn frame. A closed one was complete when it got its name, so whatever is wrong with it
-is damage, and is told as such.
+is damage, and is reported as such.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ class BlockIndex(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Of a snapshot, which is in the order of its keys."""
     lost: tuple[LostRecord, ...] = ()
     sampled: tuple[SampledRecord, ...] = ()
-    """What the block tells of decisions that are not there, so that nobody has to read it for that. Those about the
+    """What the block tells of decisions that are not there, so that readers need not read it for that. Those about the
     same rule and component are put together."""
 
 
@@ -262,7 +262,7 @@ def read_frames(data: bytes, start: int = 0) -> Frames:
     found = Frames([], [], start)
     if not data.startswith(MAGIC):
         if not MAGIC.startswith(data) and any(data):
-            found.damages.append("it is not a segment of a journal")
+            found.damages.append("not a segment of a journal")
         return found
     next_start: int | None = start or len(MAGIC)
     while next_start is not None:
@@ -282,7 +282,7 @@ def _read_until_damage(data: bytes, start: int, contents: list[Content], damages
         damages.append(str(error))
         return start, error.resume
     except msgspec.MsgspecError as error:
-        damages.append(f"the frame before byte {start} cannot be understood: {error}")
+        damages.append(f"cannot parse the frame before byte {start}: {error}")
         return start, start
     return start, None
 
@@ -322,7 +322,7 @@ def index_in(data: bytes) -> FileIndex:
     """The index at the end of a closed file. Raises `Broken`."""
     start: int | None = len(MAGIC)
     if not data.startswith(MAGIC):
-        raise Broken("it is not a segment of a journal")
+        raise Broken("not a segment of a journal")
     last = b""
     while start is not None:
         try:
@@ -332,7 +332,7 @@ def index_in(data: bytes) -> FileIndex:
         except frames.Damaged as error:
             start = error.resume
     if not last.startswith(_INDEX):
-        raise Broken("its end is missing")
+        raise Broken("truncated")
     return _index(last[1:])
 
 
@@ -370,14 +370,14 @@ def _sidecar_content(data: bytes, start: int = len(MAGIC)) -> bytes:
             return content
     except frames.Damaged as error:
         raise Broken(str(error)) from error
-    raise Broken("its end is missing")
+    raise Broken("truncated")
 
 
 def _index(content: bytes) -> FileIndex:
     try:
         return _decode_index(content)
     except msgspec.MsgspecError as error:
-        raise Broken(f"its index cannot be understood: {error}") from error
+        raise Broken(f"cannot parse its index: {error}") from error
 
 
 def rebuilt_index(name: FileName, data: bytes) -> FileIndex:
@@ -402,4 +402,4 @@ def rebuilt_index(name: FileName, data: bytes) -> FileIndex:
         except Broken as error:
             damages.append(str(error))
             break
-    return FileIndex(FORMAT, name.series, name.number, len(data), 0, tuple(blocks), (*damages, "its end is missing"))
+    return FileIndex(FORMAT, name.series, name.number, len(data), 0, tuple(blocks), (*damages, "truncated"))

@@ -13,9 +13,9 @@ Kubernetes cluster may have one over watches. The exact shape of what comes in:
 
 Once a batch is durable, `advance(revision)` is called, at the source: up to there the store may forget. Batches are
 written a few times a second, each time with one sync. If the disk is slow or full, the recorder stops reading and tries
-again: history is never dropped here. If the store has to forget all the same, because it has no room either, or
-because nobody recorded for a while, the recorder takes a snapshot, notes what was missed, and goes on from there; every
-answer that crosses the gap says so (reader.py).
+again: history is never dropped here. If the store has to forget all the same, because it has no room either, or because
+recording paused for a while, the recorder takes a snapshot, notes what was missed, and goes on from there; every answer
+that crosses the gap says so (reader.py).
 
 A snapshot is also taken now and then, so that a view is rebuilt from a bounded number of changes. Values of Secrets
 never get here (secret_mask.py).
@@ -112,7 +112,7 @@ class _Piece:
 class HistoryRecorder:
     """Records one source into one directory. `await start()`, and `await close()` at the end.
 
-    The disk, and with it the lock on the directory, stays open: that is for whoever has opened it.
+    The caller closes the disk, and with it the lock on the directory.
     """
 
     def __init__(
@@ -224,10 +224,10 @@ class HistoryRecorder:
                     has_begun = True
                 await self._follow_once()
             except Missed as error:
-                _log.warning("the journal has missed changes after revision %d: %s", self._taken, error)
+                _log.warning("the journal missed changes after revision %d: %s", self._taken, error)
                 has_begun = False
             except SourceUnavailable as error:
-                _log.warning("the history cannot be followed, trying again: %s", error)
+                _log.warning("cannot follow the history, retrying: %s", error)
                 await tasks.sleep(RETRY_AFTER)
             except (DiskFull, OSError) as error:
                 await self._failed(error)
@@ -322,7 +322,7 @@ class HistoryRecorder:
         return True
 
     async def _failed(self, error: Exception) -> None:
-        self._count_failure("the journal cannot be written, trying again", error)
+        self._count_failure("cannot write the journal, retrying", error)
         with self._counting_failures():
             await self._worker.run(self._tidy, micros(self._clock.wall()))
         await tasks.sleep(RETRY_AFTER)
@@ -333,7 +333,7 @@ class HistoryRecorder:
         try:
             yield
         except (DiskFull, OSError) as error:
-            self._count_failure("the journal could not be tidied", error)
+            self._count_failure("cannot clean up the journal", error)
 
     def _count_failure(self, what: str, error: Exception) -> None:
         self.failures += 1
@@ -362,7 +362,7 @@ class HistoryRecorder:
         except (Missed, DiskFull, OSError) as error:
             pause_ns = SNAPSHOT_AGAIN // timedelta(microseconds=1) * 1000
             self._no_snapshot_before_ns = self._clock.monotonic_ns() + pause_ns
-            self._count_failure("a snapshot for the journal could not be taken", error)
+            self._count_failure("cannot take a snapshot for the journal", error)
 
     async def _take_snapshot(self, at: int | None) -> int:
         snapshot = await self._source.snapshot(at)

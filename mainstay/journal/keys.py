@@ -5,7 +5,7 @@ group. The server also keeps keys about other things than objects (lineage, term
 may keep more of them one day. `is_object` says which keys are objects, by what is known of *groups*: those of built-in
 kinds without a dot are few and listed here, every other group has a dot, and the server's own keys begin without one
 where they hold more than names. (The one exception, names that definitions have claimed, is listed.) So a new sort of
-key that nobody told the journal about is left out of it, rather than recorded with whatever it holds.
+key that the journal does not know is left out of it, rather than recorded with whatever it holds.
 """
 
 from typing import Final

@@ -171,7 +171,7 @@ class MemoryJournal:
         memory = record.memory
         return memory.inline if len(memory.inline) == memory.size else self._memories.get(memory.digest)
 
-    # All of it, for whoever keeps or copies it.
+    # All of it, to keep or copy it.
 
     def records(self, wanted: Callable[[DecisionRecord], bool] = lambda _: True) -> list[DecisionRecord]:
         """All decisions, in the order in which they were added."""

@@ -45,7 +45,7 @@ class Names:
             return
         count = numbers[0] if numbers else 0
         if len(numbers) < 1 + count or len(numbers) != 1 + count + sum(numbers[1 : 1 + count]):
-            raise ValueError("it does not have as many names as it says")
+            raise ValueError("the number of names does not match its header")
         self._bounds = [1 + count]
         for each in numbers[1 : 1 + count]:
             self._bounds.append(self._bounds[-1] + each)

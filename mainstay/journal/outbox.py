@@ -4,8 +4,8 @@ What waits is bounded. When it cannot be taken away as fast as it comes, detail 
 half of the room is taken keeps only what it is about, how it ended and what it wrote. When there is no room at all a
 record is dropped. Both are counted, and a `LostRecord` tells of it in the place where the records themselves should be.
 
-What goes together is a `Batch`. The same batch is given until it is `done`, so whoever does not know whether it arrived
-can send exactly the same again; readers know decisions by their ids, and losses by what they say.
+What goes together is a `Batch`. The same batch is given until it is `done`, so a sender that does not know whether it
+arrived can send exactly the same again; readers know decisions by their ids, and losses by what they say.
 """
 
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ class Waiting:
             self._note(decision.at, records=1)
 
     def take(self, records: Sequence[bytes], at: int) -> None:
-        """Put down records that somebody else has made, and that are encoded already. `at` is about when they were."""
+        """Put down encoded records that another process has made. `at` is about when they were."""
         size = sum(map(len, records))
         if self.is_open and self._bytes + size <= self._bytes_max:
             self._records += records
@@ -180,11 +180,11 @@ class Waiting:
         self._take_away()
 
     def drop(self) -> None:
-        """The batch, a single record, is not wanted by anybody."""
+        """The batch, a single record, is rejected for good."""
         told = None if self._batch is None else self._batch.lost
         self._take_away()
         self._note(micros(self._clock.wall()), records=1)
-        if told is not None and self._lost is not None:  # Nobody has heard of it.
+        if told is not None and self._lost is not None:  # Not reported yet.
             self._lost.since = min(self._lost.since, told.since)
             self._lost.records += told.records
             self._lost.details += told.details

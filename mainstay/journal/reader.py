@@ -10,7 +10,7 @@ A state is a snapshot and the changes after it. Every answer says what it should
 revisions, `damages` for files, `lost` for decisions that were not kept. An answer with gaps is still given, as far as
 it goes; look at `is_complete` before you take it for the truth.
 
-The calls block: run them on a `tasks.Worker`. They read the directory anew each time, so a living journal can be asked
+The calls block: run them on a `tasks.Worker`. They read the directory each time, so a live journal can be queried
 again later; what cannot have changed since is kept (scan.py), so a reader that lives is quicker than a new one, and is
 for one thread at a time. Values are the bytes that the store had, Secrets without their values (secret_mask.py).
 """
@@ -334,7 +334,7 @@ def _history_damages(scan: Scan) -> tuple[Damage, ...]:
 
 
 def _damaged(scan: Scan) -> list[Interval]:
-    """The revisions in what cannot be read. Where nobody knows which those were, it may have been any hole."""
+    """The revisions in what cannot be read. Where those are unknown, it may have been any hole."""
     recorded = scan.recorded
     result: list[Interval] = []
     for damage in scan.damages_of(Series.HISTORY):
@@ -398,7 +398,7 @@ def _decisions(
         for record in block.records:
             if isinstance(record, DecisionRecord) and matches(record):
                 known = found.get(record.id)
-                if known is None or known.at <= record.at:  # A refusal is told of again, with how often it was.
+                if known is None or known.at <= record.at:  # A refusal is recorded again, with its count.
                     found[record.id] = record
         if len(found) >= limit > 0:
             oldest = max(oldest, _last(sorted(record.at for record in found.values()), limit)[0])

@@ -46,7 +46,7 @@ class Ending(StrEnum):
     RETRY = "Retry"
     GIVE_UP = "GiveUp"
     REFUSED = "Refused"
-    """By admission or at a commit point: what was asked for was not done, and nobody tries again by itself."""
+    """By admission or at a commit point: the request was refused, and is not retried."""
 
 
 class WhyNot(StrEnum):
@@ -63,7 +63,7 @@ class WhyNot(StrEnum):
     HISTORY_MISSING = "HistoryMissing"
     """The journal does not have all the revisions of its view."""
     NOTHING_DECIDED = "NothingDecided"
-    """It says what somebody has learned, on which later decisions depend."""
+    """It records an observation that later decisions depend on."""
     SUMMARISED = "Summarised"
     """A rule of sampling kept only its summary."""
 

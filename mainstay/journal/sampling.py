@@ -6,9 +6,9 @@
     Rule("rest", keep=Keep.NOTHING)
 
 What no rule matches is kept in full. Each record that is kept says by which rule, as in `failures=full`; what is left
-out is counted, and a `SampledRecord` tells how many of which component by which rule, so that nobody takes silence for
-rest. One in N is drawn from the decision's id: the same decision is always drawn the same way, by every server, however
-often it is sent.
+out is counted, and a `SampledRecord` tells how many of which component by which rule, so that readers do not take
+silence for rest. One in N is drawn from the decision's id: the same decision is always drawn the same way, by every
+server, however often it is sent.
 
 `kept` is a plain function. `Sampler` keeps what it has to know from one record to the next: which policies each
 component follows, and since when, and what was left out.
@@ -63,7 +63,7 @@ class Keep(StrEnum):
 
 
 class When(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a rule is about. All that is said must be so; if nothing is said, it is about every decision."""
+    """What a rule matches. All fields that are set must match; with none set, it matches every decision."""
 
     failures: bool = False
     """It is tried again, given up or refused, or a write of it failed."""
@@ -277,7 +277,7 @@ class Sampler:
     def marked(self, record: DecisionRecord) -> DecisionRecord:
         """The record with the rule on it if it is to be kept in full, otherwise as it is.
 
-        For a component that has made it. Whoever collects it need not decide again if the rules there are the same; and
+        For a component that has made it. The collector need not decide again if its rules are the same; and
         if they are not, nothing is missing.
         """
         rules = self.rules
@@ -321,7 +321,7 @@ _Test = Callable[[DecisionRecord, Circumstances], bool]
 
 @lru_cache(maxsize=64)
 def _tests(when: When) -> tuple[_Test, ...]:
-    """What has to be so. Only what is said is looked at: this is on the way of every decision of a cluster."""
+    """The conditions of a rule. Only fields that are set are looked at: this runs for every decision of a cluster."""
     tests: list[_Test] = []
     if when.failures:
         tests.append(lambda record, _: is_failure(record))

@@ -2,7 +2,7 @@
 
 `Scan` is one look at one or more directories. It reads what is there at that moment, of a living journal as of one that
 was copied somewhere, and takes no lock. A writer may close or forget a file while it is being looked for: then
-`FileNotFoundError` comes out, and whoever asked begins a new scan. What one scan has read of closed files, which never
+`FileNotFoundError` comes out, and the caller begins a new scan. What one scan has read of closed files, which never
 change, and of the beginning of open ones, the next need not read again if both are given the same `Kept`.
 
 What cannot be read is noted in `damages`, with the revisions that are lost by it, and the scan goes on.
@@ -176,7 +176,7 @@ class Scan:
         return min(found, default=0)
 
     def absent(self, times: Interval) -> tuple[tuple[LostRecord, ...], tuple[SampledRecord, ...]]:
-        """What is told of decisions between two times that are not there: lost, and left out by rules."""
+        """Records about decisions between two times that are not there: lost, and left out by rules."""
         lost: dict[LostRecord, None] = {}
         sampled: dict[tuple[str, str], SampledRecord] = {}
         for file in self._files_of(Series.DECISIONS):
@@ -267,7 +267,7 @@ class Scan:
         index = self._kept.indexes.get((number, name))
         if index is None:
             index, is_good = index_of(disk, name)
-            if is_good:  # Otherwise somebody may put a better file there.
+            if is_good:  # Otherwise an operator may put a better file there.
                 self._kept.indexes[number, name] = index
         for damage in index.damages:
             self._note(name, damage, ())

@@ -7,7 +7,7 @@ A journal is copied into bundles, mailed, and read by people who may not read Se
 
 Kept are the names in `data` and the length of each value, for that is what most questions are about: is the key there,
 was it empty, did it change in size? Not kept is any hash of a value, not even a salted one that is thrown away with the
-process: short values can be found from their hash by trying. So two values of one length cannot be told apart here;
+process: short values can be found from their hash by trying. So two values of one length look the same here;
 that the object was *written* can, by its revision.
 
 Tools keep copies of the whole object, and thereby of the values, in annotations: kubectl in one of that name, others in
@@ -80,7 +80,7 @@ def _is_harmless(text: Any, parts: list[str]) -> bool:
 
 
 def _parts(obj: dict[str, Any]) -> list[str]:
-    """Every value as text and in base64, if it is long enough to be told from other text."""
+    """Every value as text and in base64, if it is long enough to be distinguished from other text."""
     parts: list[str] = []
     for _, text in _items(obj.get("data")):
         if isinstance(text, str):

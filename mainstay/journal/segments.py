@@ -4,7 +4,7 @@
 index under another name, synced, renamed, and only then is the open one removed. So at every moment each record that
 was reported durable is in a file that a reader understands, at times in two; readers know what they have had.
 
-After a start, or a write that failed, nothing is appended to an old file: nobody knows what its end looks like. A new
+After a start, or a write that failed, nothing is appended to an old file: what its end looks like is unknown. A new
 segment is begun, and the old one is closed with what is whole in it. A record whose append failed may therefore be
 there all the same, and twice if it is appended again.
 
@@ -101,7 +101,9 @@ class Segments:
         try:
             self._disk.lock(f"{self._series}.lock", f"process {os.getpid()}")
         except Locked as error:
-            raise InUse(f"the journal is written by {error.holder}: stop that one, or use another directory") from None
+            raise InUse(
+                f"the journal is in use by {error.holder}; stop that process, or use another directory"
+            ) from None
         names = [name for name in map(parsed_name, self._disk.names()) if name and name.series == self._series]
         self._number = max((name.number for name in names), default=0)
         closed = [name.number for name in names if name.suffix == Suffix.CLOSED]
@@ -129,7 +131,7 @@ class Segments:
             yield from read_frames(self._disk.read(self._name(number, Suffix.OPEN))).contents
 
     def append(self, records: Sequence[bytes], at: int) -> None:
-        """Write records as one frame: all of them or none. Raises `DiskFull` (none) and `OSError` (nobody knows)."""
+        """Write records as one frame: all of them or none. Raises `DiskFull` (none) and `OSError` (unknown)."""
         data = frames.frame(joined(records))
         if not self._size:
             self._number += 1
@@ -241,31 +243,31 @@ class Segments:
                 return result_of(self._helped[1])
             except (OSError, msgspec.MsgspecError) as error:
                 self._helped = None
-                _log.warning("a segment of the journal is closed without help: %s", error)
+                _log.warning("the helper failed; closing a segment of the journal in this process: %s", error)
         return closed(self._series, number, self._disk.read(open_name))
 
     def _read_index(self, number: int) -> FileIndex:
         index, is_good = index_of(self._disk, FileName(self._series, number, Suffix.CLOSED))
         if not is_good:
             with contextlib.suppress(DiskFull, OSError):
-                write_anew(self._disk, self._name(number, Suffix.INDEX), index_file(index))
+                replace_file(self._disk, self._name(number, Suffix.INDEX), index_file(index))
         return index
 
 
 def write_closed(disk: Disk, name: FileName, data: bytes, index: FileIndex, names: bytes) -> None:
     """Write a closed file and what helps to read it. Raises `DiskFull`, `OSError`: then it is not there."""
-    write_anew(disk, str(name), data)
+    replace_file(disk, str(name), data)
     # Nothing depends on these two, so that a disk which is full just now does not matter.
     with contextlib.suppress(DiskFull, OSError):
-        write_anew(disk, str(name._replace(suffix=Suffix.NAMES)), names_file(names))
-        write_anew(disk, str(name._replace(suffix=Suffix.INDEX)), index_file(index))
+        replace_file(disk, str(name._replace(suffix=Suffix.NAMES)), names_file(names))
+        replace_file(disk, str(name._replace(suffix=Suffix.INDEX)), index_file(index))
 
 
-def write_anew(disk: Disk, name: str, data: bytes) -> None:
+def replace_file(disk: Disk, name: str, data: bytes) -> None:
     """Write a whole file: it has its name only once all of it is durable."""
     given = parsed_name(name)
     if given is None:
-        raise ValueError(f"{name} is no name of a file of the journal")
+        raise ValueError(f"{name} is not a name of a journal file")
     new = str(given._replace(suffix=Suffix.NEW))
     if new in disk.names():
         disk.remove(new)

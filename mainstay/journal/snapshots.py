@@ -21,7 +21,7 @@ from mainstay.journal.files import (
 )
 from mainstay.journal.record import EntryRecord, encode, joined
 from mainstay.journal.record_header import EntryGlance
-from mainstay.journal.segments import index_of, remove_all, write_anew
+from mainstay.journal.segments import index_of, remove_all, replace_file
 
 
 class Snapshots:
@@ -77,8 +77,8 @@ class Snapshots:
         self._builder = None
         self.files[revision] = index
         with contextlib.suppress(DiskFull, OSError):
-            write_anew(self._disk, str(name._replace(suffix=Suffix.NAMES)), names_file(names))
-            write_anew(self._disk, str(name._replace(suffix=Suffix.INDEX)), index_file(index))
+            replace_file(self._disk, str(name._replace(suffix=Suffix.NAMES)), names_file(names))
+            replace_file(self._disk, str(name._replace(suffix=Suffix.INDEX)), index_file(index))
 
     def give_up(self) -> None:
         """Leave nothing behind of one that was not finished."""

@@ -7,10 +7,10 @@
     GET /journal/decision?id=…                             one, or none
     GET /journal/writes?kind=…                             who asked for revisions
     GET /journal/memory?digest=…                           what a decision depended on, if it was kept
-    POST /journal/decisions                                records of decisions, from whoever decides
+    POST /journal/decisions                                records of decisions, from components
 
-Times in a query are microseconds (record.py). An answer is msgpack, compressed with zstd for whoever accepts that. Its
-parts are arrays, and more may be added at their end; records are as on disk, so an older reader passes over what it
+Times in a query are microseconds (record.py). An answer is msgpack, compressed with zstd if the client accepts that.
+Its parts are arrays, and more may be added at their end; records are as on disk, so an older reader passes over what it
 does not know.
 """
 
@@ -86,7 +86,7 @@ def wanted_in(page: str, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     wanted: dict[str, Any] = {}
     for name, value in pairs:
         if name not in _ASKED[page]:
-            raise BadPage(f"{page} cannot be asked for by {name!r}: only by {', '.join(sorted(_ASKED[page]))}")
+            raise BadPage(f"{page} does not support the parameter {name!r}, only {', '.join(sorted(_ASKED[page]))}")
         if name in _TEXTS or name == "namespace":
             wanted[name] = value
         elif name in _NUMBERS:
@@ -106,7 +106,7 @@ def vector_in(values: Iterable[str]) -> dict[str, int]:
     for value in values:
         kind, _, revision = value.rpartition("@")
         if not kind:
-            raise BadPage(f"{value!r} should be KIND@REVISION, as in pods@918812")
+            raise BadPage(f"{value!r} must be KIND@REVISION, for example pods@918812")
         vector[kind] = _number("at", revision)
     return vector
 
@@ -115,12 +115,12 @@ def digest_in(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise BadPage(f"{text!r} is no digest") from None
+        raise BadPage(f"{text!r} is not a digest") from None
 
 
 def _number(name: str, value: str) -> int:
     if not value.isascii() or not value.isdigit() or len(value) > 18:
-        raise BadPage(f"{name}={value!r} should be a whole number")
+        raise BadPage(f"{name} must be an integer, not {value!r}")
     return int(value)
 
 
@@ -271,9 +271,9 @@ def plain(content: bytes, content_type: str, bytes_max: int = _PLAIN_BYTES_MAX) 
             raise BadPage(f"it is larger than {bytes_max} bytes")
         return content
     try:
-        # The size is told at the beginning: what is too large is refused before there is room made for it.
+        # The size comes first: a body that is too large is refused before memory is allocated for it.
         if zstandard.frame_content_size(content) > bytes_max:
             raise BadPage(f"it is larger than {bytes_max} bytes")
         return zstandard.ZstdDecompressor().decompress(content, max_output_size=bytes_max)
     except zstandard.ZstdError as error:
-        raise BadPage(f"it cannot be decompressed: {error}") from None
+        raise BadPage(f"cannot decompress it: {error}") from None

@@ -98,7 +98,7 @@ def test_what_generated_names_begin_with_may_end_with_a_dash():
 
 
 def test_an_unknown_rule_is_a_bug():
-    with pytest.raises(ValueError, match="no rule"):
+    with pytest.raises(ValueError, match="unknown name rule"):
         names.name_problems("other", "x")
 
 

@@ -60,7 +60,7 @@ def test_a_kubeconfig_that_was_named_has_to_be_there(home: dict[str, str], tmp_p
 def test_a_context_says_which_cluster_and_namespace(home: dict[str, str]):
     assert load_config("", "", home).namespace == "shop"
     assert load_config("", "two", home).servers == ("http://other:1",)
-    with pytest.raises(click.ClickException, match=r"variable: kubeconfig: there is no context 'three'"):
+    with pytest.raises(click.ClickException, match=r"variable: kubeconfig: context 'three' not found"):
         load_config("", "three", home)
 
 

@@ -155,7 +155,7 @@ def test_an_index_can_be_added_later_and_finds_what_is_there():
     cache.replace([gathered], 12)
 
     assert (cache.by("node", "n1"), cache.values("node")) == ((key("c"),), ["n1"])
-    with pytest.raises(ValueError, match="another index that is called 'node'"):
+    with pytest.raises(ValueError, match="another index named 'node'"):
         cache.add_indexes([field("spec", "other", name="node")])
 
 

@@ -109,9 +109,9 @@ users: []
         ("{", "YAML"),
         ("[]", "mapping"),
         ("{}", "current-context"),
-        ('{"current-context": "c"}', "no context 'c'"),
-        (a_kubeconfig(cluster={"server": ""}), "no server"),
-        (a_kubeconfig(cluster={"server": "host:6443"}), "not of the form"),
+        ('{"current-context": "c"}', "context 'c' not found"),
+        (a_kubeconfig(cluster={"server": ""}), "server is missing"),
+        (a_kubeconfig(cluster={"server": "host:6443"}), "must have the form"),
         (a_kubeconfig(cluster={"server": 5}), "not text"),
         (a_kubeconfig(cluster={"proxy-url": "http://p"}), "proxy-url is not supported"),
         (a_kubeconfig(cluster={"insecure-skip-tls-verify": "yes"}), "neither true nor false"),
@@ -121,8 +121,8 @@ users: []
         (a_kubeconfig(user={"auth-provider": {"name": "gcp"}}), "auth-provider"),
         (a_kubeconfig(user={"username": "u", "password": "p"}), "username"),
         (a_kubeconfig(user={"token": "t", "as": "root"}), "'u': as is not supported"),
-        (a_kubeconfig(user={"client-certificate-data": encoded("C")}), "go together"),
-        (a_kubeconfig(cluster=None, user=None).replace('"user": "u"', '"user": "w"'), "no user 'w'"),
+        (a_kubeconfig(user={"client-certificate-data": encoded("C")}), "must be given together"),
+        (a_kubeconfig(cluster=None, user=None).replace('"user": "u"', '"user": "w"'), "user 'w' not found"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_place(tmp_path, text, words):
@@ -183,7 +183,7 @@ def test_a_program_in_a_pod_finds_its_server(tmp_path):
 def test_a_program_anywhere_else_is_told_so(tmp_path):
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
-    with pytest.raises(BadConfig, match="no pod"):
+    with pytest.raises(BadConfig, match="does not run in a pod"):
         in_cluster({}, tmp_path)
     with pytest.raises(BadConfig, match="token"):
         in_cluster(environ, tmp_path)

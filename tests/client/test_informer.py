@@ -565,7 +565,7 @@ async def test_whoever_subscribes_late_is_first_told_what_is_there(sim):
         assert [change.key.name for change in told] == ["b"]
 
 
-async def test_a_subscriber_that_fails_stops_the_informer_and_whoever_waits_is_told(sim):
+async def test_a_subscriber_that_fails_stops_the_informer_and_ends_waits(sim):
     api = PretendApi()
     failures: list[Any] = []
     sim.loop.set_exception_handler(lambda loop, context: failures.append(context["exception"]))
@@ -584,7 +584,7 @@ async def test_a_subscriber_that_fails_stops_the_informer_and_whoever_waits_is_t
     with pytest.raises(Stopped):
         await waiting
     assert list(map(repr, failures)) == [
-        """SubscriberFailed("when told that default/a of pods was ADDED at 2: LookupError('a bug')")"""
+        """SubscriberFailed("subscriber failed on: default/a of pods was ADDED at 2: LookupError('a bug')")"""
     ]
 
 
@@ -611,6 +611,6 @@ async def test_informers_are_shared_and_get_all_indexes_that_anybody_wants(sim):
 async def test_an_informer_is_started_once(sim):
     informer = Informer(PretendApi(), sim.env("client"), Collection(PODS))
     informer.start()
-    with pytest.raises(RuntimeError, match="informer of pods was started before"):
+    with pytest.raises(RuntimeError, match="informer of pods is already started"):
         informer.start()
     await informer.stop()

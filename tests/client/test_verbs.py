@@ -259,7 +259,7 @@ async def test_no_name_is_not_all_names(sim):
         await world.client.create(CONFIG_MAPS, a_configmap("one"), "default")
 
         for ask in (world.client.get, world.client.delete):
-            with pytest.raises(ValueError, match="without a name"):
+            with pytest.raises(ValueError, match="has no name"):
                 await ask(CONFIG_MAPS, "", "default")
 
         assert len((await world.client.list(CONFIG_MAPS, "default")).items) == 1

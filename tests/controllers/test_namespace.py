@@ -213,7 +213,7 @@ async def test_a_kind_that_the_server_asked_does_not_know_yet_holds_it_open(sim,
         await home.client.delete(NAMESPACES, "team")
         await tasks.sleep(timedelta(minutes=5))
         found = (await conditions(home))["NamespaceDeletionDiscoveryFailure"]
-        assert found["message"] == "example.dev/v1: websites are defined, and not served yet"
+        assert found["message"] == "example.dev/v1: websites are defined but not served yet"
         is_behind.clear()
         await home.at_rest()
         assert await is_gone(home)

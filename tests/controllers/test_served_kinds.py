@@ -47,7 +47,7 @@ async def test_what_is_defined_and_not_served_yet_is_a_problem(sim, monkeypatch)
             return Served(tuple(each for each in honest.kinds if each.name != WEBSITES))
 
         monkeypatch.setattr(under_test, "served_kinds", behind)
-        assert (await all_kinds(home.client)).problems == {"example.dev/v1": "websites are defined, and not served yet"}
+        assert (await all_kinds(home.client)).problems == {"example.dev/v1": "websites are defined but not served yet"}
 
 
 def test_a_group_that_is_out_of_date_is_in_doubt_and_others_are_not():

@@ -204,9 +204,9 @@ async def test_a_bundle_that_was_cut_off_or_damaged_says_so_at_every_byte(sim):
     ("data", "said"),
     [
         (b"", "is empty"),
-        (b"\x1f\x8b\x08", "is no bundle: `mainstay record"),
-        (b"MAINSTAY BUNDLE 2\nrest", "later version"),
-        (MAGIC, "cut off after 18 bytes"),
+        (b"\x1f\x8b\x08", "not a bundle; create one with `mainstay record"),
+        (b"MAINSTAY BUNDLE 2\nrest", "newer version"),
+        (MAGIC, "truncated after 18 bytes"),
     ],
 )
 def test_what_is_no_bundle_is_told_with_what_to_do(data: bytes, said: str):

@@ -290,5 +290,5 @@ def test_files_that_are_not_ours_are_left_alone():
     write(opened(disk), 1, 3)
 
     assert revisions(disk) == [1, 2, 3]
-    assert [each.what for each in Scan([disk]).damages] == ["it is not a segment of a journal"]
+    assert [each.what for each in Scan([disk]).damages] == ["not a segment of a journal"]
     assert "README" in disk.names()

@@ -220,7 +220,7 @@ async def test_an_agent_that_does_not_answer_is_given_up(sim):
         answer = await client.ask("GET", f"{PODS}/web/log")
         assert (answer.status, answer.body["reason"]) == (503, "ServiceUnavailable")
         assert answer.body["message"] == (
-            'the agent of node "node-1" at http://silent:10250 gives no answer: there was no answer within 10 s'
+            'the agent of node "node-1" at http://silent:10250 gives no answer: no answer within 10 s'
         )
         await http.drain(timedelta(0))
 

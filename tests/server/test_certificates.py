@@ -168,8 +168,8 @@ def test_a_new_authority_signs_everything_anew(disk: SystemDisk):
     [
         ({"ca.key": None}, "ca.crt is there without ca.key"),
         ({"ca.key": "server.key"}, "ca.key is not the key of ca.crt"),
-        ({"ca.crt": "ca.key"}, "ca.crt is no certificate"),
-        ({"server.key": "ca.crt"}, "server.key is no key"),
+        ({"ca.crt": "ca.key"}, "ca.crt is not a certificate"),
+        ({"server.key": "ca.crt"}, "server.key is not a key"),
     ],
 )
 def test_files_that_do_not_fit_are_refused_rather_than_replaced(
@@ -228,9 +228,9 @@ def test_a_context_takes_client_certificates_but_does_not_insist(disk: SystemDis
     ("certificate", "key", "why"),
     [
         ("server.crt", "admin.key", "admin.key is not the key of .*server.crt"),
-        ("server.key", "server.crt", "are no certificate and key"),
+        ("server.key", "server.crt", "are not a certificate and key"),
         ("server.crt", "missing.key", "cannot read .*: No such file"),
-        ("server.crt", "locked.key", "has a password: remove it"),
+        ("server.crt", "locked.key", "has a passphrase; remove it"),
     ],
 )
 def test_a_pair_that_cannot_be_used_is_refused_in_plain_words(disk: SystemDisk, certificate: str, key: str, why: str):
@@ -247,7 +247,7 @@ def test_a_pair_that_cannot_be_used_is_refused_in_plain_words(disk: SystemDisk, 
 def test_client_authorities_must_be_certificates(disk: SystemDisk):
     ensure(disk)
 
-    with pytest.raises(BadCertificate, match="client authorities"):
+    with pytest.raises(BadCertificate, match="client CA file"):
         tls_context(disk.root / "server.crt", disk.root / "server.key", b"nonsense")
 
 

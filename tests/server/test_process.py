@@ -369,7 +369,7 @@ def test_wrong_usage_is_told_apart_from_failure(
     [
         (["--token-file", "{tmp}/bad.csv"], "bad.csv: line 2: has 1 columns"),
         (["--token-file", "{tmp}/binary"], "binary is not in UTF-8"),
-        (["--tls-cert", "{tmp}/bad.csv", "--tls-key", "{tmp}/bad.csv"], "are no certificate and key in PEM form"),
+        (["--tls-cert", "{tmp}/bad.csv", "--tls-key", "{tmp}/bad.csv"], "are not a certificate and key in PEM format"),
         (["--audit-log", "{tmp}/bad.csv/audit.log"], "cannot write the audit log"),
     ],
 )

@@ -53,7 +53,7 @@ def check_resources(resources: Object, path: str, causes: list[Cause]) -> None:
 
 
 def _check_one(name: str, value: Any, path: str, causes: list[Cause]) -> int:
-    """An amount of a resource that a container may ask for: a standard one, or somebody's own with its domain."""
+    """An amount of a resource that a container may ask for: a standard one, or an extended one with its domain."""
     if name in _STANDARD:
         return check_amount(value, f"{path}[{name}]", causes)
     here = f"{path}[{name}]"

@@ -135,7 +135,7 @@ NAMESPACE = builtin(
     verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     subresources=(
         Subresource("finalize", ("update",)),
-        # Counts anew what is used of its quotas: ours (server/quota/recount.py).
+        # Recounts what is used of its quotas: ours (server/quota/recount.py).
         Subresource("recount", ("create",), "mainstay.dev", "v1", "NamespaceRecount"),
         STATUS,
     ),

@@ -1,6 +1,6 @@
 """Decisions as objects, `kubectl get decisions`: what was decided about what, how it ended, and what it wrote.
 
-They are not part of `BUILTIN`, because no store holds them: the server makes them from its journal when somebody asks
+They are not part of `BUILTIN`, because no store holds them: the server makes them from its journal on request
 (server/decisions/reads.py). A decision is in the namespace of what it is about, or in `default` if that has none.
 """
 

@@ -1,4 +1,4 @@
-"""The kind Hold, `mainstay.dev/v1`: somebody asks for time. What it means is in mainstay/api/holds.py.
+"""The kind Hold, `mainstay.dev/v1`: an operator pauses something. What it means is in mainstay/api/holds.py.
 
     spec:
       what: Rollout
@@ -7,7 +7,7 @@
       reason: the new version loses orders
       expiresAt: 2026-01-01T12:00:00Z
 
-What is held stays the same for as long as the Hold is there, so that nobody's Hold becomes another one; who answers for
+What is held stays the same for as long as the Hold is there, so that a Hold never becomes another one; who answers for
 it, why and until when may change. That it ends in time, by the server's clock, is seen to when it is committed
 (server/placement/holds.py): nothing here knows what time it is.
 """
@@ -24,7 +24,7 @@ from mainstay.api.kinds.declare import at, declare, fill, own_status
 from mainstay.api.times import canonical_time, parse_time
 
 TEXT_LENGTH_MAX: Final = 500
-"""Of a reason or an owner. Whoever is held back reads it in an error message."""
+"""Of a reason or an owner. Users read it in error messages."""
 _DEPLOYMENT: Final = "Deployment"
 _FIXED: Final = ("what", "target")
 _TARGET_FIELDS: Final[Mapping[What, tuple[str, ...]]] = {
@@ -76,13 +76,13 @@ def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
         was = old.get("spec") or {}
         for field in _FIXED:
             if spec.get(field) != was.get(field):
-                causes.append(forbidden_value(f"spec.{field}", "field is immutable; make another Hold"))
+                causes.append(forbidden_value(f"spec.{field}", "field is immutable; create another Hold"))
     return causes
 
 
 def _check_text(value: Any, path: str, causes: list[Cause]) -> None:
     if not isinstance(value, str) or not value.strip():
-        detail = "say who answers for it" if path.endswith("owner") else "say why, for those who will find it"
+        detail = "must name who is responsible for the Hold" if path.endswith("owner") else "must say why"
         causes.append(required(path, detail) if value in (None, "") else invalid_value(path, value, detail))
     elif len(value) > TEXT_LENGTH_MAX:
         causes.append(too_long(path, f"may not be more than {TEXT_LENGTH_MAX} characters"))
@@ -93,7 +93,7 @@ def _check_text(value: Any, path: str, causes: list[Cause]) -> None:
 def _check_time(value: Any, causes: list[Cause]) -> None:
     path = "spec.expiresAt"
     if value in (None, ""):
-        causes.append(required(path, "a Hold cannot be for ever"))
+        causes.append(required(path, "a Hold must expire"))
         return
     try:
         parse_time(str(value))
@@ -111,7 +111,7 @@ def _check_target(what: What, target: Any, causes: list[Cause]) -> None:
         return
     for field in sorted(target):
         if field not in _TARGET_FIELDS[what]:
-            causes.append(forbidden_value(f"{path}.{field}", f"{what} has no such target"))
+            causes.append(forbidden_value(f"{path}.{field}", f"not supported for {what}"))
     for field in _NEEDED[what]:
         if not target.get(field):
             causes.append(required(f"{path}.{field}"))
@@ -120,7 +120,7 @@ def _check_target(what: What, target: Any, causes: list[Cause]) -> None:
         if value in (None, "") or field not in _TARGET_FIELDS[what]:
             continue
         if not isinstance(value, str):
-            causes.append(invalid_value(f"{path}.{field}", value, "must be a text"))
+            causes.append(invalid_value(f"{path}.{field}", value, "must be a string"))
         else:
             causes.extend(invalid_value(f"{path}.{field}", value, problem) for problem in rule(value))
     if what is What.ROLLOUT and target.get("kind") != _DEPLOYMENT:

@@ -1,7 +1,7 @@
 """Mainstay's own kinds, group mainstay.dev/v1.
 
 No message describes their fields, so that they may grow: what is known is looked at here, other fields are kept as they
-are. The spec is what somebody wants and the status what has come of it. A ComponentState, in which a component says how
+are. The spec is what is wanted and the status what has come of it. A ComponentState, in which a component says how
 far it has come, has only a status.
 """
 
@@ -132,7 +132,7 @@ def _host_ports(value: Any, path: str, causes: list[Cause]) -> None:
         value, path, causes
     )
     if isinstance(value, list) and len(value) > _PORTS_MAX:
-        causes.append(invalid_value(path, len(value), f"there may be at most {_PORTS_MAX}"))
+        causes.append(invalid_value(path, len(value), f"must have at most {_PORTS_MAX} ports"))
 
 
 def _protocol(value: Any, path: str, causes: list[Cause]) -> None:
@@ -145,11 +145,11 @@ def _requests(value: Any, path: str, causes: list[Cause]) -> None:
     _amounts(value, path, causes)
     for name in value if isinstance(value, dict) else ():
         if name.startswith("limits."):
-            causes.append(forbidden_value(f"{path}[{name}]", "only what pods request can be limited in a zone"))
+            causes.append(forbidden_value(f"{path}[{name}]", "must be a resource that pods request"))
 
 
 # Room that is held on a node for one pod of a workload, until it is used or the time is over. There is at most one for
-# a workload, generation and intent: whoever tries again finds the first, because its name follows from them.
+# a workload, generation and intent: a retry finds the first, because its name follows from them.
 _RESERVATION = _object(
     ("nodeName", "workload", "intent", "resources", "expiresAt"),
     nodeName=_name,
@@ -237,7 +237,7 @@ _PLACEMENT_VALID = _validator(_PLACEMENT_POLICY)
 
 
 def _default_amounts(*fields: str) -> Callable[[Object], None]:
-    """Write amounts the one way in which they are kept: nobody has done so, because no message says where they are."""
+    """Write amounts in canonical form. The decoder has not, because no message says where they are."""
 
     def defaults(new: Object) -> None:
         spec = new.get("spec")
@@ -287,9 +287,11 @@ def _validate_reservation(new: Object, old: Object | None) -> Sequence[Cause]:
         causes.append(not_supported("status.phase", phase, list(Phase)))
     elif old is not None and phase != phase_of(old):
         if phase_of(old) is not Phase.ACTIVE:
-            causes.append(forbidden_value("status.phase", f"a reservation that is {phase_of(old)} stays so"))
+            causes.append(
+                forbidden_value("status.phase", f"the phase of a reservation that is {phase_of(old)} cannot change")
+            )
         elif phase == Phase.CONFIRMED:
-            causes.append(forbidden_value("status.phase", "a reservation is confirmed by binding its pod"))
+            causes.append(forbidden_value("status.phase", "a reservation can only be confirmed by binding its pod"))
     return causes
 
 

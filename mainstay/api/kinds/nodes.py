@@ -36,7 +36,7 @@ def _default_node(new: Object) -> None:
 
 
 def _prepare_node(new: Object, old: Object | None) -> None:
-    """A node comes with its status, which it alone knows. It gets no pods before somebody has seen it ready."""
+    """A node comes with its status, which it alone knows. It gets no pods before it was observed to be ready."""
     if old is not None:
         set_status(new, old)
     else:
@@ -113,7 +113,7 @@ NODE = builtin(
     subresources=(
         # Pods that were removed by force and may still run: ours (server/placement/ghosts.py).
         Subresource("ghosts", ("get", "update"), "mainstay.dev", "v1", "NodeGhosts"),
-        # Counts its ledger anew: ours, too (server/placement/ledger/recount.py).
+        # Recounts its ledger: ours, too (server/placement/ledger/recount.py).
         Subresource("recount", ("create",), "mainstay.dev", "v1", "NodeRecount"),
         Subresource("proxy", ("create", "delete", "get", "patch", "update"), kind="NodeProxyOptions"),
         STATUS,

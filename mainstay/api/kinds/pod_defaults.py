@@ -15,7 +15,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def default_pod(pod: Object) -> None:
-    """Fill in a Pod. A few defaults hold for pods and not for templates: a template is not yet anybody's pod."""
+    """Fill in a Pod. A few defaults hold for pods and not for templates: a template is not a pod yet."""
     child(pod, "metadata")
     spec = child(pod, "spec")
     default_pod_spec(spec)

@@ -65,7 +65,7 @@ class _Spec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
     name = new["metadata"].get("name", "")
     if name != NAME:
-        return [invalid_value("metadata.name", name, f"there is one policy for the cluster, and its name is {NAME}")]
+        return [invalid_value("metadata.name", name, f"must be {NAME}: a cluster has one policy")]
     spec = new.get("spec")
     if spec is None:
         return [required("spec")]
@@ -75,7 +75,7 @@ def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
         return [_cause(str(error))]
     causes: list[Cause] = []
     if len(found.rules) > RULES_MAX:
-        causes.append(invalid_value("spec.rules", len(found.rules), f"there may be at most {RULES_MAX}"))
+        causes.append(invalid_value("spec.rules", len(found.rules), f"must have at most {RULES_MAX} rules"))
     _check_rules(found.rules, causes)
     if found.incident is not None:
         try:

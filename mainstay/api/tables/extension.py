@@ -126,6 +126,6 @@ TABLES = {
         AGE,
     ),
     ("storagemigration.k8s.io", "StorageVersionMigration"): table(
-        NAME, filled("Resource", of(_migrated), "What is written anew.")
+        NAME, filled("Resource", of(_migrated), "The resource that is being migrated.")
     ),
 }

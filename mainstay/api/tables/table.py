@@ -110,7 +110,7 @@ def selector_column(path: str) -> Filled:
 def progress_columns() -> tuple[Filled, Filled]:
     """Two of ours, after all that the real server has: how far a workload has come, and what limits it (progress.py).
 
-    Only shown with `-o wide`, and last, so that whoever counts columns finds those it knows.
+    Only shown with `-o wide`, and last, so that a client that counts columns finds those it knows.
     """
     return (
         filled("Progress", text_at("status.progress.verdict", NONE), "What to make of how far it has come.", wide=True),
@@ -132,4 +132,4 @@ def _created_at(found: Object, now: datetime) -> str:
 
 
 DEFAULT = table(NAME, filled("Created At", _created_at, "When it was created.", holds="date"))
-"""For kinds that nobody has declared a table for."""
+"""For kinds without a table of their own."""

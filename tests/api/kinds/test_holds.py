@@ -37,9 +37,9 @@ def test_one_of_each_is_fine(what, target):
 def test_a_hold_says_what_it_holds_who_answers_for_it_why_and_until_when():
     assert problems({"metadata": {"name": "h"}, "spec": {}}) == {
         "spec.what": "Required value",
-        "spec.owner": "Required value: say who answers for it",
-        "spec.reason": "Required value: say why, for those who will find it",
-        "spec.expiresAt": "Required value: a Hold cannot be for ever",
+        "spec.owner": "Required value: must name who is responsible for the Hold",
+        "spec.reason": "Required value: must say why",
+        "spec.expiresAt": "Required value: a Hold must expire",
     }
     assert problems({"metadata": {"name": "h"}}) == {"spec": "Required value"}
 
@@ -53,10 +53,10 @@ def test_a_hold_says_what_it_holds_who_answers_for_it_why_and_until_when():
             'Unsupported value: "Everything": supported values: "Controller", "Evictions", "Rollout"',
         ),
         ("expiresAt", "tomorrow", 'Invalid value: "tomorrow": parsing time "tomorrow"'),
-        ("reason", " ", 'Invalid value: " ": say why, for those who will find it'),
+        ("reason", " ", 'Invalid value: " ": must say why'),
         ("reason", "one\ntwo", "must be one line of text"),
         ("owner", "x" * 501, "Too long: may not be more than 500 characters"),
-        ("owner", 7, "Invalid value: 7: say who answers for it"),
+        ("owner", 7, "Invalid value: 7: must name who is responsible for the Hold"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_would(field, value, problem):
@@ -75,9 +75,9 @@ def test_what_makes_no_sense_is_refused_with_what_would(field, value, problem):
         (
             What.CONTROLLER,
             {"name": "job", "namespace": "a"},
-            ("spec.target.namespace", "Forbidden: Controller has no such target"),
+            ("spec.target.namespace", "Forbidden: not supported for Controller"),
         ),
-        (What.EVICTIONS, {"name": "web"}, ("spec.target.name", "Forbidden: Evictions has no such target")),
+        (What.EVICTIONS, {"name": "web"}, ("spec.target.name", "Forbidden: not supported for Evictions")),
         (What.ROLLOUT, {"name": "web"}, ("spec.target.namespace", "Required value")),
         (
             What.ROLLOUT,
@@ -103,7 +103,7 @@ def test_what_is_held_stays_the_same_and_the_rest_may_change():
     other = a_hold(What.CONTROLLER, {"name": "deployment"})
 
     assert problems(longer, before) == {}
-    assert problems(other, before) == {"spec.target": "Forbidden: field is immutable; make another Hold"}
+    assert problems(other, before) == {"spec.target": "Forbidden: field is immutable; create another Hold"}
 
 
 def test_what_was_left_out_is_filled_in():

@@ -270,10 +270,10 @@ def test_a_reservation_is_named_after_what_it_is_for_and_goes_with_its_workload(
     [
         ("Active", "Released", None),
         ("Active", "Expired", None),
-        ("Active", "Confirmed", "Forbidden: a reservation is confirmed by binding its pod"),
-        ("Released", "Active", "Forbidden: a reservation that is Released stays so"),
-        ("Expired", None, "Forbidden: a reservation that is Expired stays so"),
-        ("Confirmed", "Released", "Forbidden: a reservation that is Confirmed stays so"),
+        ("Active", "Confirmed", "Forbidden: a reservation can only be confirmed by binding its pod"),
+        ("Released", "Active", "Forbidden: the phase of a reservation that is Released cannot change"),
+        ("Expired", None, "Forbidden: the phase of a reservation that is Expired cannot change"),
+        ("Confirmed", "Released", "Forbidden: the phase of a reservation that is Confirmed cannot change"),
         ("Active", "Lost", 'Unsupported value: "Lost": supported values: "Active", "Confirmed", "Released", "Expired"'),
     ],
 )
@@ -290,7 +290,7 @@ def test_a_reservation_that_is_over_stays_so(before, after, problem):
 def test_a_zone_limits_what_pods_request():
     assert wrong("mainstay.dev/v1", "ZoneQuota", {"spec": {"zone": "a", "hard": {"requests.cpu": "4"}}}) == []
     assert wrong("mainstay.dev/v1", "ZoneQuota", {"spec": {"zone": "a", "hard": {"limits.cpu": "4"}}}) == [
-        "spec.hard[limits.cpu]: Forbidden: only what pods request can be limited in a zone"
+        "spec.hard[limits.cpu]: Forbidden: must be a resource that pods request"
     ]
 
 
