@@ -117,7 +117,9 @@ def processes_of(directory: Path) -> list[str]:
 
 def cgroups_of(directory: Path) -> list[Path]:
     """Control groups that a runner has, or has left."""
-    return [path for path in Path("/sys/fs/cgroup").rglob(_group(directory)) if path.is_dir()]
+    # Not `rglob`, which fails when another group goes while it looks into it.
+    walk = os.walk("/sys/fs/cgroup")
+    return [Path(parent, name) for parent, names, _ in walk for name in names if name == _group(directory)]
 
 
 def _group(directory: Path) -> str:
