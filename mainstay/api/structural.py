@@ -371,7 +371,7 @@ def _pattern(text: str) -> _Check:
     pattern = compile_pattern(text)
 
     def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
-        if type(value) is str and not pattern.search(value):
+        if type(value) is str and not pattern.matches(value):
             causes.append(_invalid(trail, value, f"{_body(trail)} should match '{text}'"))
 
     return check
