@@ -46,7 +46,7 @@ class PretendSettings:
     status_every: timedelta = timedelta(minutes=5)
 
 
-def settings_of(name: str, number: int, given: PretendSettings) -> AgentSettings:
+def build_settings(name: str, number: int, given: PretendSettings) -> AgentSettings:
     """Those of the agent of one node. Each has a subnet of its own, by its number."""
     base = SUBNETS.network_address + (number * SUBNET_ADDRESSES) % SUBNETS.num_addresses
     return AgentSettings(
@@ -78,7 +78,7 @@ async def run_pretend_nodes(
     turns = Turns()
     for number, name in enumerate(names):
         runner = PretendRunner(env, settings.delays, settings.failure_rate, label=name)
-        told = settings_of(name, first_subnet + number, settings)
+        told = build_settings(name, first_subnet + number, settings)
         agents[name] = Agent(client, env, runner, told, turns=turns, recorder=recorder)
     informers = Informers(client, env)
     # One node asks for its own pods only; many ask for all of them once.

@@ -35,13 +35,13 @@ from mainstay.loop.record import Decided
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.filters import table as filtering
-from mainstay.scheduler.messages import message_of, summary_of
+from mainstay.scheduler.messages import render_message, render_summary
 from mainstay.scheduler.pod_class import pod_to_place
-from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
+from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal
 from mainstay.scheduler.record import FORGOTTEN, Remembered, UnconfirmedCharges
 from mainstay.scheduler.scores.parts import score_parts
-from mainstay.scheduler.what_if import Objects, columns_of
+from mainstay.scheduler.what_if import Objects, build_columns
 
 FOLDED_MAX: Final = 20_000
 """Numbers that are looked up for one decision."""
@@ -171,7 +171,7 @@ async def scheduling(journal: Journal, record: DecisionRecord, past: Past | None
 
 def explained_decision(scheduling: Scheduling) -> Decision | None:
     """Decide again, and no more than that. None: no node but those that were left out can take it."""
-    return _decided(Vectors(columns_of(scheduling.objects)), scheduling)
+    return _decided(Vectors(build_columns(scheduling.objects)), scheduling)
 
 
 async def rebuild_placement(past: Past, record: DecisionRecord, decider: Decider) -> Rebuilt:
@@ -194,8 +194,8 @@ def _decide_again(found: Scheduling, left_out: str) -> Sequence[Decided]:
         return (Decided((action,), (f"{_NODE}{decision.node}", f"score={decision.score}")),)
     if decision is None:
         return (Decided(outcome=Outcome(Ending.RETRY, NO_OTHER_NODE, left_out)),)
-    outcome = Outcome(Ending.RETRY, "Unschedulable", message_of(decision))
-    return (Decided(reasons=summary_of(decision), outcome=outcome),)
+    outcome = Outcome(Ending.RETRY, "Unschedulable", render_message(decision))
+    return (Decided(reasons=render_summary(decision), outcome=outcome),)
 
 
 def is_placement(record: DecisionRecord) -> bool:
@@ -210,7 +210,7 @@ PLACEMENTS: Final = Decider("scheduler", Schedule.PER_KEY, (), str, _decide_agai
 
 def explained(scheduling: Scheduling) -> Placement:
     """Decide again, with everything that was looked at on the way."""
-    columns = columns_of(scheduling.objects)
+    columns = build_columns(scheduling.objects)
     vectors, pod = Vectors(columns), pod_to_place(scheduling.pod)
     decision = _decided(vectors, scheduling)
     refusals = filtering.refusals(columns, pod.pod_class)
@@ -420,5 +420,5 @@ async def _policy(past: Past, record: DecisionRecord) -> tuple[Policy, tuple[Gap
             raise CannotRebuild(
                 WhyNot.HISTORY_MISSING, f"the journal does not have the policy {named.name} as of {named.revision}"
             )
-        return policy_of(stored.decoded()), gaps
+        return parse_policy(stored.decoded()), gaps
     return DEFAULT, ()

@@ -22,7 +22,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import Env, tasks
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
-from mainstay.scheduler.cache.charge import reservation_of
+from mainstay.scheduler.cache.charge import find_reservation
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.settings import CycleSettings
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
@@ -96,7 +96,7 @@ class SchedulingStage(UserStage):
 
     async def _reserved_for(self, pod: Object) -> str:
         """The node where room is reserved for a pod, if there is one: it can go nowhere else."""
-        name = reservation_of(pod)
+        name = find_reservation(pod)
         entry = await self.world.store.get(f"{_RESERVATIONS_PREFIX}{NAMESPACE}/{name}") if name else None
         reservation = None if entry is None else _decode(entry.value)
         return str(reservation["spec"]["nodeName"]) if reservation is not None and is_active(reservation) else ""

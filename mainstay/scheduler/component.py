@@ -42,7 +42,7 @@ from mainstay.scheduler.cache.feed import DEFAULT_NAME
 from mainstay.scheduler.cluster_state import ClusterView, CurrentPolicy
 from mainstay.scheduler.counts import Counts
 from mainstay.scheduler.cycle import Cycle
-from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
+from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
 from mainstay.scheduler.record_writer import Author, RecordWriter
 from mainstay.scheduler.report import Reporter, ReportSettings
 from mainstay.scheduler.settings import CycleSettings
@@ -155,7 +155,7 @@ class Scheduler:
             found = entry.object()
             named = (record.Policy(PLACEMENT_POLICIES.text, entry.key.name, entry.uid, entry.revision),)
             is_active = (found.get("spec") or {}).get("active", True)
-            current = CurrentPolicy(policy_of(found), named) if is_active else fixed
+            current = CurrentPolicy(parse_policy(found), named) if is_active else fixed
             self._policy_seen = entry.revision, current
         return self._policy_seen[1]
 

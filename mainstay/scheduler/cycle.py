@@ -30,7 +30,7 @@ from mainstay.scheduler.bindings import Bindings, ClusterWriters
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
 from mainstay.scheduler.counts import Counts, Result
 from mainstay.scheduler.decide import decide, decide_without
-from mainstay.scheduler.messages import message_of
+from mainstay.scheduler.messages import render_message
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPod
 from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
@@ -201,7 +201,7 @@ class Cycle:
             return
         pod.left_out = {}
         self.state.queue.park(pod.uid, no.cures, mark, now_ns)
-        self._reporter.report(Report(pod.key, pod.uid, Reason.UNSCHEDULABLE, message_of(no), deciding.name))
+        self._reporter.report(Report(pod.key, pod.uid, Reason.UNSCHEDULABLE, render_message(no), deciding.name))
         self._records.record_refusal(deciding, no)
 
     def _fail(self, pod: PendingPod, deciding: Deciding, error: Exception, now_ns: int) -> None:

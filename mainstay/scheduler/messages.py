@@ -37,7 +37,7 @@ _CURES: Final[Mapping[Cure, str]] = {
 }
 
 
-def message_of(no: Unschedulable) -> str:
+def render_message(no: Unschedulable) -> str:
     """All reasons, with nodes and cures."""
     if any(refusal.reason is Reason.NO_NODES for refusal in no.refusals):
         return f"0/0 nodes are available: no nodes available to schedule pods. {_cures(no.cures)}"
@@ -50,7 +50,7 @@ def message_of(no: Unschedulable) -> str:
     return f"{text if len(text) <= left else f'{text[: left - 2]} …'} {cures}"
 
 
-def summary_of(no: Unschedulable) -> tuple[str, ...]:
+def render_summary(no: Unschedulable) -> tuple[str, ...]:
     """The same as words for programs, one for each reason: `InsufficientResource cpu ×3`."""
     return tuple(
         f"{refusal.reason}{f' {refusal.detail}' if refusal.detail else ''} ×{len(refusal.nodes)}"

@@ -15,7 +15,7 @@ from mainstay.api.memo import Memo, encoded
 from mainstay.api.node_terms import NodeRequirements, Preference, preferences_of, requirements_of
 from mainstay.api.pod_resources import HostPort
 from mainstay.api.taints import Toleration, tolerations_of
-from mainstay.scheduler.cache.charge import Charge, charge_of, reservation_of, spec_parts
+from mainstay.scheduler.cache.charge import Charge, build_charge, find_reservation, spec_parts
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _memo: Memo["PodClass"] = Memo()
@@ -82,14 +82,18 @@ def pod_to_place(pod: Object) -> PodToPlace:
     """Take a pod apart for placing it, as it stands in the store."""
     metadata = pod["metadata"]
     return PodToPlace(
-        metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "", class_of(pod), charge_of(pod)
+        metadata.get("namespace") or "",
+        metadata["name"],
+        metadata.get("uid") or "",
+        build_class(pod),
+        build_charge(pod),
     )
 
 
-def class_of(pod: Object) -> PodClass:
+def build_class(pod: Object) -> PodClass:
     metadata, spec = pod["metadata"], pod.get("spec") or _NOTHING
     spread = spec.get("topologySpreadConstraints")
-    reservation = reservation_of(pod)
+    reservation = find_reservation(pod)
     affinity = spec.get("affinity")
     key = encoded(
         [
@@ -105,7 +109,7 @@ def class_of(pod: Object) -> PodClass:
     )
     found = _memo.get(key)
     if found is None:
-        charge, nodes, node_name = charge_of(pod), requirements_of(spec), spec.get("nodeName") or ""
+        charge, nodes, node_name = build_charge(pod), requirements_of(spec), spec.get("nodeName") or ""
         found = PodClass(
             key=key,
             namespace=charge.namespace,

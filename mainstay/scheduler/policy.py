@@ -48,7 +48,7 @@ _WEIGHTS: Final = {
 }
 
 
-def policy_of(placement_policy: Object) -> Policy:
+def parse_policy(placement_policy: Object) -> Policy:
     """What a PlacementPolicy object prefers. Names of scores that are not known here are left to others."""
     spec: Mapping[str, Any] = placement_policy.get("spec") or {}
     scores: Mapping[str, int] = spec.get("scores") or {}

@@ -17,7 +17,7 @@ from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision
-from mainstay.scheduler.what_if import Objects, columns_of
+from mainstay.scheduler.what_if import Objects, build_columns
 
 
 def decide_from_objects(
@@ -31,7 +31,7 @@ def decide_from_objects(
 ) -> Decision | None:
     """What would be decided about a pod from these objects, and of the columns that were kept only the unconfirmed
     charges and where the assumed pods are. None: nothing but the nodes that are left out could take it."""
-    columns = columns_of(objects)
+    columns = build_columns(objects)
     columns.take_memory_of(kept, assumed)
     vectors = Vectors(columns)
     without = tuple(left_out)

@@ -35,7 +35,7 @@ from mainstay.journal.record import (
 from mainstay.journal.record import WriteResult as Write
 from mainstay.loop.record import Origin, make_record
 from mainstay.scheduler.bind import Answer, Bind, Bound, NotDone, Refused, Unknown
-from mainstay.scheduler.messages import message_of, summary_of
+from mainstay.scheduler.messages import render_message, render_summary
 from mainstay.scheduler.reasons import Unschedulable
 
 UNCONFIRMED_OF_A_RECORD: Final = 4  # So that its memory is small.
@@ -144,8 +144,8 @@ def placement(deciding: Deciding, node: str, score: int, answer: Answer, answere
 
 def refusal(deciding: Deciding, no: Unschedulable, at: int, sent: Sequence[Sent] = ()) -> DecisionRecord:
     """No node was found."""
-    outcome = Outcome(Ending.RETRY, "Unschedulable", message_of(no))
-    return _record(deciding, outcome, at, deciding.number, summary_of(no), (), (), tuple(sent))
+    outcome = Outcome(Ending.RETRY, "Unschedulable", render_message(no))
+    return _record(deciding, outcome, at, deciding.number, render_summary(no), (), (), tuple(sent))
 
 
 def unconfirmed(

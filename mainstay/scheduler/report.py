@@ -142,13 +142,13 @@ def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
     return {"metadata": same, "status": {"conditions": [changed]}}
 
 
-def event_of(report: Report, now: datetime) -> Said:
+def build_event(report: Report, now: datetime) -> Said:
     # Which nodes are named changes all the time: it is the same Event all the same.
     about = About(PODS, report.key.name, report.key.namespace, report.uid)
     return Said(about, FAILED, report.message, now, is_warning=True, identity=report.reason)
 
 
-def event_of_placement(placed: Placement, now: datetime) -> Said:
+def build_placement_event(placed: Placement, now: datetime) -> Said:
     message = f"Successfully assigned {placed.key.namespace}/{placed.key.name} to {placed.node}"
     return Said(About(PODS, placed.key.name, placed.key.namespace, placed.uid), SCHEDULED, message, now)
 
@@ -284,7 +284,7 @@ class Reporter:
     async def _tell_of(self, placed: Placement) -> None:
         try:
             await self._events.write(
-                event_of_placement(placed, self._clock.wall()), decision=placed.decision, once=True
+                build_placement_event(placed, self._clock.wall()), decision=placed.decision, once=True
             )
             self.events += 1
         except Fenced:
@@ -344,7 +344,7 @@ class Reporter:
 
     async def _tell(self, report: Report, now: datetime, count: int) -> None:
         # If it is there the first time, another scheduler has written it, or this one before a restart.
-        await self._events.write(event_of(report, now), decision=report.decision, once=count == 1)
+        await self._events.write(build_event(report, now), decision=report.decision, once=count == 1)
         self.events += 1
 
     def _longer(self, first_ns: int, times: int) -> int:

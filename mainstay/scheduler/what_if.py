@@ -54,7 +54,7 @@ class Objects:
         )
 
 
-def columns_of(objects: Objects) -> NodeColumns:
+def build_columns(objects: Objects) -> NodeColumns:
     """Columns made from a view alone."""
     columns = NodeColumns()
     for node in objects.nodes:
@@ -74,7 +74,7 @@ def columns_of(objects: Objects) -> NodeColumns:
 
 def what_if(objects: Objects, pods: Iterable[Object], policy: Policy, seed: str) -> list[Decision]:
     """What would be decided for these pods, one after the other."""
-    vectors = Vectors(columns_of(objects))
+    vectors = Vectors(build_columns(objects))
     return decide_batch(vectors, [pod_to_place(pod) for pod in pods], policy, seed)
 
 

@@ -13,9 +13,9 @@ from mainstay.agent.pod.environment import (
     Environment,
     Missing,
     Need,
-    environment_of,
+    build_environment,
     expanded,
-    needs_of,
+    find_needs,
 )
 from tests.api.builders import a_container, a_pod
 
@@ -39,7 +39,7 @@ SOURCES = {
 def resolved(*, facts: Surroundings = HERE, pod: Object | None = None, **container: Any) -> dict[str, str] | Missing:
     """The environment of a container, without what all have."""
     asked = a_container(**container)
-    found = environment_of(pod or a_pod(containers=[asked]), asked, SOURCES, facts)
+    found = build_environment(pod or a_pod(containers=[asked]), asked, SOURCES, facts)
     if isinstance(found, Missing):
         return found
     return {name: value for name, value in found.pairs if name not in GIVEN}
@@ -96,7 +96,7 @@ def test_a_value_that_looks_like_a_reference_is_not_replaced_again() -> None:
 
 def test_every_container_is_told_who_and_where_it_is() -> None:
     facts = Surroundings(node_name="n", address="127.64.0.7", service_host="127.0.0.1", service_port=6443)
-    found = environment_of(a_pod("web", namespace="shop"), a_container(), {}, facts)
+    found = build_environment(a_pod("web", namespace="shop"), a_container(), {}, facts)
     assert isinstance(found, Environment)
     assert dict(found.pairs) == {
         "POD_IP": "127.64.0.7",
@@ -113,7 +113,7 @@ def test_every_container_is_told_who_and_where_it_is() -> None:
 
 
 def test_what_the_container_says_wins_over_what_all_are_told() -> None:
-    found = environment_of(a_pod(), a_container(env=values(("POD_IP", "mine"), ("PATH", "/opt"))), {}, HERE)
+    found = build_environment(a_pod(), a_container(env=values(("POD_IP", "mine"), ("PATH", "/opt"))), {}, HERE)
     assert isinstance(found, Environment)
     assert dict(found.pairs)["POD_IP"] == "mine"
     assert dict(found.pairs)["PATH"] == "/opt"
@@ -243,10 +243,10 @@ def test_what_is_optional_and_missing_is_left_out(variable: Object) -> None:
 
 
 def test_a_long_pod_name_is_cut_to_a_host_name() -> None:
-    found = environment_of(a_pod("a" * 62 + "-" + "b" * 20), a_container(), {}, HERE)
+    found = build_environment(a_pod("a" * 62 + "-" + "b" * 20), a_container(), {}, HERE)
     assert isinstance(found, Environment)
     assert dict(found.pairs)["HOSTNAME"] == "a" * 62
-    named = environment_of(a_pod("web", hostname="www"), a_container(), {}, HERE)
+    named = build_environment(a_pod("web", hostname="www"), a_container(), {}, HERE)
     assert isinstance(named, Environment)
     assert dict(named.pairs)["HOSTNAME"] == "www"
 
@@ -264,7 +264,7 @@ def test_a_pod_needs_what_any_part_of_it_refers_to_and_optional_only_if_all_say_
             {"name": "x", "emptyDir": {}},
         ],
     )
-    assert needs_of(pod) == [
+    assert find_needs(pod) == [
         Need(CONFIG_MAP, "a", False),
         Need(CONFIG_MAP, "b", True),
         Need(CONFIG_MAP, "c", False),

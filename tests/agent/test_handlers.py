@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.pod.handlers import Asked, Told, ask, port_of
+from mainstay.agent.pod.handlers import Asked, Told, ask, find_port
 from mainstay.agent.runner import ContainerId
 from mainstay.agent.runners.pretend import PretendRunner
 from mainstay.env import network
@@ -102,4 +102,4 @@ async def test_what_cannot_be_done_fails_and_says_so(sim: Simulation):
 
 
 def test_a_port_is_found_by_its_name_or_number():
-    assert [port_of(port, CONTAINER) for port in (80, "http", "81")] == [80, 8080, 81]
+    assert [find_port(port, CONTAINER) for port in (80, "http", "81")] == [80, 8080, 81]

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts
-from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, counted, times_of, verdicts_of
+from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, build_verdicts, counted, read_times
 from tests.agent.pods_and_facts import NOON, after, seconds
 
-TIMES = times_of({"failureThreshold": 3, "successThreshold": 2})
+TIMES = read_times({"failureThreshold": 3, "successThreshold": 2})
 
 
 def after_results(kind: ProbeKind, results: str, successes_needed: int = 2) -> ProbeCount:
     """`+` for each success, `-` for each failure."""
-    times = times_of({"failureThreshold": 3, "successThreshold": successes_needed})
+    times = read_times({"failureThreshold": 3, "successThreshold": successes_needed})
     count = at_first(kind)
     for result in results:
         count = counted(count, kind, times, success=result == "+")
@@ -58,24 +58,24 @@ def test_what_the_probes_say_together():
     ready = after_results(ProbeKind.READINESS, "+", 1)
     alive, dead = after_results(ProbeKind.LIVENESS, "", 1), after_results(ProbeKind.LIVENESS, "---", 1)
 
-    assert verdicts_of(startup, ready, alive) == ProbeVerdicts(is_started=True, is_ready=True)
-    assert verdicts_of(None, None, dead) == ProbeVerdicts(failed=FailedProbe.LIVENESS)
+    assert build_verdicts(startup, ready, alive) == ProbeVerdicts(is_started=True, is_ready=True)
+    assert build_verdicts(None, None, dead) == ProbeVerdicts(failed=FailedProbe.LIVENESS)
     failed = after_results(ProbeKind.STARTUP, "---", 1)
-    assert verdicts_of(failed, None, alive) == ProbeVerdicts(is_started=False, failed=FailedProbe.STARTUP)
+    assert build_verdicts(failed, None, alive) == ProbeVerdicts(is_started=False, failed=FailedProbe.STARTUP)
 
 
 def test_before_its_first_result_a_probe_says_nothing():
-    fresh = verdicts_of(at_first(ProbeKind.STARTUP), at_first(ProbeKind.READINESS), at_first(ProbeKind.LIVENESS))
+    fresh = build_verdicts(at_first(ProbeKind.STARTUP), at_first(ProbeKind.READINESS), at_first(ProbeKind.LIVENESS))
 
     assert fresh == ProbeVerdicts()
 
 
 def test_the_first_probe_comes_after_the_initial_delay():
-    times = times_of({"initialDelaySeconds": 7, "timeoutSeconds": 2, "periodSeconds": 5})
+    times = read_times({"initialDelaySeconds": 7, "timeoutSeconds": 2, "periodSeconds": 5})
 
     assert times.first_at(NOON) == after(7)
     assert (times.period, times.timeout) == (seconds(5), seconds(2))
-    assert times_of({}).period == seconds(10)
+    assert read_times({}).period == seconds(10)
 
 
 @given(st.sampled_from(ProbeKind), st.lists(st.booleans(), max_size=30))

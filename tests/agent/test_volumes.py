@@ -7,7 +7,7 @@ import pytest
 
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import CONFIG_MAP, SECRET, Missing
-from mainstay.agent.pod.volumes import plans_of, wants_token
+from mainstay.agent.pod.volumes import plan_volumes, wants_token
 from mainstay.agent.runner import VolumeFile, VolumePlan
 from tests.api.builders import a_container, a_pod
 
@@ -27,7 +27,7 @@ SOURCES = {
 
 
 def plan_of(volume: Object, *, token: str | None = None, **spec: Any) -> VolumePlan | Missing:
-    found = plans_of(a_pod(volumes=[{"name": "v", **volume}], **spec), SOURCES, token, HERE)
+    found = plan_volumes(a_pod(volumes=[{"name": "v", **volume}], **spec), SOURCES, token, HERE)
     return found if isinstance(found, Missing) else found[0]
 
 

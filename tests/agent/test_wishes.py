@@ -6,7 +6,7 @@ import pytest
 
 from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
-from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, environment_of
+from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, build_environment
 from mainstay.agent.pod.facts import Waiting
 from mainstay.agent.runner import ContainerId, ContainerSpec, Mount, PodPlace
 from tests.api.builders import a_pod
@@ -29,7 +29,7 @@ def spec(
     asked = {"name": "c", "image": "x:1", "command": ["run"], **container}
     whole = a_pod("web", containers=[asked], volumes=VOLUMES, **(pod or {}))
     whole["metadata"] |= {"uid": "u", "annotations": annotations or {}}
-    env = environment_of(whole, asked, {}, facts)
+    env = build_environment(whole, asked, {}, facts)
     assert isinstance(env, Environment)
     return build_container_spec(whole, asked, attempt, PLACE, env, facts)
 

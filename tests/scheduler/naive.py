@@ -19,7 +19,7 @@ from mainstay.api.pod_resources import (
     requests_of,
     scored_requests_of,
 )
-from mainstay.scheduler.cache.ring import point_of_node, point_of_pod
+from mainstay.scheduler.cache.ring import hash_node, hash_pod
 from mainstay.scheduler.policy import Allocation, Policy
 from mainstay.scheduler.what_if import Objects
 
@@ -49,7 +49,7 @@ def decide(objects: Objects, pod: Object, policy: Policy, seed: str) -> Outcome:
 
 
 def tie(seed: str, uid: str, node: str) -> int:
-    return (point_of_node(node) - point_of_pod(seed, uid)) % 2**64
+    return (hash_node(node) - hash_pod(seed, uid)) % 2**64
 
 
 class _World:

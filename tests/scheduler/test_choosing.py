@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mainstay.api.object_key import ObjectKey
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import choose, decide
-from mainstay.scheduler.pod_class import class_of, pod_to_place
-from mainstay.scheduler.policy import DEFAULT, Allocation, Policy, policy_of
+from mainstay.scheduler.pod_class import build_class, pod_to_place
+from mainstay.scheduler.policy import DEFAULT, Allocation, Policy, parse_policy
 from mainstay.scheduler.reasons import Cure, Placed, Unschedulable
-from mainstay.scheduler.what_if import Objects, columns_of, what_if
+from mainstay.scheduler.what_if import Objects, build_columns, what_if
 from tests.scheduler.objects import a_node, a_pod, a_zone_quota
 
 Object = dict[str, Any]
@@ -32,7 +32,7 @@ def test_the_first_of_the_best_from_a_place_around_is_chosen(totals: list[int], 
 
 
 def test_ties_are_spread_over_all_nodes() -> None:
-    columns = columns_of(Objects(tuple(a_node(f"n{number}") for number in range(20))))
+    columns = build_columns(Objects(tuple(a_node(f"n{number}") for number in range(20))))
     vectors = Vectors(columns)
 
     found = Counter(
@@ -56,9 +56,9 @@ def test_the_same_seed_and_pod_break_a_tie_alike_in_every_process() -> None:
 def test_equal_pods_are_of_one_class_whatever_they_are_called() -> None:
     first, second = a_pod("a", labels={"app": "a"}), a_pod("b", labels={"app": "b"})
 
-    assert class_of(first) == class_of(second)
-    assert class_of(first) != class_of(a_pod("a", cpu="1"))
-    assert class_of(first) != class_of(a_pod("a", namespace="other"))
+    assert build_class(first) == build_class(second)
+    assert build_class(first) != build_class(a_pod("a", cpu="1"))
+    assert build_class(first) != build_class(a_pod("a", namespace="other"))
 
 
 POLICIES: dict[str, tuple[Object, Policy]] = {
@@ -79,7 +79,7 @@ POLICIES: dict[str, tuple[Object, Policy]] = {
 def test_a_policy_says_what_counts(case: str) -> None:
     spec, wanted = POLICIES[case]
 
-    assert policy_of({"metadata": {"name": "p"}, "spec": spec}) == wanted
+    assert parse_policy({"metadata": {"name": "p"}, "spec": spec}) == wanted
 
 
 def test_a_policy_decides_between_packing_and_spreading() -> None:
@@ -123,7 +123,7 @@ def test_several_pods_are_asked_about_one_after_the_other() -> None:
 
 
 def test_a_refusal_is_made_once_while_nothing_changes() -> None:
-    columns = columns_of(Objects((a_node("n1", cpu="1"),)))
+    columns = build_columns(Objects((a_node("n1", cpu="1"),)))
     vectors, pods = Vectors(columns), [pod_to_place(a_pod(name, cpu="2")) for name in "ab"]
 
     first, second = (decide(vectors, pod, DEFAULT, "s") for pod in pods)

@@ -21,7 +21,7 @@ from mainstay.scheduler.bind import Answer, Bind, Binder, Unknown
 from mainstay.scheduler.cache.feed import Feed
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle
-from mainstay.scheduler.messages import message_of
+from mainstay.scheduler.messages import render_message
 from mainstay.scheduler.policy import DEFAULT, Policy
 from mainstay.scheduler.queue.pending_pods import PendingPod
 from mainstay.scheduler.queue.pod_states import PodState
@@ -459,7 +459,7 @@ async def test_what_is_known_of_ghosts_is_recorded_before_the_decisions_that_dep
         [decision] = what_if(objects, [await running.pod("web")], DEFAULT, refused.seed)
         assert isinstance(decision, Unschedulable)
         assert refused.reasons == ("HeldByGhosts cpu ×2",)
-        assert refused.outcome.message == message_of(decision)
+        assert refused.outcome.message == render_message(decision)
 
 
 async def test_a_scheduler_that_starts_late_finds_everything(sim):

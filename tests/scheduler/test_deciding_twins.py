@@ -6,7 +6,7 @@ import pytest
 
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.what_if import columns_of
+from mainstay.scheduler.what_if import build_columns
 from tests.scheduler import naive
 from tests.scheduler.random_clusters import random_objects, random_pod, something_happens
 from tests.scheduler.telling import tell
@@ -20,7 +20,7 @@ def a_run(number: int) -> None:
     """Some changes, and after each a few decisions."""
     random = Random(number)
     pods = [random_pod(random, f"p{each}") for each in range(3)]
-    objects, columns = random_objects(random), columns_of(EMPTY)
+    objects, columns = random_objects(random), build_columns(EMPTY)
     tell(columns, EMPTY, objects, random)
     vectors = Vectors(columns)
     for step in range(8):

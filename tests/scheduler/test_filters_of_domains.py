@@ -9,7 +9,7 @@ from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Cure, Placed, Reason, Refusal, Unschedulable
-from mainstay.scheduler.what_if import Objects, columns_of
+from mainstay.scheduler.what_if import Objects, build_columns
 from tests.scheduler.objects import a_node, a_pod, a_zone_quota, required_affinity, spread_over
 
 Object = dict[str, Any]
@@ -24,7 +24,7 @@ def allowed(objects: Objects, pod: Object) -> list[str]:
     for node in objects.nodes:
         name = node["metadata"]["name"]
         asked = {**pod, "spec": {**pod["spec"], "nodeName": name}}
-        if isinstance(decide(Vectors(columns_of(objects)), pod_to_place(asked), DEFAULT, "s"), Placed):
+        if isinstance(decide(Vectors(build_columns(objects)), pod_to_place(asked), DEFAULT, "s"), Placed):
             found.append(name)
     return found
 
@@ -179,7 +179,7 @@ def test_pods_are_spread_within_the_skew(case: str) -> None:
 def test_a_skew_is_told_with_what_is_allowed_and_what_it_would_be() -> None:
     nodes = (A1, a_node("b1", zone="b", pods="0"), NO_ZONE)
     decision = decide(
-        Vectors(columns_of(Objects(nodes, webs(a1=3)))), pod_to_place(spreading(spread_over(ZONE))), DEFAULT, "s"
+        Vectors(build_columns(Objects(nodes, webs(a1=3)))), pod_to_place(spreading(spread_over(ZONE))), DEFAULT, "s"
     )
 
     assert isinstance(decision, Unschedulable)
@@ -267,7 +267,7 @@ def test_a_zone_takes_what_the_quota_leaves(case: str) -> None:
 def test_a_quota_is_told_with_what_is_wanted_and_what_is_left() -> None:
     objects = Objects((A1, A2), (a_pod("o", node="a1", cpu="1"),), zone_quotas=(a_zone_quota("a", cpu="2500m"),))
 
-    decision = decide(Vectors(columns_of(objects)), pod_to_place(a_pod(cpu="2")), DEFAULT, "s")
+    decision = decide(Vectors(build_columns(objects)), pod_to_place(a_pod(cpu="2")), DEFAULT, "s")
 
     assert isinstance(decision, Unschedulable)
     cures = (Cure.NODE_ADDED, Cure.NODE_LABELS, Cure.POD_REMOVED, Cure.ZONE_QUOTA)

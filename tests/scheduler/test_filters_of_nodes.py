@@ -9,18 +9,18 @@ from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Cure, Placed, Reason, Refusal, Unschedulable
-from mainstay.scheduler.what_if import Objects, columns_of
+from mainstay.scheduler.what_if import Objects, build_columns
 from tests.scheduler.objects import a_node, a_pod, required_affinity
 
 Object = dict[str, Any]
 
 
 def takes(node: Object, pod: Object) -> bool:
-    return isinstance(decide(Vectors(columns_of(Objects(nodes=(node,)))), pod_to_place(pod), DEFAULT, "s"), Placed)
+    return isinstance(decide(Vectors(build_columns(Objects(nodes=(node,)))), pod_to_place(pod), DEFAULT, "s"), Placed)
 
 
 def why_not(pod: Object, *nodes: Object) -> tuple[Refusal, ...]:
-    decision = decide(Vectors(columns_of(Objects(nodes=nodes))), pod_to_place(pod), DEFAULT, "s")
+    decision = decide(Vectors(build_columns(Objects(nodes=nodes))), pod_to_place(pod), DEFAULT, "s")
     assert isinstance(decision, Unschedulable)
     return decision.refusals
 

@@ -9,7 +9,7 @@ from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Cure, Decision, Placed, Reason, Refusal, Unschedulable
-from mainstay.scheduler.what_if import Objects, columns_of
+from mainstay.scheduler.what_if import Objects, build_columns
 from tests.scheduler.objects import a_node, a_pod, a_reservation
 
 Object = dict[str, Any]
@@ -18,7 +18,7 @@ MORE_ROOM = (Cure.NODE_ADDED, Cure.NODE_ALLOCATABLE, Cure.POD_REMOVED, Cure.RESE
 
 
 def decided(objects: Objects, pod: Object) -> Decision:
-    return decide(Vectors(columns_of(objects)), pod_to_place(pod), DEFAULT, "s")
+    return decide(Vectors(build_columns(objects)), pod_to_place(pod), DEFAULT, "s")
 
 
 def takes(node: Object, pod: Object, *there: Object) -> bool:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.pod_resources import amount
-from mainstay.scheduler.messages import MESSAGE_LENGTH_MAX, message_of, summary_of
+from mainstay.scheduler.messages import MESSAGE_LENGTH_MAX, render_message, render_summary
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Cure, Reason, Refusal, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
@@ -14,7 +14,7 @@ from tests.scheduler.objects import a_node, a_pod, spread_over
 def refused(*nodes, **pod) -> str:
     [decision] = what_if(Objects(nodes=nodes), [a_pod("web", **pod)], DEFAULT, "7")
     assert isinstance(decision, Unschedulable)
-    return message_of(decision)
+    return render_message(decision)
 
 
 def test_it_counts_and_names_the_nodes_of_each_reason():
@@ -25,7 +25,7 @@ def test_it_counts_and_names_the_nodes_of_each_reason():
     [decision] = what_if(full, [a_pod("web", cpu="1500m")], DEFAULT, "7")
 
     assert isinstance(decision, Unschedulable)
-    assert message_of(decision) == (
+    assert render_message(decision) == (
         "0/3 nodes are available: 2 Insufficient cpu (1500m wanted, at most 1 free: n1, n2), "
         "1 node(s) had untolerated taint {gpu:NoSchedule} (n3). "
         "It may fit when a node is added, a node gets more allocatable resources, a node is uncordoned or loses "
@@ -69,7 +69,7 @@ def test_amounts_are_written_as_people_write_them():
 def test_a_summary_has_a_word_for_each_reason():
     no = Unschedulable(3, (Refusal(Reason.INSUFFICIENT_RESOURCE, "Fit", ("n1", "n2"), (), "cpu"),))
 
-    assert summary_of(no) == ("InsufficientResource cpu ×2",)
+    assert render_summary(no) == ("InsufficientResource cpu ×2",)
 
 
 REFUSALS = st.builds(
@@ -88,9 +88,9 @@ REFUSALS = st.builds(
 def test_it_is_bounded_and_does_not_depend_on_the_order_of_reasons(refusals, shuffling):
     shuffled = list(dict.fromkeys(refusals))
     distinct = tuple(shuffled)
-    text = message_of(Unschedulable(10, distinct))
+    text = render_message(Unschedulable(10, distinct))
 
     assert len(text) <= MESSAGE_LENGTH_MAX
     shuffling.shuffle(shuffled)
     is_told_apart = len({(len(each.nodes), each.reason, each.detail) for each in distinct}) == len(distinct)
-    assert not is_told_apart or message_of(Unschedulable(10, tuple(shuffled))) == text
+    assert not is_told_apart or render_message(Unschedulable(10, tuple(shuffled))) == text

@@ -14,7 +14,7 @@ from mainstay.scheduler.decide import decide, decide_batch, scores
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Allocation, Policy
 from mainstay.scheduler.reasons import Decision, Placed
-from mainstay.scheduler.what_if import Objects, columns_of, what_if
+from mainstay.scheduler.what_if import Objects, build_columns, what_if
 from tests.scheduler import naive
 from tests.scheduler.random_clusters import random_objects, random_pod, something_happens, with_random_ghosts
 from tests.scheduler.telling import tell
@@ -59,7 +59,7 @@ def test_a_decision_is_that_of_who_looks_at_every_node(number: int) -> None:
     random = Random(number)
     objects, pod, policy = random_objects(random), random_pod(random, "p"), random.choice(POLICIES)
 
-    agree(outcome(Vectors(columns_of(objects)), pod, policy), naive.decide(objects, pod, policy, "s"))
+    agree(outcome(Vectors(build_columns(objects)), pod, policy), naive.decide(objects, pod, policy, "s"))
 
 
 @settings(max_examples=300)
@@ -69,10 +69,10 @@ def test_ghosts_are_counted_as_who_looks_at_every_node_does(number: int) -> None
     objects = with_random_ghosts(random, random_objects(random))
     pod, policy = random_pod(random, "p"), random.choice(POLICIES)
     wanted = naive.decide(objects, pod, policy, "s")
-    agree(outcome(Vectors(columns_of(objects)), pod, policy), wanted)
+    agree(outcome(Vectors(build_columns(objects)), pod, policy), wanted)
 
     # Told later, and in place of others, they count the same; and when they are gone nothing is left of them.
-    columns = columns_of(with_random_ghosts(random, replace(objects, unconfirmed=())))
+    columns = build_columns(with_random_ghosts(random, replace(objects, unconfirmed=())))
     told = dict(objects.unconfirmed)
     for node in objects.nodes:
         columns.unconfirmed_changed(node["metadata"]["name"], {})
@@ -91,14 +91,14 @@ def test_columns_that_were_kept_up_to_date_decide_as_freshly_built_ones(number: 
     random = Random(number)
     pods = [random_pod(random, f"p{each}") for each in range(4)]
     objects = random_objects(random)
-    columns = columns_of(EMPTY)
+    columns = build_columns(EMPTY)
     tell(columns, EMPTY, objects, random)
     vectors = Vectors(columns)
     for step in range(12):
         for pod in pods:
             policy = random.choice(POLICIES)
             found = outcome(vectors, pod, policy)
-            assert found == outcome(Vectors(columns_of(objects)), pod, policy)
+            assert found == outcome(Vectors(build_columns(objects)), pod, policy)
             agree(found, naive.decide(objects, pod, policy, "s"))
         after = something_happens(random, objects, step)
         tell(columns, objects, after, random)
@@ -113,7 +113,7 @@ def test_a_batch_is_decided_as_one_by_one_and_never_against_a_hard_constraint(nu
     like = [random_pod(random, "p") for _ in range(random.randint(1, 3))]
     pods = [_renamed(random.choice(like), f"p{each}") for each in range(10)]
 
-    vectors = Vectors(columns_of(objects))
+    vectors = Vectors(build_columns(objects))
     found = decide_batch(vectors, map(pod_to_place, pods), DEFAULT, "s")
 
     one_by_one: list[Decision] = []
@@ -134,7 +134,7 @@ def test_what_is_assumed_and_forgotten_again_leaves_no_trace(number: int) -> Non
     random = Random(number)
     objects = random_objects(random)
     pods = [random_pod(random, f"p{each}") for each in range(6)]
-    columns = columns_of(objects)
+    columns = build_columns(objects)
     vectors = Vectors(columns)
     before = [outcome(vectors, pod, DEFAULT) for pod in pods]
 
@@ -153,7 +153,7 @@ def test_an_assumed_pod_counts_as_the_bound_one_that_takes_its_place(number: int
     random = Random(number)
     objects = random_objects(random)
     pods = [random_pod(random, f"p{each}") for each in range(6)]
-    columns = columns_of(objects)
+    columns = build_columns(objects)
     vectors = Vectors(columns)
     found = decide_batch(vectors, map(pod_to_place, pods), DEFAULT, "s")
     asked = random_pod(random, "asked")
@@ -168,7 +168,7 @@ def test_an_assumed_pod_counts_as_the_bound_one_that_takes_its_place(number: int
         columns.pod_changed(None, pod)
 
     assert outcome(vectors, asked, DEFAULT) == assumed
-    assert outcome(Vectors(columns_of(objects.with_changes(pods=bound))), asked, DEFAULT) == assumed
+    assert outcome(Vectors(build_columns(objects.with_changes(pods=bound))), asked, DEFAULT) == assumed
 
 
 def _renamed(pod: dict[str, Any], name: str) -> dict[str, Any]:
@@ -181,4 +181,4 @@ def test_another_seed_breaks_ties_otherwise_and_changes_nothing_else(seed: str) 
         random = Random(number)
         objects, pod = random_objects(random), random_pod(random, "p")
 
-        agree(outcome(Vectors(columns_of(objects)), pod, DEFAULT, seed), naive.decide(objects, pod, DEFAULT, seed))
+        agree(outcome(Vectors(build_columns(objects)), pod, DEFAULT, seed), naive.decide(objects, pod, DEFAULT, seed))

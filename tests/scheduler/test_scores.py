@@ -9,7 +9,7 @@ from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import scores
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import Allocation, Policy
-from mainstay.scheduler.what_if import Objects, columns_of
+from mainstay.scheduler.what_if import Objects, build_columns
 from tests.scheduler.objects import a_node, a_pod, a_reservation, preferred_affinity, spread_over
 
 Object = dict[str, Any]
@@ -25,7 +25,7 @@ def only(**weight: Any) -> Policy:
 
 
 def scored(objects: Objects, pod: Object, policy: Policy) -> dict[str, int]:
-    return scores(Vectors(columns_of(objects)), pod_to_place(pod), policy)
+    return scores(Vectors(build_columns(objects)), pod_to_place(pod), policy)
 
 
 LEAST, MOST = only(allocation_weight=1), only(allocation_weight=1, allocation=Allocation.MOST)

@@ -82,7 +82,7 @@ class Container:
     def is_stored_of_latest(self) -> bool:
         """Whether what is stored is about the latest attempt."""
         latest = self.latest
-        return latest is not None and self.stored.get("containerID") == text_of(latest.id)
+        return latest is not None and self.stored.get("containerID") == render_id(latest.id)
 
     def hook(self, name: str) -> Object | None:
         found: Object | None = (self.spec.get("lifecycle") or _NOTHING).get(name)
@@ -111,7 +111,7 @@ class Containers:
         return not self.init or any(each.attempts for each in self.main)
 
 
-def containers_of(pod: Object, facts: PodFacts) -> Containers:
+def build_containers(pod: Object, facts: PodFacts) -> Containers:
     spec, status, uid = pod["spec"], pod.get("status") or _NOTHING, pod["metadata"]["uid"]
     known: dict[str, list[Attempt]] = {}
     for number, state in facts.instances.items():
@@ -140,7 +140,7 @@ def by_name(statuses: list[Object] | None) -> dict[str, Object]:
     return {each["name"]: each for each in statuses or ()}
 
 
-def text_of(container: ContainerId) -> str:
+def render_id(container: ContainerId) -> str:
     """As the API shows it."""
     return f"{ID_PREFIX}{container.pod_uid}/{container.name}/{container.attempt}"
 

@@ -34,7 +34,7 @@ def is_true(conditions: Sequence[Mapping[str, Any]] | None, kind: str) -> bool:
     return found is not None and found.get("status") == "True"
 
 
-def conditions_of(
+def build_conditions(
     pod: Object,
     containers: Containers,
     statuses: Mapping[str, Object],

@@ -31,7 +31,7 @@ def build_container_spec(
     metadata, spec = pod["metadata"], pod["spec"]
     of_pod: Mapping[str, Any] = spec.get("securityContext") or _NOTHING
     security = {**of_pod, **_said(container.get("securityContext") or _NOTHING)}
-    command = tuple(expanded(word, env.variables) for word in _words_of(container))
+    command = tuple(expanded(word, env.variables) for word in _build_command(container))
     if not container.get("command") and not facts.has_images:
         return Waiting(COMMAND_REQUIRED, _command_required(spec, container))
     user = security.get("runAsUser")
@@ -39,7 +39,7 @@ def build_container_spec(
         return Waiting(CONFIG_ERROR, _root_refused(pod, container, user))
     mounts = []
     for said in container.get("volumeMounts") or ():
-        mount = _mount_of(said, spec, place, env)
+        mount = _build_mount(said, spec, place, env)
         if isinstance(mount, Waiting):
             return mount
         mounts.append(mount)
@@ -55,7 +55,7 @@ def build_container_spec(
         working_dir=container.get("workingDir") or "",
         user=user,
         group=security.get("runAsGroup"),
-        groups=_groups_of(of_pod),
+        groups=_build_groups(of_pod),
         mounts=tuple(mounts),
         cpu_millis_wanted=to_milli((resources.get("requests") or _NOTHING).get("cpu") or 0),
         cpu_millis_max=to_milli(limits.get("cpu") or 0) or None,
@@ -69,7 +69,7 @@ def build_container_spec(
     )
 
 
-def _words_of(container: Object) -> tuple[str, ...]:
+def _build_command(container: Object) -> tuple[str, ...]:
     return (*(container.get("command") or ()), *(container.get("args") or ()))
 
 
@@ -77,7 +77,7 @@ def _said(context: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in context.items() if value is not None}
 
 
-def _groups_of(of_pod: Mapping[str, Any]) -> tuple[int, ...]:
+def _build_groups(of_pod: Mapping[str, Any]) -> tuple[int, ...]:
     """The pod's: a container has none of its own. The group of its volumes is one of them."""
     groups = [*(of_pod.get("supplementalGroups") or ())]
     if of_pod.get("fsGroup") is not None:
@@ -85,7 +85,9 @@ def _groups_of(of_pod: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(groups))
 
 
-def _mount_of(said: Mapping[str, Any], spec: Mapping[str, Any], place: PodPlace, env: Environment) -> Mount | Waiting:
+def _build_mount(
+    said: Mapping[str, Any], spec: Mapping[str, Any], place: PodPlace, env: Environment
+) -> Mount | Waiting:
     name = said["name"]
     source = place.volumes.get(name)
     if source is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from mainstay.agent.pod.attempts import Container, Role, text_of
+from mainstay.agent.pod.attempts import Container, Role, render_id
 from mainstay.agent.pod.facts import HookDone, HookFailed, PodFacts, Waiting
 from mainstay.agent.pod.restarts import latest_verdicts, restarts
 from mainstay.agent.runner import Exited, Running, Starting
@@ -41,7 +41,7 @@ def container_status(
         attempt, before = shown
         status["restartCount"] = container.attempts[attempt].id.attempt
         status["lastState"] = _last_state(container, before)
-        status["containerID"] = text_of(container.attempts[attempt].id)
+        status["containerID"] = render_id(container.attempts[attempt].id)
         status["imageID"] = status["image"]
         match container.attempts[attempt].state:
             case Running(started_at):
@@ -121,7 +121,7 @@ def _shown(container: Container) -> tuple[int, int] | None:
 def _last_state(container: Container, index: int) -> Object:
     before = container.attempts[index] if index >= 0 else None
     if before is not None and isinstance(before.state, Exited):
-        return {"terminated": _terminated(before.state, text_of(before.id))}
+        return {"terminated": _terminated(before.state, render_id(before.id))}
     # It was pruned, or lost; what was said of it stays.
     stored: Object = container.stored.get("lastState") or {}
     return stored

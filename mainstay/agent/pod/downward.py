@@ -42,7 +42,7 @@ class Unresolved(Exception):
     """Something is referred to and not there. Those who resolve turn it into `Missing`."""
 
 
-def field_of(pod: Object, path: str, facts: Surroundings) -> str:
+def read_field(pod: Object, path: str, facts: Surroundings) -> str:
     """A field of a pod, as `fieldRef` names it. Raises `Unresolved` if there is no such field."""
     metadata = pod.get("metadata") or _NOTHING
     if path.endswith("']") and "['" in path:
@@ -70,7 +70,7 @@ def written_map(pairs: Mapping[str, str]) -> str:
     return "\n".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in sorted(pairs.items()))
 
 
-def resource_of(pod: Object, container: Object, reference: Mapping[str, Any], facts: Surroundings) -> str:
+def read_resource(pod: Object, container: Object, reference: Mapping[str, Any], facts: Surroundings) -> str:
     """What `resourceFieldRef` refers to: so many of the divisor, rounded up. Raises `Unresolved`.
 
     A container without a limit has the pod's, and one of a pod without a limit the node's.

@@ -1,9 +1,10 @@
 """The environment of a container: from its spec and from ConfigMaps, Secrets and facts, to plain pairs.
 
-`needs_of` lists the ConfigMaps and Secrets that a pod refers to. preparation.py reads them, and hands over those that
-it found, and `environment_of` resolves. The order is that of the kubelet: first `envFrom`, of which later sources win;
-then `env` from top to bottom, in which `$(NAME)` stands for what was said before it. A reference to nothing stays as it
-is, and `$$` is a dollar. What is referred to and not there is `Missing`, unless it is optional: then it is left out.
+`find_needs` lists the ConfigMaps and Secrets that a pod refers to. preparation.py reads them, and hands over those that
+it found, and `build_environment` resolves. The order is that of the kubelet: first `envFrom`, of which later sources
+win; then `env` from top to bottom, in which `$(NAME)` stands for what was said before it. A reference to nothing stays
+as it is, and `$$` is a dollar. What is referred to and not there is `Missing`, unless it is optional: then it is left
+out.
 
 Beyond what Kubernetes says, each container gets `POD_IP`, `POD_NAME`, `POD_NAMESPACE` and `NODE_NAME`: without a
 network namespace of its own, a pod has to know which address to listen at. Services are not told as variables, except
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mainstay.agent.pod.downward import Surroundings, Unresolved, field_of, resource_of
+from mainstay.agent.pod.downward import Surroundings, Unresolved, read_field, read_resource
 from mainstay.api.kind import Object
 
 CONFIG_MAP: Final = "ConfigMap"
@@ -59,7 +60,7 @@ class Environment:
     """The part that `$(NAME)` may refer to. Like a container runtime's, our PATH, HOME and HOSTNAME are not in it."""
 
 
-def needs_of(pod: Object) -> list[Need]:
+def find_needs(pod: Object) -> list[Need]:
     """The ConfigMaps and Secrets that a pod refers to, each once, sorted."""
     found: dict[tuple[str, str], bool] = {}
     for kind, reference in _references(pod.get("spec") or _NOTHING):
@@ -70,14 +71,14 @@ def needs_of(pod: Object) -> list[Need]:
     return [Need(kind, name, is_optional) for (kind, name), is_optional in sorted(found.items())]
 
 
-def environment_of(pod: Object, container: Object, sources: Sources, facts: Surroundings) -> Environment | Missing:
+def build_environment(pod: Object, container: Object, sources: Sources, facts: Surroundings) -> Environment | Missing:
     """What a container of a pod finds in its environment."""
     variables = _told_to_all(pod, facts)
     try:
         for source in container.get("envFrom") or ():
-            variables.update(_all_of(source, sources))
+            variables.update(_read_all(source, sources))
         for variable in container.get("env") or ():
-            value = _value_of(variable, pod, container, sources, facts, variables)
+            value = _resolve_value(variable, pod, container, sources, facts, variables)
             if value is not None:
                 variables[variable["name"]] = value
         for name, value in variables.items():
@@ -85,23 +86,25 @@ def environment_of(pod: Object, container: Object, sources: Sources, facts: Surr
                 raise Unresolved(f"environment variable {name.replace(chr(0), '?')} contains a NUL byte")
     except Unresolved as problem:
         return Missing(CONFIG_ERROR, str(problem))
-    by_machine = {"PATH": facts.path, "HOME": facts.home, "HOSTNAME": host_name_of(pod)}
+    by_machine = {"PATH": facts.path, "HOME": facts.home, "HOSTNAME": find_host_name(pod)}
     return Environment(tuple(sorted((by_machine | variables).items())), variables)
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
     """Replace `$(NAME)` by its value. References to nothing, and what is no reference, stay as they are."""
-    return "".join(variables.get(part[2:-1], part) if is_reference else part for part, is_reference in _parts_of(text))
+    return "".join(
+        variables.get(part[2:-1], part) if is_reference else part for part, is_reference in _split_references(text)
+    )
 
 
 def empty_in(text: str, variables: Mapping[str, str]) -> list[str]:
     """The names in a text that refer to nothing, or to an empty value. Each once, sorted."""
     return sorted(
-        {part[2:-1] for part, is_reference in _parts_of(text) if is_reference and not variables.get(part[2:-1])}
+        {part[2:-1] for part, is_reference in _split_references(text) if is_reference and not variables.get(part[2:-1])}
     )
 
 
-def host_name_of(pod: Object) -> str:
+def find_host_name(pod: Object) -> str:
     """What a pod takes for the name of its machine."""
     name = (pod.get("spec") or _NOTHING).get("hostname") or pod["metadata"]["name"]
     return str(name)[:_HOST_NAME_MAX].rstrip("-.")
@@ -155,7 +158,7 @@ def _told_to_all(pod: Object, facts: Surroundings) -> dict[str, str]:
     return told
 
 
-def _all_of(source: Mapping[str, Any], sources: Sources) -> dict[str, str]:
+def _read_all(source: Mapping[str, Any], sources: Sources) -> dict[str, str]:
     """Every entry of a ConfigMap or Secret. All keys that these may have are names that a variable may have."""
     prefix = source.get("prefix") or ""
     for kind, reference in _either(source, "configMapRef", "secretRef"):
@@ -167,7 +170,7 @@ def _all_of(source: Mapping[str, Any], sources: Sources) -> dict[str, str]:
     return {}
 
 
-def _value_of(
+def _resolve_value(
     variable: Mapping[str, Any],
     pod: Object,
     container: Object,
@@ -181,9 +184,9 @@ def _value_of(
     if value or not source:
         return expanded(value or "", before)
     if source.get("fieldRef"):
-        return field_of(pod, source["fieldRef"].get("fieldPath") or "", facts)
+        return read_field(pod, source["fieldRef"].get("fieldPath") or "", facts)
     if source.get("resourceFieldRef"):
-        return resource_of(pod, container, source["resourceFieldRef"], facts)
+        return read_resource(pod, container, source["resourceFieldRef"], facts)
     for kind, reference in _either(source, "configMapKeyRef", "secretKeyRef"):
         found = _found(kind, reference, sources)
         key = reference.get("key") or ""
@@ -216,7 +219,7 @@ def _text(kind: str, found: Object, key: str) -> str:
         raise Unresolved(message) from error
 
 
-def _parts_of(text: str) -> Iterator[tuple[str, bool]]:
+def _split_references(text: str) -> Iterator[tuple[str, bool]]:
     """A text taken apart: what stands for itself, and references. `$$` is taken for a dollar here already."""
     position = 0
     while (dollar := text.find("$", position)) >= 0:

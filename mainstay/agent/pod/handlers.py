@@ -77,14 +77,14 @@ async def _execute(command: list[str], container: ContainerId, runner: Runner) -
 
 
 async def _connect(said: Object, whom: Asked) -> Told:
-    host, port = said.get("host") or whom.address, port_of(said.get("port"), whom.container)
+    host, port = said.get("host") or whom.address, find_port(said.get("port"), whom.container)
     transport, _ = await network.connect(asyncio.Protocol, host, port)
     transport.close()
     return Told(True)
 
 
 async def _fetch(said: Object, whom: Asked) -> Told:
-    port = port_of(said.get("port"), whom.container)
+    port = find_port(said.get("port"), whom.container)
     host = said.get("host") or whom.address
     tls = _any_certificate() if (said.get("scheme") or "HTTP").upper() == "HTTPS" else None
     path = said.get("path") or "/"
@@ -128,7 +128,7 @@ class _StatusLine(asyncio.Protocol):
             self.status.exception()  # There may be no waiter any more.
 
 
-def port_of(port: object, container: Object) -> int:
+def find_port(port: object, container: Object) -> int:
     """A port by number, or by its name among those of the container. Raises `ValueError`."""
     if isinstance(port, int):
         return port

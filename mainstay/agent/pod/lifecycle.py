@@ -22,12 +22,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.agent.pod import restarts
-from mainstay.agent.pod.attempts import Attempt, Container, Containers, Role, containers_of
+from mainstay.agent.pod.attempts import Attempt, Container, Containers, Role, build_containers
 from mainstay.agent.pod.conditions import READY, is_true
 from mainstay.agent.pod.container_status import is_hook_through, is_started
 from mainstay.agent.pod.facts import FailedProbe, HookFailed, HookRunning, PodFacts, Waiting
 from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start, Step
-from mainstay.agent.pod.status import FAILED, TERMINAL, Verdict, fails_for_good, status_of
+from mainstay.agent.pod.status import FAILED, TERMINAL, Verdict, build_status, fails_for_good
 from mainstay.agent.runner import Exited, Running
 from mainstay.api import times
 from mainstay.api.annotations import is_at_most_one
@@ -79,15 +79,15 @@ class _Starting:
 
 def decide(pod: Object, facts: PodFacts, now: datetime) -> Plan:
     """Say what to do next. Write the status, take the steps in order, then wait until a fact changes or `wake_at`."""
-    containers = containers_of(pod, facts)
+    containers = build_containers(pod, facts)
     moments = _Moments(now)
     over = _over(pod, facts, containers, moments)
     if over is not None:
-        status = status_of(pod, facts, containers, holds={}, over=over.verdict, now=now)
+        status = build_status(pod, facts, containers, holds={}, over=over.verdict, now=now)
         return Plan(tuple(_ending(pod, facts, containers, over, status, moments)), status, moments.first)
 
     begin = _starting(pod, facts, containers, moments)
-    status = status_of(pod, facts, containers, holds=begin.holds, over=None, now=now)
+    status = build_status(pod, facts, containers, holds=begin.holds, over=None, now=now)
     steps: list[Step] = _keeping(pod, facts, containers)
     if begin.wants_place:
         steps.append(Place())

@@ -14,9 +14,9 @@ import msgspec
 from mainstay.agent.node.node import Node
 from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
-from mainstay.agent.pod.environment import Missing, Sources, environment_of, needs_of
+from mainstay.agent.pod.environment import Missing, Sources, build_environment, find_needs
 from mainstay.agent.pod.facts import Waiting
-from mainstay.agent.pod.volumes import has_content, plans_of, wants_token
+from mainstay.agent.pod.volumes import has_content, plan_volumes, wants_token
 from mainstay.agent.runner import CannotRun, ContainerId, ContainerSpec, PodPlace, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.annotations import is_at_most_one
@@ -67,7 +67,7 @@ class Preparing:
             plans: Any = []
             if not self._settings.is_pretend and (pod.get("spec") or {}).get("volumes"):
                 token = await self._token_of(pod) if wants_token(pod) else None
-                plans = plans_of(pod, await self._sources_of(pod), token, self._surroundings(address))
+                plans = plan_volumes(pod, await self._sources_of(pod), token, self._surroundings(address))
                 if isinstance(plans, Missing):
                     return self._waiting(plans.reason, plans.message)
             return await self._runner.place(metadata["uid"], metadata["namespace"], metadata["name"], plans)
@@ -87,7 +87,7 @@ class Preparing:
             sources = await self._sources_of(pod)
         except ApiError as error:
             return self._waiting("CreateContainerConfigError", f"what it refers to cannot be read: {error}")
-        env = environment_of(pod, container, sources, surroundings)
+        env = build_environment(pod, container, sources, surroundings)
         if isinstance(env, Missing):
             return self._waiting(env.reason, env.message)
         found = build_container_spec(pod, container, attempt, place, env, surroundings)
@@ -114,7 +114,7 @@ class Preparing:
     async def _sources_of(self, pod: Object) -> Sources:
         namespace = pod["metadata"]["namespace"]
         found: dict[tuple[str, str], Object] = {}
-        for need in needs_of(pod):
+        for need in find_needs(pod):
             try:
                 found[(need.kind, need.name)] = await self._client.get(_KINDS[need.kind], need.name, namespace)
             except NotFound:

@@ -53,7 +53,7 @@ class ProbeCount:
 _AT_FIRST: Final = {ProbeKind.STARTUP: None, ProbeKind.READINESS: False, ProbeKind.LIVENESS: True}
 
 
-def times_of(probe: Object) -> ProbeTimes:
+def read_times(probe: Object) -> ProbeTimes:
     """With the API's defaults, should they be missing."""
     return ProbeTimes(
         initial_delay=timedelta(seconds=probe.get("initialDelaySeconds") or 0),
@@ -83,7 +83,9 @@ def counted(count: ProbeCount, kind: ProbeKind, times: ProbeTimes, *, success: b
     return ProbeCount(success, success, in_a_row, is_final)
 
 
-def verdicts_of(startup: ProbeCount | None, readiness: ProbeCount | None, liveness: ProbeCount | None) -> ProbeVerdicts:
+def build_verdicts(
+    startup: ProbeCount | None, readiness: ProbeCount | None, liveness: ProbeCount | None
+) -> ProbeVerdicts:
     """What the probes of an attempt say together. None: the container has no such probe."""
     failed = None
     if startup is not None and startup.verdict is False:

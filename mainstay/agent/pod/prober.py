@@ -13,7 +13,7 @@ from typing import Final
 from mainstay.agent.pod.events import Events
 from mainstay.agent.pod.facts import ProbeVerdicts
 from mainstay.agent.pod.handlers import Asked, Told, ask
-from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, counted, times_of, verdicts_of
+from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, build_verdicts, counted, read_times
 from mainstay.agent.runner import Runner
 from mainstay.api.kind import Object
 from mainstay.env import Clock, tasks
@@ -63,7 +63,7 @@ class Probing:
 
     async def _keep_probing(self, kind: ProbeKind) -> None:
         probe: Object = self._whom.container[kind]
-        probe_times = times_of(probe)
+        probe_times = read_times(probe)
         # Wall time may have jumped since; then it is no longer than if the container had just started.
         until_first = probe_times.first_at(self._started_at) - self._clock.wall()
         await tasks.sleep(min(max(until_first, timedelta()), probe_times.initial_delay))
@@ -94,4 +94,4 @@ class Probing:
 
     def _verdicts(self) -> ProbeVerdicts:
         count = self._counts.get
-        return verdicts_of(count(ProbeKind.STARTUP), count(ProbeKind.READINESS), count(ProbeKind.LIVENESS))
+        return build_verdicts(count(ProbeKind.STARTUP), count(ProbeKind.READINESS), count(ProbeKind.LIVENESS))

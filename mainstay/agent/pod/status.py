@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from mainstay.agent.pod.attempts import Container, Containers, Role
-from mainstay.agent.pod.conditions import CAN_START, conditions_of, has_started, is_true
+from mainstay.agent.pod.conditions import CAN_START, build_conditions, has_started, is_true
 from mainstay.agent.pod.container_status import container_status
 from mainstay.agent.pod.facts import PodFacts, Waiting
 from mainstay.agent.pod.restarts import latest_verdicts, restarts
@@ -39,7 +39,7 @@ class Verdict:
     message: str = ""
 
 
-def status_of(
+def build_status(
     pod: Object,
     facts: PodFacts,
     containers: Containers,
@@ -64,7 +64,7 @@ def status_of(
         **stored,
         **({"observedGeneration": pod["metadata"]["generation"]} if "generation" in pod["metadata"] else {}),
         "phase": phase,
-        "conditions": conditions_of(
+        "conditions": build_conditions(
             pod, containers, statuses, phase=phase, can_start=is_there, is_over=over is not None, now=now
         ),
         "startTime": stored.get("startTime") or times.format_time(facts.accepted_at),

@@ -457,7 +457,7 @@ class PodWorker:
         for probing in self._probing.values():
             probing.stop()
         asked: dict[ContainerId, None] = {}
-        grace = _grace_of(self._pod)
+        grace = _find_grace(self._pod)
         if home.recording.is_on and self._living():
             self._record(gone(), home.clock.wall())
         while living := self._living():
@@ -547,7 +547,7 @@ def _container(pod: Object, name: str) -> Object | None:
     return next((each for each in _containers(pod) if each["name"] == name), None)
 
 
-def _grace_of(pod: Object) -> timedelta:
+def _find_grace(pod: Object) -> timedelta:
     """Of a pod that has gone without a word, or with one."""
     seconds = pod["metadata"].get("deletionGracePeriodSeconds")
     if seconds is None:

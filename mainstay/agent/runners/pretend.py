@@ -52,7 +52,7 @@ class Delays:
     """From being asked to end to having done so; never longer than its grace."""
 
 
-def behaviour_of(env: Env, delays: Delays, failure_rate: float, label: str = "") -> Behave:
+def choose_behaviour(env: Env, delays: Delays, failure_rate: float, label: str = "") -> Behave:
     """Containers that all take as long, of which some fail as soon as they run."""
     well = Behaviour(delays.start, delays.stop)
     badly = Behaviour(delays.start, delays.stop, timedelta(), 1)
@@ -66,7 +66,7 @@ class PretendRunner:
     def __init__(self, env: Env, delays: Delays | None = None, failure_rate: float = 0.0, *, label: str = "") -> None:
         """`label`: of runners in one process that should not all fail in the same way."""
         self._clock: Clock = env.clock
-        behave = behaviour_of(env, delays or Delays(), failure_rate, label)
+        behave = choose_behaviour(env, delays or Delays(), failure_rate, label)
         self._containers = Containers(env.clock, _later, behave)
         self._remembers = False
         self._answer: Answer = _succeeds

@@ -39,7 +39,7 @@ class Wanted:
 
 
 async def answer(asked: Asked) -> Answer:
-    query = _query_of(asked)
+    query = _parse_query(asked)
     wanted = Wanted(asked.flag("timestamps"), asked.number("limitBytes"), asked.text("stream"))
     lines = asked.runner.log(asked.uid, asked.container, query)
     reading = tasks.spawn(_next(lines), name="first line of a log")
@@ -63,7 +63,7 @@ async def answer(asked: Asked) -> Answer:
     return StreamResponse(200, run, "text/plain")
 
 
-def _query_of(asked: Asked) -> LogQuery:
+def _parse_query(asked: Asked) -> LogQuery:
     """What to ask the runner for. Raises `ApiError` (400) if there is nothing to be had, as Kubernetes does."""
     attempts = asked.attempts()
     if not attempts:

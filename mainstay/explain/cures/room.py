@@ -33,7 +33,7 @@ from mainstay.explain.cures.blockers import Blocked
 from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
 from mainstay.explain.cures.steps import Change, Step, release
 from mainstay.explain.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
-from mainstay.scheduler.cache.charge import charge_of, charge_of_reservation
+from mainstay.scheduler.cache.charge import build_charge, build_reservation_charge
 from mainstay.scheduler.what_if import Objects
 
 NODES_LOOKED_AT: Final = 40
@@ -90,7 +90,7 @@ class Room:
             yield Step(Change.WAIT_FOR_GHOSTS, text, (GhostsGone(node),), 2, f"mainstay why node/{node}")
         for reservation in self._objects.reservations:
             if reservation["spec"].get("nodeName") == node and _is_held(reservation):
-                held = charge_of_reservation(reservation)
+                held = build_reservation_charge(reservation)
                 if any(held.requests.get(each) for each in lacks) or (blocked.ports and held.ports):
                     yield release(reservation)
 
@@ -200,7 +200,7 @@ class Room:
 
     def new_nodes(self, labels: Mapping[str, str]) -> Iterator[Step]:
         """A node more, like one that is there if such a one would do; else as large as the pod needs it."""
-        wanted = charge_of(self._pod).requests
+        wanted = build_charge(self._pod).requests
         shape, words = None, ""
         for node in sorted(self._objects.nodes, key=lambda each: str(each["metadata"]["name"])):
             found = (node.get("status") or {}).get("allocatable") or {}
@@ -248,7 +248,7 @@ def _suffices(pods: list[Object], lacks: Mapping[str, int], blocked: Blocked) ->
         return False
     freed: dict[str, int] = {}
     for pod in pods:
-        for resource, number in charge_of(pod).requests.items():
+        for resource, number in build_charge(pod).requests.items():
             freed[resource] = freed.get(resource, 0) + number
     if blocked.ports and not any(_holds_port(pod, blocked) for pod in pods):
         return False
@@ -257,7 +257,7 @@ def _suffices(pods: list[Object], lacks: Mapping[str, int], blocked: Blocked) ->
 
 def _holds_port(pod: Object, blocked: Blocked) -> bool:
     wanted = [_port(text) for text in blocked.ports]
-    return any(conflicts(port, each) for port in charge_of(pod).ports for each in wanted)
+    return any(conflicts(port, each) for port in build_charge(pod).ports for each in wanted)
 
 
 def _port(text: str) -> HostPort:
@@ -267,7 +267,7 @@ def _port(text: str) -> HostPort:
 
 
 def _size(pod: Object, lacks: Mapping[str, int]) -> float:
-    requests = charge_of(pod).requests
+    requests = build_charge(pod).requests
     return sum(requests.get(resource, 0) / lack for resource, lack in lacks.items() if lack)
 
 

@@ -27,7 +27,7 @@ from mainstay.api.well_known_labels import (
 from mainstay.explain.cures.blockers import Blocked, Obstacle
 from mainstay.explain.cures.owner import Workload, patch_of_template, patched, unchangeable, workload_of
 from mainstay.explain.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, ahead_of
-from mainstay.scheduler.cache.charge import charge_of, reservation_of
+from mainstay.scheduler.cache.charge import build_charge, find_reservation
 from mainstay.scheduler.what_if import Objects
 
 
@@ -109,7 +109,7 @@ class Steps:
             case Obstacle.NO_QUOTA:
                 yield from self._raise(blocked)
             case Obstacle.RESERVED_ELSEWHERE:
-                yield from self._release(reservation_of(self._pod))
+                yield from self._release(find_reservation(self._pod))
             case Obstacle.NO_ROOM | Obstacle.PORT_TAKEN | Obstacle.NOT_NAMED:
                 return
 
@@ -216,7 +216,7 @@ class Steps:
         ahead: dict[str, int] = {}
         for pod in ahead_of(self._objects, self._pod):
             if pod["metadata"].get("namespace") == self._pod["metadata"].get("namespace"):
-                for resource, number in charge_of(pod).requests.items():
+                for resource, number in build_charge(pod).requests.items():
                     ahead[resource] = ahead.get(resource, 0) + number
         yield from self._raised_by(blocked, {})
         if ahead:

@@ -24,7 +24,7 @@ from mainstay.scheduler.decide import choose, decide, scores
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Decision
-from mainstay.scheduler.what_if import Objects, columns_of
+from mainstay.scheduler.what_if import Objects, build_columns
 
 AHEAD_MAX: Final = 50
 
@@ -110,7 +110,7 @@ class Trial:
         self.pod = pod
         self._policy = policy
         self._seed = seed
-        self._vectors = Vectors(columns_of(objects))
+        self._vectors = Vectors(build_columns(objects))
         self._nodes = {node["metadata"]["name"]: node for node in objects.nodes}
         self._ghosts = dict(objects.unconfirmed)
         self._left = questions_max

@@ -42,7 +42,7 @@ from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_o
 from mainstay.explain.plan.report import SEED, Report
 from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan
 from mainstay.explain.why.answer import Verdict
-from mainstay.scheduler.policy import DEFAULT, Policy, policy_of
+from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ def _policy(policies: Iterable[Object], components: Iterable[Object]) -> Policy:
     """The one that the scheduler says it goes by."""
     named = {name for each in components for name in (each.get("status") or {}).get("policies") or ()}
     found = [each for each in policies if each["metadata"]["name"] in named]
-    return policy_of(found[0]) if len(found) == 1 else DEFAULT
+    return parse_policy(found[0]) if len(found) == 1 else DEFAULT
 
 
 def _apply(after: Expansion, state: _State, proposal: Proposal) -> ObjectPlan:

@@ -20,7 +20,7 @@ from mainstay.explain.plan.quotas import Limit
 from mainstay.explain.plan.values import Other, RefusedPods, RemovedPods, Step, Wait, WorkloadPlan
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.refusals import judged
-from mainstay.scheduler.messages import message_of
+from mainstay.scheduler.messages import render_message
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects
@@ -116,7 +116,7 @@ class Report:
         groups: dict[str, tuple[Unschedulable, list[Object]]] = {}
         for pod in waiting:
             no = self._after.waiting[pod["metadata"]["uid"]]
-            groups.setdefault(message_of(no), (no, []))[1].append(pod)
+            groups.setdefault(render_message(no), (no, []))[1].append(pod)
         if not groups:
             return ()
         objects = self._objects()

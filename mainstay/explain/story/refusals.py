@@ -21,7 +21,7 @@ from mainstay.explain.rebuild import CannotRebuild, Past
 from mainstay.explain.writers import Version
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord
-from mainstay.scheduler.messages import summary_of
+from mainstay.scheduler.messages import render_summary
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
 
@@ -68,7 +68,7 @@ async def placing(journal: Journal, record: DecisionRecord, past: Past | None = 
 
 def _is_same(decision: Decision, record: DecisionRecord) -> bool:
     if isinstance(decision, Unschedulable):
-        return summary_of(decision) == record.reasons
+        return render_summary(decision) == record.reasons
     return any(reason.startswith("node=") for reason in record.reasons)
 
 

@@ -1,8 +1,8 @@
 """What a pod, or a reservation, takes on its node.
 
 A `Charge` is all that the columns need to know of a placed pod: its requests, its ports, and its labels, because other
-pods may want to be spread among pods like it. Equal pods share one, found by what their specs say (`charge_of`), so a
-change of a pod's status costs little here.
+pods may want to be spread among pods like it. Equal pods share one, found by what their specs say (`build_charge`), so
+a change of a pod's status costs little here.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Charge:
         return self is other or self.key == other.key
 
 
-def charge_of(pod: Object) -> Charge:
+def build_charge(pod: Object) -> Charge:
     """What a pod takes on its node, for as long as it is there."""
     key = _key(pod)
     found = _memo.get(key)
@@ -69,13 +69,13 @@ def charge_of(pod: Object) -> Charge:
             scored_cpu=min(scored.get(CPU, 0), AMOUNT_MAX),
             scored_memory=min(scored.get(MEMORY, 0), AMOUNT_MAX),
             ports=host_ports_of(pod),
-            reservation=reservation_of(pod),
+            reservation=find_reservation(pod),
         )
         _memo.put(key, found)
     return found
 
 
-def charge_of_reservation(reservation: Object) -> Charge:
+def build_reservation_charge(reservation: Object) -> Charge:
     """What a reservation holds."""
     spec = reservation.get("spec") or _NOTHING
     return _room(reservation["metadata"].get("namespace") or "", spec)
@@ -102,7 +102,7 @@ def _room(namespace: str, said: Mapping[str, Any]) -> Charge:
     )
 
 
-def reservation_of(pod: Object) -> str:
+def find_reservation(pod: Object) -> str:
     """The name of the reservation that holds room for a pod, in its namespace; or nothing."""
     return (pod["metadata"].get("annotations") or _NOTHING).get(RESERVATION) or ""
 
@@ -140,7 +140,7 @@ def _key(pod: Object) -> bytes:
         metadata.get("namespace"),
         metadata.get("labels"),
         "deletionTimestamp" in metadata,
-        reservation_of(pod),
+        find_reservation(pod),
         spec_parts(pod.get("spec") or _NOTHING),
     ]
     states = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))

@@ -117,7 +117,7 @@ class ClassVectors:
 
     def _build(self) -> None:
         columns, pod = self._columns, self._pod
-        self._needs = resources.needs_of(columns, pod)
+        self._needs = resources.build_needs(columns, pod)
         self._measured = measured_for_allocation(columns, pod, self._policy)
         self._balanced = measured_for_balance(columns, pod, self._policy)
         self._ring = columns.ring if self._only is None else self._only

@@ -29,12 +29,12 @@ from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.env.invariants import broken
 from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.cache.change_log import ChangeLog
-from mainstay.scheduler.cache.charge import Charge, changes, charge_of, charge_of_reservation
+from mainstay.scheduler.cache.charge import Charge, build_charge, build_reservation_charge, changes
 from mainstay.scheduler.cache.label_column import LabelColumn
 from mainstay.scheduler.cache.match_counts import MatchCount, MatchCounts
-from mainstay.scheduler.cache.node_facts import NodeFacts, cures_of_change, facts_of
+from mainstay.scheduler.cache.node_facts import NodeFacts, find_cures, read_facts
 from mainstay.scheduler.cache.ports_in_use import PortsInUse
-from mainstay.scheduler.cache.ring import Ring, Stop, stop_of
+from mainstay.scheduler.cache.ring import Ring, Stop, build_stop
 from mainstay.scheduler.cache.zone_quotas import ZoneQuotas
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.reasons import Cure, merged
@@ -115,7 +115,7 @@ class NodeColumns:
 
     def node_changed(self, node: Object | None, name: str) -> tuple[Cure, ...]:
         """A node is now like this, or gone."""
-        new = None if node is None else facts_of(node)
+        new = None if node is None else read_facts(node)
         row = self._rows.get(name)
         if row is None:
             if new is None:
@@ -129,7 +129,7 @@ class NodeColumns:
         self._facts[row] = new
         if (old is None) != (new is None):
             self._ring = None
-            stop = stop_of(name, row)
+            stop = build_stop(name, row)
             at = bisect_left(self._stops, stop)
             if old is None:
                 self._stops.insert(at, stop)
@@ -139,7 +139,7 @@ class NodeColumns:
         self._move_quota(row, old, new)
         self.rebuilt.add(row, len(self._rows))
         self._release_row_if_unused(row)
-        return cures_of_change(old, new)
+        return find_cures(old, new)
 
     def pod_changed(self, old: Object | None, new: Object | None) -> tuple[Cure, ...]:
         """A pod was written, or is gone. A pod that is not bound yet counts nowhere, unless it is assumed to be."""
@@ -153,7 +153,7 @@ class NodeColumns:
         if is_over(new):
             return merged((*cures, *self._remove(uid)))
         if node:
-            return merged((*cures, *self._place(uid, node, charge_of(new), is_assumed=False)))
+            return merged((*cures, *self._place(uid, node, build_charge(new), is_assumed=False)))
         return cures
 
     def assume(self, pod: PodToPlace, node: str) -> tuple[Cure, ...]:
@@ -177,7 +177,7 @@ class NodeColumns:
         held = self._reservations.get(key)
         is_active = new is not None and ((new.get("status") or {}).get("phase") or "Active") == "Active"
         node = ((new or {}).get("spec") or {}).get("nodeName") or ""
-        charge = charge_of_reservation(new) if new is not None and is_active and node else None
+        charge = build_reservation_charge(new) if new is not None and is_active and node else None
         if held is not None and charge is not None and held.node == node and held.charge.same(charge):
             return ()
         cures = []

@@ -20,7 +20,7 @@ class NodeFacts:
     uid: str = ""
 
 
-def facts_of(node: Object) -> NodeFacts:
+def read_facts(node: Object) -> NodeFacts:
     return NodeFacts(
         labels=node["metadata"].get("labels") or {},
         taints=taints_of(node),
@@ -30,7 +30,7 @@ def facts_of(node: Object) -> NodeFacts:
     )
 
 
-def cures_of_change(old: NodeFacts | None, new: NodeFacts | None) -> tuple[Cure, ...]:
+def find_cures(old: NodeFacts | None, new: NodeFacts | None) -> tuple[Cure, ...]:
     """What may be worth another try after a node changed."""
     if old is None:
         return () if new is None else (Cure.NODE_ADDED,)

@@ -22,7 +22,7 @@ import numpy as np
 from mainstay.scheduler.cache.arrays import Rows
 
 
-def point_of_node(name: str) -> int:
+def hash_node(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8, person=b"node").digest())
 
 
@@ -30,11 +30,11 @@ Stop = tuple[int, str, int]
 """Point, name and row of a node."""
 
 
-def stop_of(name: str, row: int) -> Stop:
-    return point_of_node(name), name, row
+def build_stop(name: str, row: int) -> Stop:
+    return hash_node(name), name, row
 
 
-def point_of_pod(seed: str, uid: str) -> int:
+def hash_pod(seed: str, uid: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}\0{uid}".encode(), digest_size=8, person=b"pod").digest())
 
 
@@ -65,4 +65,4 @@ class Ring:
 
     def start_for(self, seed: str, uid: str) -> int:
         """The place at which to begin for a pod. May be one past the last, which means the first."""
-        return bisect_left(self.points, point_of_pod(seed, uid))
+        return bisect_left(self.points, hash_pod(seed, uid))

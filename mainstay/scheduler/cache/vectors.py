@@ -10,7 +10,7 @@ from typing import Final
 
 from mainstay.scheduler.cache.class_vectors import ClassVectors
 from mainstay.scheduler.cache.columns import NodeColumns
-from mainstay.scheduler.cache.ring import Ring, stop_of
+from mainstay.scheduler.cache.ring import Ring, build_stop
 from mainstay.scheduler.pod_class import PodClass
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Unschedulable
@@ -74,4 +74,4 @@ class Vectors:
         if names is None:
             return None
         found = [(name, columns.row_of(name)) for name in names]
-        return Ring(sorted(stop_of(name, row) for name, row in found if row is not None))
+        return Ring(sorted(build_stop(name, row) for name, row in found if row is not None))

@@ -23,13 +23,13 @@ Needs = tuple[tuple[int, int], ...]
 """Column and amount of each resource that is asked for."""
 
 
-def needs_of(columns: NodeColumns, pod: PodClass) -> Needs:
+def build_needs(columns: NodeColumns, pod: PodClass) -> Needs:
     return tuple((columns.column_of(resource), amount) for resource, amount in pod.requests.items() if amount > 0)
 
 
 def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths:
     found = np.ones(len(rows), np.bool_)
-    for column, amount in needs_of(columns, pod):
+    for column, amount in build_needs(columns, pod):
         found &= _free(columns, pod, rows, column) >= amount
     return found
 

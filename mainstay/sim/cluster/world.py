@@ -22,8 +22,8 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.fleet import PretendSettings, settings_of
-from mainstay.agent.runners.pretend import behaviour_of
+from mainstay.agent.fleet import PretendSettings, build_settings
+from mainstay.agent.runners.pretend import choose_behaviour
 from mainstay.agent.settings import AgentSettings
 from mainstay.client.client import Client
 from mainstay.client.config import Config
@@ -173,8 +173,8 @@ class World:
         given = settings or PretendSettings()
         machine = self.machines[name] = SimMachine(self.sim, name, self.history)
         if isinstance(given, PretendSettings):
-            machine.behave = behaviour_of(self.sim.env(name), given.delays, given.failure_rate)
-            given = settings_of(name, number, given)
+            machine.behave = choose_behaviour(self.sim.env(name), given.delays, given.failure_rate)
+            given = build_settings(name, number, given)
         told = given
 
         async def main(env: Env) -> None:

@@ -31,7 +31,7 @@ def _kill_all(path: Path) -> None:
     runner = ProcessRunner(path)
     for _, _, found in runner._find_all() if (path / "pods").is_dir() else []:
         for attempt, what in found:
-            if (shim := attempts.shim_of(attempt)) is not None:
+            if (shim := attempts.find_shim(attempt)) is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(shim.pid, signal.SIGCONT)
             if isinstance(what, attempts.Living):

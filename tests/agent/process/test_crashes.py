@@ -11,7 +11,7 @@ import pytest
 
 from mainstay.agent.runner import Exited, LogQuery, Running
 from mainstay.agent.runners.process import runner as process_runner
-from mainstay.agent.runners.process.attempts import REBOOTED, SHIM_KILLED, Attempt, shim_of
+from mainstay.agent.runners.process.attempts import REBOOTED, SHIM_KILLED, Attempt, find_shim
 from mainstay.env import commands
 from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import (
@@ -38,7 +38,7 @@ def attempt_in(directory: Path) -> Attempt:
 
 
 def kill_shim(directory: Path) -> None:
-    shim = shim_of(attempt_in(directory))
+    shim = find_shim(attempt_in(directory))
     assert shim is not None
     assert commands.send(shim, signal.SIGKILL)
 
@@ -171,7 +171,7 @@ async def test_a_stopped_shim_does_not_keep_a_container_alive(directory: Path, m
     monkeypatch.setattr(process_runner, "_SHIM_IS_LATE", timedelta(milliseconds=500))
     async with a_runner(directory) as runner:
         await running(runner, a_spec("sleep 1000"))
-        shim = shim_of(attempt_in(directory))
+        shim = find_shim(attempt_in(directory))
         assert shim is not None
         commands.send(shim, signal.SIGSTOP)
         await runner.end(FIRST, AT_ONCE)
@@ -181,7 +181,7 @@ async def test_a_stopped_shim_does_not_keep_a_container_alive(directory: Path, m
 
 async def test_a_container_whose_directory_is_removed_ends(directory: Path):
     kill(an_agent(directory, specs=[{"script": "exec sleep 1000"}]))
-    shim = shim_of(attempt_in(directory))
+    shim = find_shim(attempt_in(directory))
     assert shim is not None
     shutil.rmtree(directory)
     await commands.ended(shim)

@@ -181,7 +181,7 @@ def _launch(attempt: Attempt, begun: Begun, lock: int, lease: Path, is_mounting:
     try:
         orders = send(
             {
-                **orders_of(attempt, begun, is_mounting),
+                **build_orders(attempt, begun, is_mounting),
                 "lease": str(lease) if begun.wish.is_at_most_one else "",
                 "lock": lock,
                 "control": control,
@@ -210,7 +210,7 @@ def helper_command(what: str, orders: int | str, container: ContainerId) -> list
     return [sys.executable, "-I", "-S", _SHIM, what, str(orders), name]
 
 
-def orders_of(attempt: Attempt, begun: Begun, is_mounting: bool) -> Orders:
+def build_orders(attempt: Attempt, begun: Begun, is_mounting: bool) -> Orders:
     """What is the same for a container and for commands beside it."""
     spec = begun.wish
     return {
@@ -253,7 +253,7 @@ def find(attempt: Attempt) -> Found | None:
     if begun.boot != commands.boot_id():
         return Over(begun, read_exit(attempt) or _record(attempt, begun, "ContainerStatusUnknown", REBOOTED))
     if _is_held(attempt):
-        return Living(begun, shim_of(attempt), read_running(attempt))
+        return Living(begun, find_shim(attempt), read_running(attempt))
     # The shim is gone, so no file will change any more.
     if (exited := read_exit(attempt)) is not None:
         return Over(begun, exited)
@@ -290,7 +290,7 @@ def settle(attempt: Attempt, begun: Begun) -> Exited:
 
 def kill(attempt: Attempt, begun: Begun) -> bool:
     """Kill a container, with its shim, from outside. True when nothing of it is left."""
-    shim, started = shim_of(attempt), read_started(attempt)
+    shim, started = find_shim(attempt), read_started(attempt)
     if shim is not None:
         commands.send(shim, signal.SIGKILL)
     cgroups = [settings.directory for settings in begun.cgroups]
@@ -327,7 +327,7 @@ def remove(attempt: Attempt) -> None:
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def shim_of(attempt: Attempt) -> Identity | None:
+def find_shim(attempt: Attempt) -> Identity | None:
     holder = records.read_holder(str(attempt.directory / "lock"))
     return None if holder is None else Identity(*holder)
 

@@ -23,7 +23,7 @@ _LOOK_AGAIN: Final = timedelta(milliseconds=100)
 async def read(find: Callable[[], tuple[Path, Callable[[], bool]]], query: LogQuery) -> AsyncIterator[LogLine]:
     """Lines of a log. `find` says where it is, and how to ask whether nothing more will be written."""
     path, is_over = find()
-    since = "" if query.since is None else _time_of(query.since)
+    since = "" if query.since is None else _render_time(query.since)
     file = _Follower(path)
     try:
         file.open(query.tail_lines, since, is_endless=query.follow)
@@ -213,5 +213,5 @@ def _parse(line: bytes) -> LogLine | None:
     return LogLine(parts[0].decode("ascii", "replace"), parts[1].decode(), text)
 
 
-def _time_of(moment: datetime) -> str:
+def _render_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")

@@ -72,7 +72,7 @@ def _words(path: str) -> list[str]:
         return []
 
 
-def json_of(pairs: Iterable[tuple[str, Value]]) -> bytes:
+def encode_json(pairs: Iterable[tuple[str, Value]]) -> bytes:
     """A JSON object of texts and numbers."""
     parts = [f'"{name}":{value if isinstance(value, int) else _quoted(value)}' for name, value in pairs]
     return ("{" + ",".join(parts) + "}\n").encode("utf-8", "replace")

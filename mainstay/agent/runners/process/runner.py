@@ -415,7 +415,7 @@ class ProcessRunner:
         found = self._pods.get(container.pod_uid, {}).get(container)
         if found is None or not isinstance(found.state, Running):
             raise NoSuchContainer(f"container {container.name!r} of pod {container.pod_uid} is not running")
-        orders = attempts.orders_of(found.attempt, found.begun, self._is_root)
+        orders = attempts.build_orders(found.attempt, found.begun, self._is_root)
         orders["argv"] = list(command)
         orders["pid"] = found.state.pid
         if terminal and "TERM" not in dict(orders["env"]):

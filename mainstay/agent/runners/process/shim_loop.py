@@ -68,7 +68,7 @@ class Shim:
         self._children_ended = kernel.children_ended()
         for descriptor in (self._orders["lock"], self._orders["control"], self._orders["report"]):
             os.set_inheritable(descriptor, False)
-        records.write_holder(self._orders["lock"], os.getpid(), _start_of(os.getpid()), self._orders["boot"])
+        records.write_holder(self._orders["lock"], os.getpid(), _read_start(os.getpid()), self._orders["boot"])
         self._log = shim_log.LogWriter(self._orders["log"])
         self._poll = select.poll()
         self._streams: dict[int, shim_log.LogStream] = {}
@@ -115,10 +115,10 @@ class Shim:
             self._streams[descriptor] = shim_log.LogStream(self._log, name)
             self._poll.register(descriptor, select.POLLIN)
         self._started_ns = time.time_ns()
-        self._started_ticks = _start_of(self._pid)
+        self._started_ticks = _read_start(self._pid)
         records.replace(
             f"{self._orders['attempt']}/started.json",
-            records.json_of(
+            records.encode_json(
                 (
                     ("pid", self._pid),
                     ("ticks", self._started_ticks),
@@ -314,7 +314,7 @@ class Shim:
                 self._streams[descriptor].finish()
 
     def _record_end(self) -> None:
-        code, signal = _code_of(self._status)
+        code, signal = _find_code(self._status)
         # A shell whose command was killed ends with that code, and by itself.
         is_out_of_memory = code == 128 + kernel.SIGKILL and _was_out_of_memory(self._cgroups)
         trees.remove_cgroups(self._cgroups, _CGROUPS_GONE_WITHIN_S)
@@ -329,7 +329,7 @@ class Shim:
             reason = "OOMKilled"
         else:
             reason = "Error" if code else "Completed"
-        record = records.json_of(
+        record = records.encode_json(
             (
                 ("code", code),
                 ("signal", signal),
@@ -350,7 +350,7 @@ class Shim:
                 time.sleep(_RECORD_AGAIN_S)
 
 
-def _start_of(pid: int) -> int:
+def _read_start(pid: int) -> int:
     stat = records.process_stat(pid)
     assert stat is not None  # Ours, and not reaped.
     return stat[5]
@@ -372,7 +372,7 @@ def _try_write(descriptor: int, data: bytes) -> bool:
     return True
 
 
-def _code_of(status: int | None) -> tuple[int, int]:
+def _find_code(status: int | None) -> tuple[int, int]:
     """The exit code, as shells count, and the signal."""
     if status is None:
         return 128 + kernel.SIGKILL, 0
