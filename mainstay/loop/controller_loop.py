@@ -32,6 +32,7 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Throttled, Unavailable
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.env import tasks
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.loop import decision as decisions
 from mainstay.loop.act import act
 from mainstay.loop.conditions import STALLED, Condition, Truth, with_conditions
@@ -195,6 +196,8 @@ class ControllerLoop:
         memory = self._memory.get(key)
         try:
             decision = self.controller.decide(view, key, memory)
+        except BrokenInvariant:
+            raise
         except Exception as error:  # noqa: BLE001 - reported; one object's bug must not stop the others
             self._report_bug(key, error)
             decision = failure_to_decide(error)

@@ -16,7 +16,7 @@ from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_health.evidence import NodeFacts
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
 from mainstay.controllers.node_health.loop import LOOP
-from mainstay.controllers.node_health.plan import Memory, Sight
+from mainstay.controllers.node_health.plan import Memory, NodeSnapshot
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
@@ -81,9 +81,9 @@ def heard_at(seconds: float, *, holder: str = "", duration_s: int = 40, revision
     )
 
 
-def a_sight(
+def a_snapshot(
     now: float, nodes: Sequence[NodeFacts], heard: Mapping[str, float | Heard], pods: Iterable[Object] = (), **more: Any
-) -> Sight:
+) -> NodeSnapshot:
     """All at these seconds after the start of listening. Nodes that are not said to be heard are heard just now."""
     by_node: dict[str, list[Object]] = {node.name: [] for node in nodes}
     for pod in pods:
@@ -92,7 +92,7 @@ def a_sight(
     for node in nodes:
         value = heard.get(node.name, now)
         hearing[node.name] = value if isinstance(value, Heard) else heard_at(value, holder=node.name)
-    return Sight(
+    return NodeSnapshot(
         at(now),
         {node.name: node for node in nodes},
         hearing,

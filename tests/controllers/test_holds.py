@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mainstay.api.holds import HoldReason, What, held_of, in_force
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
@@ -22,12 +23,11 @@ from mainstay.controllers.node_health.plan import HOLDER, Evict, Remove, Replace
 from mainstay.controllers.progress.controller import of_deployment
 from mainstay.controllers.registry import CAN_BE_HELD, CONTROLLERS
 from mainstay.controllers.repair.decide import Memory as RepairMemory
-from mainstay.controllers.repair.decide import RemoveStranded
-from mainstay.controllers.repair.decide import Sight as RepairSight
+from mainstay.controllers.repair.decide import RemoveStranded, RepairSnapshot
 from mainstay.controllers.repair.decide import decide as decide_repair
 from mainstay.loop.decision import Create, Decision, Delete, Tell, WakeAt
 from mainstay.loop.view import View
-from tests.controllers.nodes import LISTENING, READY, START, a_sight, heard_at, some_node
+from tests.controllers.nodes import LISTENING, READY, START, a_snapshot, heard_at, some_node
 from tests.controllers.objects import NOON, Object, a_deployment, a_hold, at
 from tests.controllers.test_deployment import AT_ONE, a_new, an_old, decide, sizes, ten
 from tests.controllers.test_node_health import GONE, OTHERS, UNKNOWN, a_pod, with_permits
@@ -178,9 +178,9 @@ def silent(taints=(UNREACHABLE,), record: Record = UNKNOWN):
 
 
 def test_no_node_is_released_while_evictions_are_frozen_and_the_node_says_why():
-    sight = a_sight(1000, [silent(), *OTHERS], {"n1": 900}, [a_pod("p", ready="Unknown")], frozen=FROZEN)
+    snapshot = a_snapshot(1000, [silent(), *OTHERS], {"n1": 900}, [a_pod("p", ready="Unknown")], frozen=FROZEN)
 
-    plan = decide_nodes(sight, with_permits(LISTENING, 1000))
+    plan = decide_nodes(snapshot, with_permits(LISTENING, 1000))
 
     (step,) = plan.steps
     assert isinstance(step, WriteNode)
@@ -193,8 +193,8 @@ def test_no_node_is_released_while_evictions_are_frozen_and_the_node_says_why():
 def released_for_long(frozen, *pods: Object):
     """A node that was released long ago, whose pods tolerate that no more."""
     node = silent((UNREACHABLE, RELEASED), Record(State.RELEASED, "then", (), "", READY))
-    memory = replace(LISTENING, taints_since={("uid-n1", str(RELEASED)): START})
-    return decide_nodes(a_sight(1000, [node, *OTHERS], {"n1": 100}, pods, frozen=frozen), memory)
+    memory = structs.replace(LISTENING, taints_since={("uid-n1", str(RELEASED)): START})
+    return decide_nodes(a_snapshot(1000, [node, *OTHERS], {"n1": 100}, pods, frozen=frozen), memory)
 
 
 def test_nobody_is_removed_from_a_node_that_was_released_before():
@@ -215,9 +215,9 @@ def test_a_freeze_of_one_namespace_keeps_its_pods_and_no_others():
 
 
 def test_a_node_is_released_while_only_a_namespace_is_frozen():
-    sight = a_sight(1000, [silent(), *OTHERS], {"n1": 900}, frozen=frozen_in("shop"))
+    snapshot = a_snapshot(1000, [silent(), *OTHERS], {"n1": 900}, frozen=frozen_in("shop"))
 
-    (step,) = decide_nodes(sight, with_permits(LISTENING, 1000)).steps
+    (step,) = decide_nodes(snapshot, with_permits(LISTENING, 1000)).steps
 
     assert isinstance(step, WriteNode)
     assert step.state is State.RELEASED
@@ -228,8 +228,8 @@ def test_what_is_told_to_leave_stays_too_and_a_lease_that_was_taken_is_given_bac
     pods = [a_pod("p", leaving=True, single=True, ready="Unknown")]
     heard: dict[str, Any] = {"n1": heard_at(100, holder=HOLDER)}
 
-    usual = decide_nodes(a_sight(1000, [node, *OTHERS], heard, pods), LISTENING).steps
-    frozen = decide_nodes(a_sight(1000, [node, *OTHERS], heard, pods, frozen=FROZEN), LISTENING).steps
+    usual = decide_nodes(a_snapshot(1000, [node, *OTHERS], heard, pods), LISTENING).steps
+    frozen = decide_nodes(a_snapshot(1000, [node, *OTHERS], heard, pods, frozen=FROZEN), LISTENING).steps
 
     assert [step for step in usual if isinstance(step, Replace)] == [
         Replace("n1", 5, True, (Remove(ObjectKey("default", "p"), "uid-p"),))
@@ -240,7 +240,7 @@ def test_what_is_told_to_leave_stays_too_and_a_lease_that_was_taken_is_given_bac
 def test_when_it_thaws_that_is_said_and_all_goes_on():
     before = replace(with_permits(LISTENING, 1000), frozen="evictions are frozen")
 
-    plan = decide_nodes(a_sight(1000, [silent(), *OTHERS], {"n1": 900}), before)
+    plan = decide_nodes(a_snapshot(1000, [silent(), *OTHERS], {"n1": 900}), before)
 
     assert [step.state for step in plan.steps if isinstance(step, WriteNode)] == [State.RELEASED]
     text = "nobody holds evictions any more; pods are removed again"
@@ -249,10 +249,10 @@ def test_when_it_thaws_that_is_said_and_all_goes_on():
 
 def test_repair_leaves_pods_of_a_node_that_is_gone_and_says_who_wants_that():
     pod = {"metadata": {"namespace": "default", "name": "p", "uid": "uid-p"}, "spec": {"nodeName": "gone"}}
-    sight = RepairSight(START, stranded={"gone": (pod,)}, heard={"gone": heard_at(0)})
+    snapshot = RepairSnapshot(START, stranded={"gone": (pod,)}, heard={"gone": heard_at(0)})
     memory = RepairMemory(since={"VanishedNode/uid-p": START - 10**12})
 
-    usual, frozen = decide_repair(sight, memory), decide_repair(replace(sight, frozen=FROZEN), memory)
+    usual, frozen = decide_repair(snapshot, memory), decide_repair(replace(snapshot, frozen=FROZEN), memory)
 
     assert usual.steps == (RemoveStranded("gone", Remove(ObjectKey("default", "p"), "uid-p")),)
     assert frozen.steps == ()

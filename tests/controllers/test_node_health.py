@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from mainstay.api.node_health import (
     NO_RECORD,
@@ -27,7 +28,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, stays_for
 from mainstay.controllers.node_health import zones
 from mainstay.controllers.node_health.decide import NODE_WRITES_MAX, decide, saying
-from mainstay.controllers.node_health.evidence import facts_of
+from mainstay.controllers.node_health.evidence import read_facts
 from mainstay.controllers.node_health.heartbeats import (
     Heard,
     Listening,
@@ -41,15 +42,15 @@ from mainstay.controllers.node_health.plan import (
     Evict,
     MarkPod,
     Memory,
+    NodeSnapshot,
     Plan,
     Remove,
     Replace,
     Say,
-    Sight,
     WriteNode,
 )
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
-from tests.controllers.nodes import LISTENING, READY, START, a_sight, at, heard_at, some_node
+from tests.controllers.nodes import LISTENING, READY, START, a_snapshot, at, heard_at, some_node
 
 GONE = ("Unknown", UNHEARD, "nothing is heard of the node any more")
 UNKNOWN = Record(State.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)
@@ -65,7 +66,9 @@ def written(plan: Plan) -> list[WriteNode]:
 
 
 def with_permits(memory: Memory, now: float, *names: str) -> Memory:
-    return replace(memory, buckets={zone: zones.Bucket(zones.PERMIT, at(now)) for zone in names or ("a", "b", "c")})
+    return structs.replace(
+        memory, buckets={zone: zones.Bucket(zones.PERMIT, at(now)) for zone in names or ("a", "b", "c")}
+    )
 
 
 def a_pod(name: str, node: str = "n1", *, ready: str = "True", seconds: int | None = 300, leaving=False, single=False):
@@ -86,21 +89,21 @@ def a_pod(name: str, node: str = "n1", *, ready: str = "True", seconds: int | No
     }
 
 
-def steps_of(sight: Sight, memory: Memory = LISTENING):
-    return decide(sight, memory).steps
+def decide_steps(snapshot: NodeSnapshot, memory: Memory = LISTENING):
+    return decide(snapshot, memory).steps
 
 
 # A node falls silent
 
 
 def test_nodes_that_are_heard_are_left_alone():
-    assert steps_of(a_sight(1000, [some_node("n1"), *OTHERS], {})) == ()
+    assert decide_steps(a_snapshot(1000, [some_node("n1"), *OTHERS], {})) == ()
 
 
 def test_one_that_is_late_by_half_a_lease_is_suspected_and_nothing_else():
-    sight = a_sight(1000, [some_node("n1"), *OTHERS], {"n1": 980}, [a_pod("p")])
+    snapshot = a_snapshot(1000, [some_node("n1"), *OTHERS], {"n1": 980}, [a_pod("p")])
 
-    assert steps_of(sight) == (
+    assert decide_steps(snapshot) == (
         WriteNode(
             "n1",
             "uid-n1",
@@ -114,13 +117,13 @@ def test_one_that_is_late_by_half_a_lease_is_suspected_and_nothing_else():
 
 
 def test_one_that_is_late_by_less_is_not():
-    assert steps_of(a_sight(1000, [some_node("n1"), *OTHERS], {"n1": 980.1})) == ()
+    assert decide_steps(a_snapshot(1000, [some_node("n1"), *OTHERS], {"n1": 980.1})) == ()
 
 
 def test_one_that_is_silent_for_as_long_as_its_lease_is_unknown_and_keeps_its_pods():
     suspect = some_node("n1", taints=[SUSPECTED], is_suspect=True, record=Record(State.SUSPECT, "then", ready=READY))
 
-    steps = steps_of(a_sight(1000, [suspect, *OTHERS], {"n1": 960}, [a_pod("p")]))
+    steps = decide_steps(a_snapshot(1000, [suspect, *OTHERS], {"n1": 960}, [a_pod("p")]))
 
     assert [(step.state, step.add, step.remove, step.ready, step.is_suspect) for step in steps] == [
         (State.UNKNOWN, (UNREACHABLE,), (SUSPECTED,), GONE, False)
@@ -130,10 +133,10 @@ def test_one_that_is_silent_for_as_long_as_its_lease_is_unknown_and_keeps_its_po
 
 def test_its_pods_are_said_to_be_not_ready_once_the_node_is():
     unknown = some_node("n1", ready=GONE, taints=[UNREACHABLE], record=replace_held(UNKNOWN))
-    sight = a_sight(1000, [unknown, *OTHERS], {"n1": 960}, [a_pod("p"), a_pod("q", ready="False")])
+    snapshot = a_snapshot(1000, [unknown, *OTHERS], {"n1": 960}, [a_pod("p"), a_pod("q", ready="False")])
 
     message = "nothing is heard of the node any more"
-    assert steps_of(sight) == (MarkPod(ObjectKey("default", "p"), "uid-p", "Unknown", message),)
+    assert decide_steps(snapshot) == (MarkPod(ObjectKey("default", "p"), "uid-p", "Unknown", message),)
 
 
 def replace_held(record: Record) -> Record:
@@ -143,19 +146,23 @@ def replace_held(record: Record) -> Record:
 
 def test_a_pod_is_not_said_to_be_not_ready_again_and_again():
     unknown = some_node("n1", ready=GONE, taints=[UNREACHABLE], record=replace_held(UNKNOWN))
-    first = decide(a_sight(1000, [unknown, *OTHERS], {"n1": 960}, [a_pod("p")]), LISTENING)
+    first = decide(a_snapshot(1000, [unknown, *OTHERS], {"n1": 960}, [a_pod("p")]), LISTENING)
 
-    soon = decide(a_sight(1010, [unknown, *OTHERS], {"n1": 960}, [a_pod("p")]), replace(first.memory, buckets={}))
-    later = decide(a_sight(1040, [unknown, *OTHERS], {"n1": 960}, [a_pod("p")]), replace(first.memory, buckets={}))
+    soon = decide(
+        a_snapshot(1010, [unknown, *OTHERS], {"n1": 960}, [a_pod("p")]), structs.replace(first.memory, buckets={})
+    )
+    later = decide(
+        a_snapshot(1040, [unknown, *OTHERS], {"n1": 960}, [a_pod("p")]), structs.replace(first.memory, buckets={})
+    )
 
     assert (len(first.steps), len(soon.steps), len(later.steps)) == (1, 0, 1)
 
 
 def test_it_is_released_with_a_permit_of_its_zone_after_a_fresh_look_at_its_lease():
     unknown = some_node("n1", ready=GONE, taints=[UNREACHABLE], record=UNKNOWN)
-    sight = a_sight(1000, [unknown, *OTHERS], {"n1": heard_at(950, holder="n1", revision=17)})
+    snapshot = a_snapshot(1000, [unknown, *OTHERS], {"n1": heard_at(950, holder="n1", revision=17)})
 
-    (step,) = steps_of(sight, with_permits(LISTENING, 1000))
+    (step,) = decide_steps(snapshot, with_permits(LISTENING, 1000))
 
     assert (step.state, step.add, step.lease, step.record.state) == (State.RELEASED, (RELEASED,), 17, State.RELEASED)
 
@@ -163,7 +170,7 @@ def test_it_is_released_with_a_permit_of_its_zone_after_a_fresh_look_at_its_leas
 def test_without_a_permit_it_waits_and_says_so():
     unknown = some_node("n1", ready=GONE, taints=[UNREACHABLE], record=UNKNOWN)
 
-    (step,) = steps_of(a_sight(1000, [unknown, *OTHERS], {"n1": 950}))
+    (step,) = decide_steps(a_snapshot(1000, [unknown, *OTHERS], {"n1": 950}))
 
     assert (step.state, step.add, step.record.held) == (State.UNKNOWN, (), replace_held(UNKNOWN).held)
 
@@ -172,7 +179,9 @@ def test_of_several_in_a_zone_the_one_that_is_silent_for_longest_goes_first():
     nodes = [some_node(name, ready=GONE, taints=[UNREACHABLE], record=replace_held(UNKNOWN)) for name in ("n1", "n4")]
     well = [some_node(f"w{number}") for number in range(3)]
 
-    (step,) = steps_of(a_sight(1000, [*nodes, *well, *OTHERS], {"n1": 950, "n4": 940}), with_permits(LISTENING, 1000))
+    (step,) = decide_steps(
+        a_snapshot(1000, [*nodes, *well, *OTHERS], {"n1": 950, "n4": 940}), with_permits(LISTENING, 1000)
+    )
 
     assert (step.name, step.state) == ("n4", State.RELEASED)
 
@@ -185,7 +194,7 @@ def test_one_that_is_heard_again_gets_back_what_it_said_and_loses_its_taints():
         record=Record(State.RELEASED, "then", (), "", READY),
     )
 
-    (step,) = steps_of(a_sight(1000, [released, *OTHERS], {"n1": 999}))
+    (step,) = decide_steps(a_snapshot(1000, [released, *OTHERS], {"n1": 999}))
 
     assert (step.state, step.remove, step.record, step.ready) == (
         State.HEALTHY,
@@ -201,7 +210,7 @@ def test_what_a_node_says_about_itself_becomes_taints():
     new = some_node("n4", ready=("", "", ""), taints=[NOT_READY])
     well = some_node("n5", taints=[NOT_READY, disk])
 
-    steps = steps_of(a_sight(1000, [ill, new, well, *OTHERS], {}, [a_pod("p")]))
+    steps = decide_steps(a_snapshot(1000, [ill, new, well, *OTHERS], {}, [a_pod("p")]))
 
     assert [(step.name, step.add, step.remove) for step in steps if isinstance(step, WriteNode)] == [
         ("n1", (disk, NOT_READY), ()),
@@ -221,9 +230,9 @@ def everyone_silent(record: Record = UNKNOWN, *, taints=(UNREACHABLE,)):
 
 def test_when_every_node_is_silent_none_is_released_and_no_traffic_is_taken_away():
     nodes = everyone_silent()
-    sight = a_sight(1000, nodes, dict.fromkeys(("n0", "n1", "n2"), 900.0), [a_pod("p", "n0")])
+    snapshot = a_snapshot(1000, nodes, dict.fromkeys(("n0", "n1", "n2"), 900.0), [a_pod("p", "n0")])
 
-    plan = decide(sight, with_permits(LISTENING, 1000))
+    plan = decide(snapshot, with_permits(LISTENING, 1000))
 
     why = "every node is silent, so it is more likely that we do not hear"
     assert [(step.state, step.add, step.record and step.record.held) for step in written(plan)] == [
@@ -235,9 +244,9 @@ def test_when_every_node_is_silent_none_is_released_and_no_traffic_is_taken_away
 def test_what_was_released_before_that_is_taken_back():
     nodes = everyone_silent(Record(State.RELEASED, "then", (), "", READY), taints=(UNREACHABLE, RELEASED))
     pods = [a_pod("p", "n0", seconds=0)]
-    memory = replace(LISTENING, taints_since={("uid-n0", str(RELEASED)): START})
+    memory = structs.replace(LISTENING, taints_since={("uid-n0", str(RELEASED)): START})
 
-    plan = decide(a_sight(1000, nodes, dict.fromkeys(("n0", "n1", "n2"), 900.0), pods), memory)
+    plan = decide(a_snapshot(1000, nodes, dict.fromkeys(("n0", "n1", "n2"), 900.0), pods), memory)
 
     assert [(step.state, step.remove) for step in written(plan)] == [(State.UNKNOWN, (RELEASED,))] * 3
 
@@ -246,18 +255,18 @@ def test_when_our_own_ears_fail_nothing_is_said_about_anybody():
     own = (Evidence(Signal.WATCH_DISCONNECTS, Strength.HINT, Scope.OURSELVES),)
     nodes = [some_node("n1", ready=GONE, taints=[UNREACHABLE], record=UNKNOWN), *OTHERS]
 
-    plan = decide(a_sight(1000, nodes, {"n1": 900}, [a_pod("p")], own=own), with_permits(LISTENING, 1000))
+    plan = decide(a_snapshot(1000, nodes, {"n1": 900}, [a_pod("p")], own=own), with_permits(LISTENING, 1000))
 
     assert plan.steps == ()
-    assert plan.memory.deaf == "we may be cut off ourselves: WatchDisconnects"
+    assert plan.memory.isolated == "we may be cut off ourselves: WatchDisconnects"
 
 
 def test_after_that_we_begin_to_listen_anew():
     own = (Evidence(Signal.API_TIMEOUTS, Strength.REPEATED, Scope.OURSELVES),)
     nodes = [some_node("n1"), *OTHERS]
-    deaf = decide(a_sight(1000, nodes, {}, own=own), LISTENING)
+    isolated = decide(a_snapshot(1000, nodes, {}, own=own), LISTENING)
 
-    plan = decide(a_sight(1100, nodes, {"n1": 1000, "n2": 1000, "n3": 1000}), deaf.memory)
+    plan = decide(a_snapshot(1100, nodes, {"n1": 1000, "n2": 1000, "n3": 1000}), isolated.memory)
 
     assert plan.steps == ()
     assert plan.memory.listening == Listening(at(1100))
@@ -267,14 +276,14 @@ def test_the_first_node_that_is_heard_again_does_not_bring_down_the_others():
     silent, nodes = {"n0": 900.0, "n1": 900.0, "n2": 900.0}, everyone_silent()
     memory = with_permits(LISTENING, 950)
     for now in (950, 951, 952, 953):
-        memory = decide(a_sight(now, nodes, silent), memory).memory
-    assert memory.deaf == "every node is silent, so it is more likely that we do not hear"
+        memory = decide(a_snapshot(now, nodes, silent), memory).memory
+    assert memory.isolated == "every node is silent, so it is more likely that we do not hear"
 
-    back = decide(a_sight(954, nodes, {**silent, "n2": 953.5}), memory)
+    back = decide(a_snapshot(954, nodes, {**silent, "n2": 953.5}), memory)
 
     assert [(step.name, step.state) for step in written(back)] == [("n2", State.HEALTHY)]
     nodes[2] = some_node("n2", "c")
-    later = decide(a_sight(994, nodes, {**silent, "n2": 993}), with_permits(back.memory, 994))
+    later = decide(a_snapshot(994, nodes, {**silent, "n2": 993}), with_permits(back.memory, 994))
     assert [(step.name, step.state) for step in written(later)] == [("n0", State.RELEASED), ("n1", State.RELEASED)]
 
 
@@ -291,8 +300,8 @@ def test_whoever_has_just_begun_to_listen_judges_nobody_and_leaves_what_was_said
     pods = [a_pod("p", seconds=0)]
 
     for now in (1000, 1019, 1030):
-        sight = a_sight(now, [unknown, *OTHERS], {**heard, "n2": float(now), "n3": float(now)}, pods)
-        assert steps_of(sight, replace(LISTENING, listening=Listening(at(1000)))) == ()
+        snapshot = a_snapshot(now, [unknown, *OTHERS], {**heard, "n2": float(now), "n3": float(now)}, pods)
+        assert decide_steps(snapshot, structs.replace(LISTENING, listening=Listening(at(1000)))) == ()
 
 
 # Pods of released nodes
@@ -305,16 +314,18 @@ RELEASED_NODE = some_node(
 
 @pytest.mark.parametrize(("seconds", "after", "is_evicted"), [(300, 299, False), (300, 300, True), (None, 9999, False)])
 def test_they_are_removed_when_they_do_not_tolerate_it_any_longer(seconds, after, is_evicted):
-    memory = replace(LISTENING, taints_since={("uid-n1", str(RELEASED)): at(1000)})
-    sight = a_sight(1000 + after, [RELEASED_NODE, *OTHERS], {"n1": 900}, [a_pod("p", ready="Unknown", seconds=seconds)])
+    memory = structs.replace(LISTENING, taints_since={("uid-n1", str(RELEASED)): at(1000)})
+    snapshot = a_snapshot(
+        1000 + after, [RELEASED_NODE, *OTHERS], {"n1": 900}, [a_pod("p", ready="Unknown", seconds=seconds)]
+    )
 
-    evicted = [step.uid for step in steps_of(sight, memory) if isinstance(step, Evict)]
+    evicted = [step.uid for step in decide_steps(snapshot, memory) if isinstance(step, Evict)]
 
     assert evicted == (["uid-p"] if is_evicted else [])
 
 
 def test_how_long_they_tolerate_it_is_counted_from_when_we_see_it():
-    first = decide(a_sight(1000, [RELEASED_NODE, *OTHERS], {"n1": 900}), LISTENING)
+    first = decide(a_snapshot(1000, [RELEASED_NODE, *OTHERS], {"n1": 900}), LISTENING)
 
     assert first.memory.taints_since == {("uid-n1", str(RELEASED)): at(1000)}
 
@@ -345,7 +356,7 @@ def test_how_long_a_pod_tolerates_a_taint(tolerations, stays):
 def test_a_taint_of_somebody_else_counts_on_any_node():
     mine = some_node("n1", taints=[Taint("mine", "", NO_EXECUTE)])
 
-    (step,) = steps_of(a_sight(1000, [mine, *OTHERS], {}, [a_pod("p"), a_pod("q", leaving=True)]))
+    (step,) = decide_steps(a_snapshot(1000, [mine, *OTHERS], {}, [a_pod("p"), a_pod("q", leaving=True)]))
 
     assert step == Evict(ObjectKey("default", "p"), "uid-p", "does not tolerate mine:NoExecute of n1 any longer")
 
@@ -355,7 +366,7 @@ def test_what_an_operator_says_is_off_has_ended():
     on = some_node("n4", taints=[Taint(OUT_OF_SERVICE, "", NO_SCHEDULE)])
     pods = [a_pod("p", leaving=True, ready="Unknown"), a_pod("q", ready="Unknown"), a_pod("r", "n4", leaving=True)]
 
-    steps = steps_of(a_sight(1000, [off, on, *OTHERS], {"n1": 900}, pods))
+    steps = decide_steps(a_snapshot(1000, [off, on, *OTHERS], {"n1": 900}, pods))
 
     assert [step for step in steps if isinstance(step, Remove)] == [Remove(ObjectKey("default", "p"), "uid-p")]
 
@@ -368,7 +379,7 @@ def test_an_at_most_one_pod_is_let_go_when_its_agent_must_have_ended_it(silent_s
     pods = [a_pod("p", leaving=True, single=True, ready="Unknown"), a_pod("q", leaving=True, ready="Unknown")]
     heard = {"n1": heard_at(1000 - silent_s, holder="n1", revision=17)}
 
-    steps = steps_of(a_sight(1000, [RELEASED_NODE, *OTHERS], heard, pods))
+    steps = decide_steps(a_snapshot(1000, [RELEASED_NODE, *OTHERS], heard, pods))
 
     wanted = [Replace("n1", 17, False, (Remove(ObjectKey("default", "p"), "uid-p"),))] if may else []
     assert [step for step in steps if isinstance(step, Replace)] == wanted
@@ -378,7 +389,7 @@ def test_what_the_last_leader_has_begun_is_brought_to_an_end_at_once():
     heard = replace(first_heard(at(999)), holder=HOLDER, has_lease=True, lease=heard_at(999, revision=18).lease)
     pods = [a_pod("p", leaving=True, single=True, ready="Unknown")]
 
-    steps = steps_of(a_sight(1000, [RELEASED_NODE, *OTHERS], {"n1": heard}, pods))
+    steps = decide_steps(a_snapshot(1000, [RELEASED_NODE, *OTHERS], {"n1": heard}, pods))
 
     assert steps == (Replace("n1", 18, True, (Remove(ObjectKey("default", "p"), "uid-p"),)),)
 
@@ -436,7 +447,7 @@ def test_our_own_verdict_is_no_word_of_the_nodes():
     condition = {"type": "Ready", "status": "Unknown", "reason": UNHEARD, "lastHeartbeatTime": "then"}
     metadata = {"name": "n1", "uid": "u", "resourceVersion": "1"}
 
-    assert facts_of({"metadata": metadata, "status": {"conditions": [condition]}}).status_marker == ""
+    assert read_facts({"metadata": metadata, "status": {"conditions": [condition]}}).status_marker == ""
 
 
 # Whatever happens
@@ -453,8 +464,8 @@ class Cluster:
         self.releases: list[tuple[float, str]] = []
 
     def look(self, now: float, *, own=()) -> list[Any]:
-        sight = a_sight(now, list(self.nodes.values()), dict(self.heard), self.pods.values(), own=own)
-        plan = decide(sight, self.memory)
+        snapshot = a_snapshot(now, list(self.nodes.values()), dict(self.heard), self.pods.values(), own=own)
+        plan = decide(snapshot, self.memory)
         self.memory = plan.memory
         for step in plan.steps:
             if isinstance(step, WriteNode):
@@ -481,12 +492,12 @@ LIFE = st.lists(st.sets(st.sampled_from(NAMES)), min_size=5, max_size=60)
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(LIFE, st.lists(st.booleans(), min_size=60, max_size=60))
-def test_nobody_is_given_up_too_soon_too_fast_or_when_it_may_be_us(life, deaf):
+def test_nobody_is_given_up_too_soon_too_fast_or_when_it_may_be_us(life, isolated):
     cluster = Cluster(len(NAMES))
     last = dict.fromkeys(NAMES, 0.0)
     began = 0.0
     broken = (Evidence(Signal.WATCH_DISCONNECTS, Strength.HINT, Scope.OURSELVES),)
-    was_deaf = False
+    was_isolated = False
     for step, alive in enumerate(life):
         now = 10.0 * (step + 1)
         for name in sorted(alive):
@@ -494,13 +505,13 @@ def test_nobody_is_given_up_too_soon_too_fast_or_when_it_may_be_us(life, deaf):
             cluster.heard[name] = replace(
                 cluster.heard[name], heartbeat_ns=at(now), lease=heard_at(now, revision=step + 6).lease
             )
-        is_deaf = deaf[step]
-        steps = cluster.look(now, own=broken if is_deaf else ())
-        if is_deaf:
+        is_isolated = isolated[step]
+        steps = cluster.look(now, own=broken if is_isolated else ())
+        if is_isolated:
             assert steps == []
-        elif was_deaf or step == 0:
+        elif was_isolated or step == 0:
             began = now
-        was_deaf = is_deaf
+        was_isolated = is_isolated
         for each in steps:
             name = getattr(each, "name", None) or getattr(each, "node", None)
             if isinstance(each, Evict | MarkPod):
@@ -534,4 +545,4 @@ def test_an_outage_of_a_thousand_nodes_is_written_down_little_by_little():
     nodes = [some_node(f"n{number:04}", "a") for number in range(1000)] + [some_node("w", "b"), some_node("v", "b")]
     heard = {node.name: 0.0 for node in nodes[:1000]}
 
-    assert len(steps_of(a_sight(LONG, nodes, heard))) == NODE_WRITES_MAX
+    assert len(decide_steps(a_snapshot(LONG, nodes, heard))) == NODE_WRITES_MAX

@@ -91,7 +91,7 @@ async def test_exactly_the_right_ones_are_left(sim, family):
             for number, each in enumerate(family.members)
             if await home.get(f"m{number}", each.kind, each.namespace) is not None
         }
-        names = {number: await owners_of(home, family.members[number], number) for number in left}
+        names = {number: await find_owners(home, family.members[number], number) for number in left}
     require_right(family, left, names)
 
 
@@ -100,7 +100,7 @@ async def delete(home: Household, member: Member, number: int, way: Propagation)
         await home.client.delete(member.kind, f"m{number}", member.namespace, propagation=way)
 
 
-async def owners_of(home: Household, member: Member, number: int) -> list[int]:
+async def find_owners(home: Household, member: Member, number: int) -> list[int]:
     found = await home.get(f"m{number}", member.kind, member.namespace)
     assert found is not None
     return [int(each["name"][1:]) for each in found["metadata"].get("ownerReferences") or ()]

@@ -20,12 +20,12 @@ from mainstay.controllers.repair.decide import (
     Memory,
     ReleaseReservation,
     RemoveStranded,
+    RepairSnapshot,
     ReplaceStranded,
-    Sight,
     Tell,
     condition_of,
     decide,
-    said_of_workloads,
+    describe_workloads,
 )
 from mainstay.loop.conditions import Condition, Truth
 from tests.controllers.nodes import START, at, heard_at
@@ -55,61 +55,64 @@ def leaving(name: str):
     return NAMESPACES, {"metadata": metadata}
 
 
-def over(sight: Sight, seconds: float):
+def over(snapshot: RepairSnapshot, seconds: float):
     """The plan when the same has been seen for so long."""
-    first = decide(sight, Memory())
-    return decide(replace(sight, now_ns=sight.now_ns + round(seconds * 1e9)), first.memory)
+    first = decide(snapshot, Memory())
+    return decide(replace(snapshot, now_ns=snapshot.now_ns + round(seconds * 1e9)), first.memory)
 
 
 def test_a_reservation_is_released_when_its_workload_has_been_gone_for_a_while():
-    sight = Sight(START, [a_reservation()])
+    snapshot = RepairSnapshot(START, [a_reservation()])
     owner = ("Deployment", ObjectKey("default", "risk-api"), "d1")
     wanted = ReleaseReservation(ObjectKey("default", "r"), "uid-r", "7", owner)
 
-    assert decide(sight, Memory()).steps == ()
-    assert over(sight, 39.9).steps == ()
-    assert over(sight, 40).steps == (wanted,)
+    assert decide(snapshot, Memory()).steps == ()
+    assert over(snapshot, 39.9).steps == ()
+    assert over(snapshot, 40).steps == (wanted,)
 
 
 def test_one_that_comes_back_meanwhile_counts_anew():
-    gone, there = Sight(START, [a_reservation()]), Sight(at(20), [a_reservation()], {DEPLOYMENT: "d1"})
+    gone, there = (
+        RepairSnapshot(START, [a_reservation()]),
+        RepairSnapshot(at(20), [a_reservation()], {DEPLOYMENT: "d1"}),
+    )
     seen = decide(there, decide(gone, Memory()).memory)
 
     assert seen.findings == ()
-    assert decide(Sight(at(41), [a_reservation()]), seen.memory).steps == ()
+    assert decide(RepairSnapshot(at(41), [a_reservation()]), seen.memory).steps == ()
 
 
 def test_another_workload_of_that_name_is_not_its_owner():
-    assert [each.fault for each in decide(Sight(START, [a_reservation()], {DEPLOYMENT: "d2"}), Memory()).findings] == [
-        Fault.ORPHANED_RESERVATION
-    ]
+    assert [
+        each.fault for each in decide(RepairSnapshot(START, [a_reservation()], {DEPLOYMENT: "d2"}), Memory()).findings
+    ] == [Fault.ORPHANED_RESERVATION]
 
 
 def test_what_is_over_or_belongs_to_a_kind_that_nobody_knows_here_is_left_alone():
-    sight = Sight(START, [a_reservation(phase="Confirmed"), a_reservation("s", kind="Website")])
+    snapshot = RepairSnapshot(START, [a_reservation(phase="Confirmed"), a_reservation("s", kind="Website")])
 
-    assert over(sight, 1000).findings == ()
+    assert over(snapshot, 1000).findings == ()
 
 
 def test_one_whose_pod_is_gone_is_released_though_the_workload_is_there():
-    sight = Sight(START, [a_reservation(pod="p")], {DEPLOYMENT: "d1"})
+    snapshot = RepairSnapshot(START, [a_reservation(pod="p")], {DEPLOYMENT: "d1"})
 
-    (step,) = over(sight, 40).steps
+    (step,) = over(snapshot, 40).steps
 
     assert step.owner == ("Pod", ObjectKey("default", "p"), "uid-p")
 
 
 def test_pods_of_a_node_that_is_not_there_are_removed_after_a_while():
-    sight = Sight(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
+    snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
 
-    assert over(sight, 39).steps == ()
-    assert over(sight, 40).steps == (RemoveStranded("gone", Remove(ObjectKey("default", "p"), "uid-p")),)
+    assert over(snapshot, 39).steps == ()
+    assert over(snapshot, 40).steps == (RemoveStranded("gone", Remove(ObjectKey("default", "p"), "uid-p")),)
 
 
 def test_a_node_that_was_there_between_two_looks_is_gone_since_then():
-    sight = Sight(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
-    was_there = replace(sight, heard={"gone": without_node(first_heard(START), at(37))})
-    memory = decide(sight, Memory()).memory
+    snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
+    was_there = replace(snapshot, heard={"gone": without_node(first_heard(START), at(37))})
+    memory = decide(snapshot, Memory()).memory
 
     assert decide(replace(was_there, now_ns=at(40)), memory).steps == ()
     assert decide(replace(was_there, now_ns=at(76.9)), memory).steps == ()
@@ -118,26 +121,26 @@ def test_a_node_that_was_there_between_two_looks_is_gone_since_then():
 
 def test_at_most_one_pods_wait_until_the_lease_of_their_node_has_run_out():
     heard = heard_at(30, holder="gone", revision=17)
-    sight = Sight(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
+    snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
     pods = (Remove(ObjectKey("default", "p"), "uid-p"),)
 
-    assert over(sight, 60).steps == ()
-    assert over(sight, 72).steps == (ReplaceStranded(Replace("gone", 17, False, pods)),)
+    assert over(snapshot, 60).steps == ()
+    assert over(snapshot, 72).steps == (ReplaceStranded(Replace("gone", 17, False, pods)),)
 
 
 def test_they_go_at_once_when_the_lease_is_ours_already():
     heard = heard_at(39, holder=HOLDER, revision=18)
-    sight = Sight(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
+    snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
     pods = (Remove(ObjectKey("default", "p"), "uid-p"),)
 
-    assert over(sight, 40).steps == (ReplaceStranded(Replace("gone", 18, True, pods)),)
+    assert over(snapshot, 40).steps == (ReplaceStranded(Replace("gone", 18, True, pods)),)
 
 
 def test_stuck_finalizers_are_told_of_once_and_never_removed():
-    sight = Sight(START, leaving=[leaving("old")])
-    soon = over(sight, 599)
-    late = over(sight, 600)
-    later = decide(replace(sight, now_ns=at(700)), late.memory)
+    snapshot = RepairSnapshot(START, leaving=[leaving("old")])
+    soon = over(snapshot, 599)
+    late = over(snapshot, 600)
+    later = decide(replace(snapshot, now_ns=at(700)), late.memory)
 
     assert (soon.steps, soon.findings) == ((), ())
     message = "it is to go since then, and waits for example.com/wait"
@@ -152,11 +155,11 @@ def test_what_is_found_is_said_for_the_workload_that_it_holds_up():
         for name, uid in (("risk-api", "d1"), ("web", "d2"))
     ]
     sets = [{"metadata": {"uid": "s2", "ownerReferences": [{"uid": "d2", "controller": True}]}}]
-    sight = Sight(START, [a_reservation()], stranded={"gone": [a_pod("p", owner="s2")]})
+    snapshot = RepairSnapshot(START, [a_reservation()], stranded={"gone": [a_pod("p", owner="s2")]})
 
-    findings = decide(sight, Memory()).findings
+    findings = decide(snapshot, Memory()).findings
 
-    assert said_of_workloads(deployments, sets, findings) == {
+    assert describe_workloads(deployments, sets, findings) == {
         "Deployment/default/risk-api": {
             "observedGeneration": 42,
             "RepairComplete": "False",
@@ -164,7 +167,7 @@ def test_what_is_found_is_said_for_the_workload_that_it_holds_up():
         },
         "Deployment/default/web": {"observedGeneration": 42, "RepairComplete": "False", "reason": "VanishedNode"},
     }
-    assert said_of_workloads(deployments[:1], sets, ()) == {
+    assert describe_workloads(deployments[:1], sets, ()) == {
         "Deployment/default/risk-api": {"observedGeneration": 42, "RepairComplete": "True"}
     }
 
@@ -187,13 +190,13 @@ def test_nothing_is_done_before_its_time_and_never_much_at_once(life):
         now += wait
         present = {f"uid-p{number}" for number in pods} | {f"uid-x{number}" for number in stuck}
         since = {uid: since.get(uid, now) for uid in present}
-        sight = Sight(
+        snapshot = RepairSnapshot(
             at(now),
             stranded={"gone": [a_pod(f"p{number}") for number in sorted(pods)]} if pods else {},
             heard={"gone": first_heard(START)},
             leaving=[leaving(f"x{number}") for number in sorted(stuck)],
         )
-        plan = decide(sight, memory)
+        plan = decide(snapshot, memory)
         memory = plan.memory
         assert len(plan.steps) <= 2 * STEPS_MAX
         for step in plan.steps:

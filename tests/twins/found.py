@@ -15,9 +15,8 @@ from mainstay.client.reflector import Instructions, Reflector, Watch
 from mainstay.controllers.deployment import controller, rolling
 from mainstay.controllers.deployment.controller import Rollout
 from mainstay.controllers.deployment.rolling import Bounds, SetSize
-from mainstay.controllers.node_health import decide
-from mainstay.controllers.node_health import loop as node_loop
-from mainstay.controllers.node_health.heartbeats import Deafness, Heard, Listening
+from mainstay.controllers.node_health import decide, observer
+from mainstay.controllers.node_health.heartbeats import Heard, Isolation, Listening
 from mainstay.controllers.replicaset import controller as replicaset
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Patch
@@ -107,7 +106,7 @@ def does_not_hear_that_a_node_was_there(patch: pytest.MonkeyPatch) -> None:
     def without_node(heard: Heard, now_ns: int) -> Heard:
         return heard
 
-    patch.setattr(node_loop, "without_node", without_node)
+    patch.setattr(observer, "without_node", without_node)
 
 
 def never_looks_again_while_it_reports(patch: pytest.MonkeyPatch) -> None:
@@ -139,10 +138,10 @@ def drains_pods_whatever_has_become_of_them(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_silence_from_before_the_first_heartbeat(patch: pytest.MonkeyPatch) -> None:
-    def after_deafness(before: Listening, deafness: Deafness | None) -> Listening:
+    def listen_after_isolation(before: Listening, isolation: Isolation | None) -> Listening:
         return before
 
-    patch.setattr(decide, "after_deafness", after_deafness)
+    patch.setattr(decide, "listen_after_isolation", listen_after_isolation)
 
 
 def waits_until_the_clock_has_come_so_far_again(patch: pytest.MonkeyPatch) -> None:

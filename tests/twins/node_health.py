@@ -11,13 +11,13 @@ from mainstay.api import times
 from mainstay.api.node_health import OUT_OF_SERVICE
 from mainstay.api.taints import Taint
 from mainstay.client.entry import Change
-from mainstay.controllers.node_health import actions, decide, heartbeats, plan, zones
+from mainstay.controllers.node_health import actions, decide, heartbeats, observer, plan, zones
 from mainstay.controllers.node_health import evidence as node_evidence
 from mainstay.controllers.node_health import loop as node_loop
 from mainstay.controllers.node_health import pods as node_pods
-from mainstay.controllers.node_health.evidence import Hearing, hearing_of
+from mainstay.controllers.node_health.evidence import Hearing, judge_hearing
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
-from mainstay.controllers.node_health.plan import MarkPod, Remove, Sight, Step, WriteNode
+from mainstay.controllers.node_health.plan import MarkPod, NodeSnapshot, Remove, Step, WriteNode
 from mainstay.loop import evidence
 from mainstay.loop.periodic import Pass
 
@@ -27,15 +27,15 @@ from mainstay.loop.periodic import Pass
 def trusts_the_times_in_leases(patch: pytest.MonkeyPatch) -> None:
     """Goes by when a node says that it has renewed, and by its own wall clock."""
     renewed: dict[str, datetime] = {}
-    honest_changed, honest_sight = node_loop.Ears._lease_changed, node_loop.NodeHealth._sight
+    honest_changed, honest_snapshot = observer.HeartbeatObserver._lease_changed, node_loop.NodeHealth._snapshot
 
-    def changed(self: node_loop.Ears, change: Change) -> None:
+    def changed(self: observer.HeartbeatObserver, change: Change) -> None:
         honest_changed(self, change)
         if change.new is not None and (at := (change.new.object().get("spec") or {}).get("renewTime")):
             renewed[change.key.name] = times.parse_time(at)
 
-    def sight(self: node_loop.NodeHealth, own: Any, now: datetime) -> Sight:
-        seen = honest_sight(self, own, now)
+    def snapshot(self: node_loop.NodeHealth, own: Any, now: datetime) -> NodeSnapshot:
+        seen = honest_snapshot(self, own, now)
         wall = self._clock.wall()
         heard = {}
         for name, each in seen.heard.items():
@@ -44,8 +44,8 @@ def trusts_the_times_in_leases(patch: pytest.MonkeyPatch) -> None:
             heard[name] = replace(each, heartbeat_ns=at_ns, first_ns=min(each.first_ns, at_ns))
         return replace(seen, heard=heard)
 
-    patch.setattr(node_loop.Ears, "_lease_changed", changed)
-    patch.setattr(node_loop.NodeHealth, "_sight", sight)
+    patch.setattr(observer.HeartbeatObserver, "_lease_changed", changed)
+    patch.setattr(node_loop.NodeHealth, "_snapshot", snapshot)
     patch.setattr(node_evidence, "silent_for", _since_the_heartbeat)
     patch.setattr(decide, "silent_for", _since_the_heartbeat)
 
@@ -80,7 +80,7 @@ def judges_as_soon_as_it_starts(patch: pytest.MonkeyPatch) -> None:
 
 def believes_that_all_nodes_are_dead(patch: pytest.MonkeyPatch) -> None:
     """Does not think of being deaf itself."""
-    patch.setattr(decide, "_why_deaf", lambda own, silences: "")
+    patch.setattr(decide, "_why_isolated", lambda own, silences: "")
     honest = evidence.allowed
     patch.setattr(decide, "allowed", lambda seen, zones=(), zone="": honest(seen))
 
@@ -123,13 +123,13 @@ def removes_pods_of_nodes_that_are_late(patch: pytest.MonkeyPatch) -> None:
     """By force, as if somebody had said that the machine is off."""
     honest = node_pods.removals
 
-    def removals(sight: Sight) -> list[Remove]:
+    def removals(snapshot: NodeSnapshot) -> list[Remove]:
         off = {
             name: replace(facts, taints=(OFF,), ready=("Unknown", "", ""))
-            for name, facts in sight.nodes.items()
-            if hearing_of(sight.heard[name], 0, sight.now_ns) in (Hearing.LATE, Hearing.SILENT)
+            for name, facts in snapshot.nodes.items()
+            if judge_hearing(snapshot.heard[name], 0, snapshot.now_ns) in (Hearing.LATE, Hearing.SILENT)
         }
-        return honest(replace(sight, nodes={**sight.nodes, **off}))
+        return honest(replace(snapshot, nodes={**snapshot.nodes, **off}))
 
     patch.setattr(decide, "removals", removals)
 

@@ -20,7 +20,7 @@ def believes_its_cache(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_reservations_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "_orphaned", lambda sight: [])
+    patch.setattr(decide, "_orphaned", lambda snapshot: [])
 
 
 def trusts_the_ledgers(patch: pytest.MonkeyPatch) -> None:

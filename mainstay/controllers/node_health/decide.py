@@ -17,12 +17,14 @@ at-most-one pods, the lease by which their agent runs them has passed to us (loo
 While somebody holds evictions (api/holds.py) no node is released and nobody is removed; what is done about traffic and
 new placements goes on. Afterwards all goes on from where it is.
 
-`decide` is a plain function of a `Sight` and what it remembers. loop.py looks and acts.
+`decide` is a plain function of a `NodeSnapshot` and what it remembers. loop.py looks and acts.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from mainstay.api.holds import Held, HoldReason, freezing
 from mainstay.api.node_health import (
@@ -39,17 +41,17 @@ from mainstay.api.node_health import (
 )
 from mainstay.api.taints import NO_EXECUTE, Taint
 from mainstay.controllers.node_health import zones
-from mainstay.controllers.node_health.evidence import Hearing, NodeFacts, evidence_of, hearing_of, said
+from mainstay.controllers.node_health.evidence import Hearing, NodeFacts, collect_evidence, judge_hearing, said
 from mainstay.controllers.node_health.heartbeats import (
     Heard,
     Listening,
-    after_deafness,
+    extend_isolation,
     is_heard,
+    listen_after_isolation,
     listening,
     silent_for,
-    with_deafness,
 )
-from mainstay.controllers.node_health.plan import HOLDER, Memory, Plan, Say, Sight, Step, Verdict, WriteNode
+from mainstay.controllers.node_health.plan import HOLDER, Memory, NodeSnapshot, Plan, Say, Step, Verdict, WriteNode
 from mainstay.controllers.node_health.pods import (
     EVICTIONS_MAX,
     RELEASES_MAX,
@@ -79,59 +81,59 @@ def doubtful(nodes: Mapping[str, NodeFacts], heard: Mapping[str, Heard], memory:
         if not facts.is_ready
         or any(taint.effect == NO_EXECUTE for taint in facts.taints)
         or heard[name].holder == HOLDER
-        or hearing_of(heard[name], since_ns, now_ns) in (Hearing.LATE, Hearing.SILENT)
+        or judge_hearing(heard[name], since_ns, now_ns) in (Hearing.LATE, Hearing.SILENT)
     ]
 
 
-def decide(sight: Sight, memory: Memory) -> Plan:
-    now_ns = sight.now_ns
-    heard_so_far = listening(memory.listening, not sight.own, now_ns)
-    if sight.own:
-        why = _why_deaf(sight.own, ())
-        memory = replace(memory, listening=heard_so_far, deaf=why)
-        stopped = zones.looked_at(memory.buckets, _silences(sight, heard_so_far), now_ns, is_stopped=True)
-        return Plan((), replace(memory, buckets=stopped))
-    silences = _silences(sight, heard_so_far)
-    deaf = _why_deaf((), silences)
-    deafness = with_deafness(memory.deafness, now_ns) if deaf else None
-    if not deaf:
-        heard_so_far = after_deafness(heard_so_far, memory.deafness)
-    buckets = zones.looked_at(memory.buckets, silences, now_ns, is_stopped=bool(deaf))
+def decide(snapshot: NodeSnapshot, memory: Memory) -> Plan:
+    now_ns = snapshot.now_ns
+    heard_so_far = listening(memory.listening, not snapshot.own, now_ns)
+    if snapshot.own:
+        why = _why_isolated(snapshot.own, ())
+        memory = structs.replace(memory, listening=heard_so_far, isolated=why)
+        stopped = zones.looked_at(memory.buckets, _silences(snapshot, heard_so_far), now_ns, is_stopped=True)
+        return Plan((), structs.replace(memory, buckets=stopped))
+    silences = _silences(snapshot, heard_so_far)
+    isolated = _why_isolated((), silences)
+    isolation = extend_isolation(memory.isolation, now_ns) if isolated else None
+    if not isolated:
+        heard_so_far = listen_after_isolation(heard_so_far, memory.isolation)
+    buckets = zones.looked_at(memory.buckets, silences, now_ns, is_stopped=bool(isolated))
     verdicts = {
-        name: _verdict(facts, sight.heard[name], heard_so_far.since_ns, now_ns, silences)
-        for name, facts in sight.nodes.items()
+        name: _verdict(facts, snapshot.heard[name], heard_so_far.since_ns, now_ns, silences)
+        for name, facts in snapshot.nodes.items()
     }
-    verdicts, buckets = _released(sight, verdicts, buckets, bool(deaf), heard_so_far.since_ns)
-    tainted = taints_since(sight, memory)
-    memory = replace(
+    verdicts, buckets = _released(snapshot, verdicts, buckets, bool(isolated), heard_so_far.since_ns)
+    tainted = taints_since(snapshot, memory)
+    memory = structs.replace(
         memory,
         listening=heard_so_far,
         buckets=buckets,
         taints_since=tainted,
-        deaf=deaf,
-        deafness=deafness,
+        isolated=isolated,
+        isolation=isolation,
         marked=memory.marked,
-        frozen="; ".join([_frozen_by(held) for held in sight.frozen]),
+        frozen="; ".join([_frozen_by(held) for held in snapshot.frozen]),
     )
-    marked_now = marks(sight, verdicts, memory, bool(deaf))
+    marked_now = marks(snapshot, verdicts, memory, bool(isolated))
     marked = {uid: at for uid, at in memory.marked.items() if now_ns - at < _HOUR_NS}
     marked.update({mark.uid: now_ns for mark in marked_now})
     steps: list[Step] = [
-        *_node_writes(sight, verdicts)[:NODE_WRITES_MAX],
+        *_node_writes(snapshot, verdicts)[:NODE_WRITES_MAX],
         *marked_now,
-        *evictions(sight, verdicts, tainted)[:EVICTIONS_MAX],
-        *removals(sight)[:EVICTIONS_MAX],
-        *replacements(sight, verdicts)[:RELEASES_MAX],
+        *evictions(snapshot, verdicts, tainted)[:EVICTIONS_MAX],
+        *removals(snapshot)[:EVICTIONS_MAX],
+        *replacements(snapshot, verdicts)[:RELEASES_MAX],
     ]
-    return Plan(tuple(steps), replace(memory, marked=marked))
+    return Plan(tuple(steps), structs.replace(memory, marked=marked))
 
 
 def saying(before: Memory, after: Memory) -> list[Say]:
     """What people should be told after a decision."""
     found = []
-    if after.deaf and not before.deaf:
-        found.append(Say("EvictionStopped", f"no pods are removed from silent nodes: {after.deaf}"))
-    elif before.deaf and not after.deaf:
+    if after.isolated and not before.isolated:
+        found.append(Say("EvictionStopped", f"no pods are removed from silent nodes: {after.isolated}"))
+    elif before.isolated and not after.isolated:
         text = "nodes are heard again; silent ones are released when they have been so for long"
         found.append(Say("EvictionResumed", text))
     if after.frozen and after.frozen != before.frozen:
@@ -149,13 +151,13 @@ def _frozen_by(held: Held) -> str:
 # Judging.
 
 
-def _silences(sight: Sight, heard_so_far: Listening) -> tuple[ZoneSilence, ...]:
+def _silences(snapshot: NodeSnapshot, heard_so_far: Listening) -> tuple[ZoneSilence, ...]:
     """A node counts as silent when it is late: when our own ears fail, nodes become silent one after the other, and by
     the time the first one has been so for long all others are at least late."""
     nodes: dict[str, int] = {}
     silent: dict[str, int] = {}
-    for name, facts in sight.nodes.items():
-        hearing = hearing_of(sight.heard[name], heard_so_far.since_ns, sight.now_ns)
+    for name, facts in snapshot.nodes.items():
+        hearing = judge_hearing(snapshot.heard[name], heard_so_far.since_ns, snapshot.now_ns)
         is_silent = hearing in (Hearing.LATE, Hearing.SILENT) or (
             hearing is Hearing.NOT_YET and facts.ready[:2] == ("Unknown", UNHEARD)
         )
@@ -164,7 +166,7 @@ def _silences(sight: Sight, heard_so_far: Listening) -> tuple[ZoneSilence, ...]:
     return tuple(ZoneSilence(zone, nodes[zone], silent[zone]) for zone in sorted(nodes))
 
 
-def _why_deaf(own: Sequence[Evidence], silences: Sequence[ZoneSilence]) -> str:
+def _why_isolated(own: Sequence[Evidence], silences: Sequence[ZoneSilence]) -> str:
     """Why nothing may be released; empty if nothing speaks against it."""
     if not own and not any(each.silent for each in silences):
         return ""  # As at most looks.
@@ -174,10 +176,10 @@ def _why_deaf(own: Sequence[Evidence], silences: Sequence[ZoneSilence]) -> str:
 
 
 def _verdict(facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silences: Sequence[ZoneSilence]) -> Verdict:
-    hearing = hearing_of(heard, since_ns, now_ns)
+    hearing = judge_hearing(heard, since_ns, now_ns)
     if hearing is Hearing.HEARD:
         return _WELL
-    evidence = evidence_of(facts.name, heard, since_ns, now_ns)
+    evidence = collect_evidence(facts.name, heard, since_ns, now_ns)
     may = allowed(evidence, silences, facts.zone)
     words = said(evidence, silent_for(heard, since_ns, now_ns))
     before = _state_before(facts)
@@ -203,14 +205,18 @@ _WELL: Final = Verdict(Hearing.HEARD, allowed(()), State.HEALTHY)
 
 
 def _released(
-    sight: Sight, verdicts: Mapping[str, Verdict], buckets: dict[str, Bucket], is_deaf: bool, since_ns: int
+    snapshot: NodeSnapshot,
+    verdicts: Mapping[str, Verdict],
+    buckets: dict[str, Bucket],
+    is_isolated: bool,
+    since_ns: int,
 ) -> tuple[dict[str, Verdict], dict[str, Bucket]]:
     """Those that are released, longest silent first, as far as permits go."""
     found = dict(verdicts)
-    frozen = freezing(sight.frozen, "")
+    frozen = freezing(snapshot.frozen, "")
     silent = [name for name, verdict in verdicts.items() if verdict.hearing is Hearing.SILENT]
-    for name in sorted(silent, key=lambda name: (-silent_for(sight.heard[name], since_ns, sight.now_ns), name)):
-        verdict, facts = verdicts[name], sight.nodes[name]
+    for name in sorted(silent, key=lambda name: (-silent_for(snapshot.heard[name], since_ns, snapshot.now_ns), name)):
+        verdict, facts = verdicts[name], snapshot.nodes[name]
         before = _state_before(facts)
         if Response.EVICT_FROM_NODE not in verdict.allowed:
             refusals = [each.why for each in verdict.allowed.refused if each.response is Response.EVICT_FROM_NODE]
@@ -220,7 +226,7 @@ def _released(
             found[name] = replace(verdict, state=state, held=_frozen_by(frozen))
         elif RELEASED in facts.taints:
             found[name] = replace(verdict, state=STEPS.next[before, Sign.TAINTED])
-        elif not is_deaf and (before, Sign.PERMITTED) in STEPS.next and zones.has_permit(buckets[facts.zone]):
+        elif not is_isolated and (before, Sign.PERMITTED) in STEPS.next and zones.has_permit(buckets[facts.zone]):
             # Only one that was said to be unknown before: its pods get no traffic by then.
             buckets = {**buckets, facts.zone: zones.taken(buckets[facts.zone])}
             found[name] = replace(verdict, state=STEPS.next[before, Sign.PERMITTED])
@@ -232,10 +238,10 @@ def _released(
 # Nodes.
 
 
-def _node_writes(sight: Sight, verdicts: Mapping[str, Verdict]) -> list[WriteNode]:
+def _node_writes(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict]) -> list[WriteNode]:
     found = []
-    for name, facts in sight.nodes.items():
-        write = _node_write(facts, verdicts[name], sight.heard[name])
+    for name, facts in snapshot.nodes.items():
+        write = _node_write(facts, verdicts[name], snapshot.heard[name])
         if write is not None:
             found.append(write)
     # What is good news for users comes first, and then what is most urgent.

@@ -45,7 +45,7 @@ class NodeFacts:
         return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
 
 
-def facts_of(node: Object) -> NodeFacts:
+def read_facts(node: Object) -> NodeFacts:
     metadata = node["metadata"]
     ready: Any = condition_of(node, "Ready") or {}
     suspect: Any = condition_of(node, SUSPECT) or {}
@@ -76,7 +76,7 @@ class Hearing(StrEnum):
     SILENT = "silent"
 
 
-def hearing_of(heard: Heard, since_ns: int, now_ns: int) -> Hearing:
+def judge_hearing(heard: Heard, since_ns: int, now_ns: int) -> Hearing:
     """A heartbeat is late when half of what the lease lasts has gone by: that is two of them. When all of it has, the
     node is silent."""
     silent = silent_for(heard, since_ns, now_ns)
@@ -87,7 +87,7 @@ def hearing_of(heard: Heard, since_ns: int, now_ns: int) -> Hearing:
     return Hearing.HEARD if is_heard(heard, since_ns) else Hearing.NOT_YET
 
 
-def evidence_of(name: str, heard: Heard, since_ns: int, now_ns: int) -> list[Evidence]:
+def collect_evidence(name: str, heard: Heard, since_ns: int, now_ns: int) -> list[Evidence]:
     """What the silence of a node is evidence of."""
     silent = silent_for(heard, since_ns, now_ns)
     if silent < heard.duration / 2:

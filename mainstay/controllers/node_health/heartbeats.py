@@ -128,7 +128,7 @@ def listening(before: Listening | None, is_sound: bool, now_ns: int) -> Listenin
 
 
 @dataclass(frozen=True, slots=True)
-class Deafness:
+class Isolation:
     """Nothing came between us and the nodes that we know of, and yet so many were silent that it is more likely that we
     did not hear: from the first look at which that was so to the last."""
 
@@ -136,17 +136,17 @@ class Deafness:
     last_ns: int
 
 
-def with_deafness(before: Deafness | None, now_ns: int) -> Deafness:
+def extend_isolation(before: Isolation | None, now_ns: int) -> Isolation:
     """After a look at which it is so."""
-    return Deafness(now_ns if before is None else before.first_ns, now_ns)
+    return Isolation(now_ns if before is None else before.first_ns, now_ns)
 
 
-def after_deafness(before: Listening, deafness: Deafness | None) -> Listening:
+def listen_after_isolation(before: Listening, isolation: Isolation | None) -> Listening:
     """When nodes are heard again. We begin to listen anew then as well: the first that is heard must not bring down all
     others, which are about to be."""
-    if deafness is None or not _is_gap(deafness.first_ns, deafness.last_ns):
+    if isolation is None or not _is_gap(isolation.first_ns, isolation.last_ns):
         return before
-    return Listening(max(before.since_ns, deafness.last_ns))
+    return Listening(max(before.since_ns, isolation.last_ns))
 
 
 def _is_gap(begin_ns: int, end_ns: int) -> bool:

@@ -1,49 +1,43 @@
-"""Node health at work: listens to nodes all the time, looks at all of them every second, decides, and acts.
+"""The loop of node health: observes heartbeats all the time, and decides about all nodes every second.
 
-What is decided goes by a `Sight` (decide.py), which is made without awaiting. Nothing is decided while the caches
-do not show what was last written here. What speaks for our being cut off ourselves is collected here, too: watches that
-have failed, servers that do not answer, our own writes that do not come back, and a second that took much longer.
+A decision goes by a `NodeSnapshot` (decide.py), which is taken without awaiting. Nothing is decided while the caches do
+not show the loop's own last writes. Signs that this process itself is isolated are collected here, too: watches that
+have failed, servers that do not answer, own writes that do not come back, and a pause that took much longer.
 """
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec import structs
+
 from mainstay.api.holds import Held, freezing
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, LEASES, NODES, PODS
-from mainstay.api.node_health import LEASE_NAMESPACE, State
+from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, NODES, PODS
+from mainstay.api.node_health import State
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.breaker import Condition
-from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Throttled, Unavailable
 from mainstay.client.indexes import NODE
-from mainstay.client.informer import Informer
 from mainstay.controllers.node_health.actions import Actions
 from mainstay.controllers.node_health.decide import doubtful
-from mainstay.controllers.node_health.evidence import NodeFacts, facts_of
 from mainstay.controllers.node_health.heartbeats import (
     LEASE_DURATION,
-    Heard,
-    first_heard,
-    with_lease,
-    with_status,
-    without_node,
 )
+from mainstay.controllers.node_health.observer import HeartbeatObserver
 from mainstay.controllers.node_health.plan import (
     Evict,
     MarkPod,
     Memory,
+    NodeSnapshot,
     Remove,
     Replace,
     Say,
-    Sight,
     Step,
     WriteNode,
 )
-from mainstay.controllers.node_health.snapshot import DECIDER, NAME, frozen_by, known_of, said_of, steps_of
+from mainstay.controllers.node_health.snapshot import DECIDER, NAME, decide_steps, frozen_by, memory_from, record_from
 from mainstay.loop.act import Wrote
 from mainstay.loop.events import About
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
@@ -64,52 +58,6 @@ FAILURES_MAX: Final = 3
 _logger = logging.getLogger(__name__)
 
 
-class Ears:
-    """What is heard of nodes. Fed by informers, so that it is noted in the moment in which it comes."""
-
-    def __init__(self, context: LoopContext) -> None:
-        self.heard: dict[str, Heard] = {}
-        self.facts: dict[str, NodeFacts] = {}
-        self._clock = context.env.clock
-        self._leases = context.informers.get(LEASES, LEASE_NAMESPACE)
-        self.nodes = context.informers.get(NODES)
-
-    @property
-    def informers(self) -> tuple[Informer, ...]:
-        return (self._leases, self.nodes)
-
-    def open(self) -> None:
-        self._leases.subscribe(self._lease_changed)
-        self.nodes.subscribe(self._node_changed)
-
-    def close(self) -> None:
-        self._leases.unsubscribe(self._lease_changed)
-        self.nodes.unsubscribe(self._node_changed)
-
-    def of(self, name: str) -> Heard:
-        found = self.heard.get(name)
-        if found is None:
-            found = self.heard[name] = first_heard(self._clock.monotonic_ns())
-        return found
-
-    def _lease_changed(self, change: Change) -> None:
-        name = change.key.name
-        lease = None if change.new is None else change.new.object()
-        self.heard[name] = with_lease(self.of(name), name, lease, self._clock.monotonic_ns())
-
-    def _node_changed(self, change: Change) -> None:
-        name = change.key.name
-        if change.new is None:
-            self.facts.pop(name, None)
-            self.heard[name] = without_node(self.of(name), self._clock.monotonic_ns())
-            return
-        facts = self.facts[name] = facts_of(change.new.object())
-        heard = self.of(name)
-        if facts.status_marker:
-            heard = with_status(heard, facts.status_marker, self._clock.monotonic_ns())
-        self.heard[name] = heard
-
-
 class NodeHealth(PeriodicLoop[Step]):
     """`run` until cancelled."""
 
@@ -124,40 +72,40 @@ class NodeHealth(PeriodicLoop[Step]):
         self._clock = context.env.clock
         self._pods = context.informers.get(PODS, indexes=(NODE,))
         self._holds = context.informers.get(HOLDS)
-        self._ears = Ears(context)
+        self._observer = HeartbeatObserver(context)
         self._actions = Actions(context.client, context.env.clock)
         self._failures = 0
-        super().__init__(context, [*self._ears.informers, self._pods, self._holds])
+        super().__init__(context, [*self._observer.informers, self._pods, self._holds])
 
     def begin(self) -> None:
-        self._ears.open()
+        self._observer.open()
 
     def end(self) -> None:
-        self._ears.close()
+        self._observer.close()
 
     def paused(self, took: timedelta) -> None:
         if took > LOOK_EVERY + STOOD_STILL:
             # What was said meanwhile may not have reached us yet.
-            self.memory = replace(self.memory, listening=None)
+            self.memory = structs.replace(self.memory, listening=None)
 
     async def look(self) -> None:
         own = self._doubts()
         if not own and not self.sees_own_writes():
             return
         now, before = self._clock.wall(), self.memory
-        sight = self._sight(own, now)
-        steps, self.memory = steps_of(sight, before)
+        snapshot = self._snapshot(own, now)
+        steps, self.memory = decide_steps(snapshot, before)
         if steps:
-            await self.carry_out(self.begin_pass(known_of(sight, before), now), steps)
+            await self.carry_out(self.begin_pass(memory_from(snapshot, before), now), steps)
 
     # Looking.
 
-    def _sight(self, own: tuple[Evidence, ...], now: datetime) -> Sight:
+    def _snapshot(self, own: tuple[Evidence, ...], now: datetime) -> NodeSnapshot:
         now_ns = self._clock.monotonic_ns()
-        nodes = {name: self._ears.facts[name] for name in sorted(self._ears.facts)}
-        heard = {name: self._ears.of(name) for name in nodes}
+        nodes = {name: self._observer.facts[name] for name in sorted(self._observer.facts)}
+        heard = {name: self._observer.get(name) for name in nodes}
         pods = {name: self._pods_on(name) for name in doubtful(nodes, heard, self.memory, now_ns)}
-        return Sight(now_ns, nodes, heard, pods, own, self._frozen(now))
+        return NodeSnapshot(now_ns, nodes, heard, pods, own, self._frozen(now))
 
     def _frozen(self, now: datetime) -> tuple[Held, ...]:
         return frozen_by([entry.object() for entry in self._holds.cache.entries()], now)
@@ -170,7 +118,7 @@ class NodeHealth(PeriodicLoop[Step]):
     def _doubts(self) -> tuple[Evidence, ...]:
         """What speaks for our not hearing."""
         found = []
-        if any(informer.last_error for informer in self._ears.informers) or self._is_stream_silent():
+        if any(informer.last_error for informer in self._observer.informers) or self._is_stream_silent():
             found.append(Evidence(Signal.WATCH_DISCONNECTS, Strength.HINT, Scope.OURSELVES))
         is_late = self._clock.monotonic_ns() - self.wrote_ns > OWN_WRITES_WITHIN // timedelta(microseconds=1) * 1000
         if is_late and not self.sees_own_writes() and not found:
@@ -184,9 +132,9 @@ class NodeHealth(PeriodicLoop[Step]):
     def _is_stream_silent(self) -> bool:
         """Whether no lease at all is heard of, not even that there is nothing new: a connection that was cut says
         nothing either, and it takes long until that is found out."""
-        silent = self._ears.informers[0].silent_for
+        silent = self._observer.informers[0].silent_for
         shortest = min(
-            (heard.duration for heard in self._ears.heard.values() if heard.has_lease), default=LEASE_DURATION
+            (heard.duration for heard in self._observer.heard.values() if heard.has_lease), default=LEASE_DURATION
         )
         return silent is None or silent >= max(STREAM_SILENT_MIN, shortest / 2)
 
@@ -219,12 +167,12 @@ class NodeHealth(PeriodicLoop[Step]):
         return wrote
 
     def describe(self, step: Step) -> Decided:
-        return said_of(step)
+        return record_from(step)
 
     async def _carry_out(self, step: Step, write: Writes) -> list[Wrote]:
         match step:
             case WriteNode():
-                node = self._ears.nodes.cache.get(ObjectKey("", step.name))
+                node = self._observer.nodes.cache.get(ObjectKey("", step.name))
                 if node is None or node["metadata"]["resourceVersion"] != step.version:
                     return []
                 return await self._actions.write_node(step, node, write)
@@ -243,7 +191,7 @@ class NodeHealth(PeriodicLoop[Step]):
         return []
 
     def _state_before(self, step: Step) -> str:
-        facts = self._ears.facts.get(step.name) if isinstance(step, WriteNode) else None
+        facts = self._observer.facts.get(step.name) if isinstance(step, WriteNode) else None
         return "" if facts is None else facts.record.state
 
     def _tell(self, step: Step, was: str, decision: str) -> None:
@@ -268,10 +216,10 @@ class NodeHealth(PeriodicLoop[Step]):
 
 
 _NEWS: Final = {
-    State.HEALTHY: ("NodeReady", "it is heard again"),
-    State.SUSPECT: ("NodeSuspect", "its heartbeat is late; nothing new is placed there"),
-    State.UNKNOWN: ("NodeNotReady", "nothing is heard of it; its pods get no traffic, and keep what they have"),
-    State.RELEASED: ("NodeReleased", "it has been silent for so long that its pods may be replaced"),
+    State.HEALTHY: ("NodeReady", "heartbeats resumed"),
+    State.SUSPECT: ("NodeSuspect", "heartbeat is late; no new pods are placed on it"),
+    State.UNKNOWN: ("NodeNotReady", "no heartbeat for the duration of its lease; its pods get no traffic"),
+    State.RELEASED: ("NodeReleased", "still no heartbeat; its pods will be evicted"),
 }
 
 

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from mainstay.api.holds import Held
 from mainstay.api.kind import Object
 from mainstay.api.node_health import Record, State
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import Taint
 from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
-from mainstay.controllers.node_health.heartbeats import Deafness, Heard, Listening
+from mainstay.controllers.node_health.heartbeats import Heard, Isolation, Listening
 from mainstay.controllers.node_health.zones import Bucket
 from mainstay.loop.evidence import Allowed, Evidence
 
@@ -20,7 +22,7 @@ on where the last one stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class NodeSnapshot:
     """All that a decision goes by."""
 
     now_ns: int
@@ -35,18 +37,20 @@ class Sight:
     """Why pods may not be removed now: Holds of evictions in force, the longest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(msgspec.Struct, frozen=True, rename={"isolated": "deaf", "isolation": "deafness"}):
+    """What is remembered from one pass to the next. Recorded by the names that it had in earlier builds."""
+
     listening: Listening | None = None
-    buckets: Mapping[str, Bucket] = field(default_factory=dict)
-    taints_since: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    buckets: Mapping[str, Bucket] = msgspec.field(default_factory=dict)
+    taints_since: Mapping[tuple[str, str], int] = msgspec.field(default_factory=dict)
     """Since when we have seen a taint on a node: (uid, taint). Not what the taint says, which is wall time."""
-    marked: Mapping[str, int] = field(default_factory=dict)
+    marked: Mapping[str, int] = msgspec.field(default_factory=dict)
     """When pods were last said to be not ready, by uid. Their agent may disagree: no quarrel about it."""
-    deaf: str = ""
-    deafness: Deafness | None = None
+    isolated: str = ""
+    """Why we may be cut off from the nodes ourselves; empty if nothing speaks for it."""
+    isolation: Isolation | None = None
     frozen: str = ""
-    """Who holds evictions, in words; empty if nobody does."""
+    """Which Holds freeze evictions, in words; empty if none does."""
 
 
 @dataclass(frozen=True, slots=True)

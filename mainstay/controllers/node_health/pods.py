@@ -17,7 +17,7 @@ from mainstay.api.pod_state import is_leaving, is_over, is_ready
 from mainstay.api.taints import NO_EXECUTE, Taint, stays_for
 from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
 from mainstay.controllers.node_health.heartbeats import fence
-from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Memory, Remove, Replace, Sight, Verdict
+from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Memory, NodeSnapshot, Remove, Replace, Verdict
 from mainstay.loop.evidence import Response
 
 MARKS_MAX: Final = 100
@@ -28,25 +28,25 @@ RELEASES_MAX: Final = 5
 _RELEASING: Final = (RELEASED, NOT_READY_RELEASED)
 
 
-def taints_since(sight: Sight, memory: Memory) -> dict[tuple[str, str], int]:
+def taints_since(snapshot: NodeSnapshot, memory: Memory) -> dict[tuple[str, str], int]:
     """Since when each `NoExecute` taint has been seen."""
     found = {}
-    for facts in sight.nodes.values():
+    for facts in snapshot.nodes.values():
         for taint in facts.taints:
             if taint.effect == NO_EXECUTE:
                 key = (facts.uid, str(taint))
-                found[key] = memory.taints_since.get(key, sight.now_ns)
+                found[key] = memory.taints_since.get(key, snapshot.now_ns)
     return found
 
 
-def marks(sight: Sight, verdicts: Mapping[str, Verdict], memory: Memory, is_deaf: bool) -> list[MarkPod]:
+def marks(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict], memory: Memory, is_isolated: bool) -> list[MarkPod]:
     """Pods that are said to be ready, on nodes that are not. While every node is silent none of them is better than the
     others, and to take all traffic away would help nobody."""
-    if is_deaf:
+    if is_isolated:
         return []
     found = []
-    for name, pods in sight.pods.items():
-        facts, verdict = sight.nodes[name], verdicts[name]
+    for name, pods in snapshot.pods.items():
+        facts, verdict = snapshot.nodes[name], verdicts[name]
         if verdict.hearing is Hearing.HEARD and facts.ready[0] == "False":
             status, message = "False", "the node says that it is not ready"
         elif (
@@ -57,19 +57,21 @@ def marks(sight: Sight, verdicts: Mapping[str, Verdict], memory: Memory, is_deaf
             status, message = "Unknown", "nothing is heard of the node any more"
         else:
             continue
-        again_ns = sight.heard[name].duration // timedelta(microseconds=1) * 1000
+        again_ns = snapshot.heard[name].duration // timedelta(microseconds=1) * 1000
         for pod in pods:
             uid = pod["metadata"]["uid"]
-            is_due = uid not in memory.marked or sight.now_ns - memory.marked[uid] >= again_ns
+            is_due = uid not in memory.marked or snapshot.now_ns - memory.marked[uid] >= again_ns
             if is_ready(pod) and not is_over(pod) and is_due:
                 found.append(MarkPod(_key(pod), uid, status, message))
     return found[:MARKS_MAX]
 
 
-def evictions(sight: Sight, verdicts: Mapping[str, Verdict], since: Mapping[tuple[str, str], int]) -> list[Evict]:
+def evictions(
+    snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict], since: Mapping[tuple[str, str], int]
+) -> list[Evict]:
     found = []
-    for name, pods in sight.pods.items():
-        facts, verdict = sight.nodes[name], verdicts[name]
+    for name, pods in snapshot.pods.items():
+        facts, verdict = snapshot.nodes[name], verdicts[name]
         counting = [
             taint
             for taint in facts.taints
@@ -78,9 +80,9 @@ def evictions(sight: Sight, verdicts: Mapping[str, Verdict], since: Mapping[tupl
             and (taint not in _RELEASING or (verdict.state is State.RELEASED and verdict.hearing is Hearing.SILENT))
         ]
         for pod in pods:
-            if is_leaving(pod) or is_over(pod) or _is_frozen(pod, sight):
+            if is_leaving(pod) or is_over(pod) or _is_frozen(pod, snapshot):
                 continue
-            if _is_due(pod, facts, counting, since, sight.now_ns):
+            if _is_due(pod, facts, counting, since, snapshot.now_ns):
                 shown = ", ".join(str(taint) for taint in counting)
                 found.append(
                     Evict(_key(pod), pod["metadata"]["uid"], f"does not tolerate {shown} of {name} any longer")
@@ -98,29 +100,29 @@ def _is_due(
     return False
 
 
-def removals(sight: Sight) -> list[Remove]:
+def removals(snapshot: NodeSnapshot) -> list[Remove]:
     """What an operator says has ended with its machine."""
     return [
         Remove(_key(pod), pod["metadata"]["uid"])
-        for name, pods in sight.pods.items()
-        if sight.nodes[name].is_out_of_service and not sight.nodes[name].is_ready
+        for name, pods in snapshot.pods.items()
+        if snapshot.nodes[name].is_out_of_service and not snapshot.nodes[name].is_ready
         for pod in pods
-        if is_leaving(pod) and not _is_frozen(pod, sight)
+        if is_leaving(pod) and not _is_frozen(pod, snapshot)
     ]
 
 
-def replacements(sight: Sight, verdicts: Mapping[str, Verdict]) -> list[Replace]:
+def replacements(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict]) -> list[Replace]:
     """At-most-one pods that should end, on nodes that must have ended them by now."""
     found = []
-    for name, pods in sight.pods.items():
-        heard, verdict = sight.heard[name], verdicts[name]
+    for name, pods in snapshot.pods.items():
+        heard, verdict = snapshot.heard[name], verdicts[name]
         leaving = tuple(
             Remove(_key(pod), pod["metadata"]["uid"])
             for pod in pods
-            if is_leaving(pod) and is_at_most_one(pod) and not _is_frozen(pod, sight)
+            if is_leaving(pod) and is_at_most_one(pod) and not _is_frozen(pod, snapshot)
         )
         is_ours = heard.has_lease and heard.holder == HOLDER
-        may_take = fence(heard, sight.now_ns) if Response.REPLACE_AT_MOST_ONE in verdict.allowed else None
+        may_take = fence(heard, snapshot.now_ns) if Response.REPLACE_AT_MOST_ONE in verdict.allowed else None
         if is_ours and heard.lease is not None:
             found.append(Replace(name, heard.lease.revision, is_ours, leaving))
         elif leaving and may_take is not None and verdict.hearing is Hearing.SILENT:
@@ -128,8 +130,8 @@ def replacements(sight: Sight, verdicts: Mapping[str, Verdict]) -> list[Replace]
     return found
 
 
-def _is_frozen(pod: Object, sight: Sight) -> bool:
-    return bool(sight.frozen) and freezing(sight.frozen, pod["metadata"]["namespace"]) is not None
+def _is_frozen(pod: Object, snapshot: NodeSnapshot) -> bool:
+    return bool(snapshot.frozen) and freezing(snapshot.frozen, pod["metadata"]["namespace"]) is not None
 
 
 def _key(pod: Object) -> ObjectKey:

@@ -1,4 +1,4 @@
-"""What node health went by, as far as no store has it, and the same sight made again from that and a view.
+"""What node health went by, as far as no store has it, and the same snapshot made again from that and a view.
 
 Most nodes are heard at most times, and then it does not matter when exactly: only for the others is written down what
 was heard. So the memory of a decision is small however large the cluster, unless much of it is silent.
@@ -16,9 +16,19 @@ from mainstay.api.node_health import LEASE_NAMESPACE
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import NODE
 from mainstay.controllers.node_health.decide import decide, doubtful, saying
-from mainstay.controllers.node_health.evidence import Hearing, facts_of, hearing_of
-from mainstay.controllers.node_health.heartbeats import Heard, after_deafness, listening
-from mainstay.controllers.node_health.plan import Evict, MarkPod, Memory, Remove, Replace, Say, Sight, Step, WriteNode
+from mainstay.controllers.node_health.evidence import Hearing, judge_hearing, read_facts
+from mainstay.controllers.node_health.heartbeats import Heard, listen_after_isolation, listening
+from mainstay.controllers.node_health.plan import (
+    Evict,
+    MarkPod,
+    Memory,
+    NodeSnapshot,
+    Remove,
+    Replace,
+    Say,
+    Step,
+    WriteNode,
+)
 from mainstay.journal.record import Action, Subject
 from mainstay.loop.controller import Reads
 from mainstay.loop.decider import Decider, Schedule
@@ -42,28 +52,28 @@ class Known:
     own: tuple[Evidence, ...] = ()
 
 
-def known_of(sight: Sight, memory: Memory) -> Known:
-    now_ns = sight.now_ns
-    listened = listening(memory.listening, not sight.own, now_ns)
+def memory_from(snapshot: NodeSnapshot, memory: Memory) -> Known:
+    now_ns = snapshot.now_ns
+    listened = listening(memory.listening, not snapshot.own, now_ns)
     before = now_ns if memory.listening is None else memory.listening.since_ns
-    sinces = (before, listened.since_ns, after_deafness(listened, memory.deafness).since_ns)
+    sinces = (before, listened.since_ns, listen_after_isolation(listened, memory.isolation).since_ns)
     heard = {
         name: each
-        for name, each in sight.heard.items()
-        if name in sight.pods or any(hearing_of(each, since, now_ns) is not Hearing.HEARD for since in sinces)
+        for name, each in snapshot.heard.items()
+        if name in snapshot.pods or any(judge_hearing(each, since, now_ns) is not Hearing.HEARD for since in sinces)
     }
-    return Known(now_ns, memory, heard, sight.own)
+    return Known(now_ns, memory, heard, snapshot.own)
 
 
-def sight_of(known: Known, nodes: Iterable[Object], pods_on: PodsOn, frozen: tuple[Held, ...]) -> Sight:
-    """The same sight again. Decides as the one that was seen: a node that is simply heard may have been so at any
+def snapshot_from(known: Known, nodes: Iterable[Object], pods_on: PodsOn, frozen: tuple[Held, ...]) -> NodeSnapshot:
+    """The same snapshot again. Decides as the one that was seen: a node that is simply heard may have been so at any
     time."""
     now_ns = known.now_ns
-    facts = {each.name: each for each in sorted(map(facts_of, nodes), key=lambda each: each.name)}
+    facts = {each.name: each for each in sorted(map(read_facts, nodes), key=lambda each: each.name)}
     well = Heard(now_ns, now_ns)
     heard = {name: known.heard.get(name, well) for name in facts}
     pods = {name: pods_on(name) for name in doubtful(facts, heard, known.memory, now_ns)}
-    return Sight(now_ns, facts, heard, pods, known.own, frozen)
+    return NodeSnapshot(now_ns, facts, heard, pods, known.own, frozen)
 
 
 def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[Held, ...]:
@@ -71,13 +81,13 @@ def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[Held, ...]:
     return tuple([held for held in in_force(holds, now) if held.what is What.EVICTIONS])
 
 
-def steps_of(sight: Sight, memory: Memory) -> tuple[list[Step], Memory]:
+def decide_steps(snapshot: NodeSnapshot, memory: Memory) -> tuple[list[Step], Memory]:
     """All that has to be done now, and what is remembered then."""
-    plan = decide(sight, memory)
+    plan = decide(snapshot, memory)
     return [*plan.steps, *saying(memory, plan.memory)], plan.memory
 
 
-def said_of(step: Step) -> Decided:
+def record_from(step: Step) -> Decided:
     """A step as its record has it."""
     match step:
         case WriteNode(name=name, record=health, state=state):
@@ -108,9 +118,9 @@ def _about_pod(key: ObjectKey, uid: str, action: Action, why: str) -> Decided:
 
 def _decide(view: View, known: Known) -> list[Decided]:
     frozen = frozen_by(view.all(HOLDS), view.now)
-    sight = sight_of(known, view.all(NODES), lambda node: tuple(view.by(PODS, NODE.name, node)), frozen)
-    steps, _ = steps_of(sight, known.memory)
-    return [said_of(step) for step in steps]
+    snapshot = snapshot_from(known, view.all(NODES), lambda node: tuple(view.by(PODS, NODE.name, node)), frozen)
+    steps, _ = decide_steps(snapshot, known.memory)
+    return [record_from(step) for step in steps]
 
 
 DECIDER: Final = Decider(

@@ -77,7 +77,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RepairSnapshot:
     now_ns: int
     reservations: Sequence[Object] = ()
     owners: Mapping[tuple[str, ObjectKey], str] = field(default_factory=dict)
@@ -143,34 +143,34 @@ class Plan:
     memory: Memory
 
 
-def decide(sight: Sight, memory: Memory) -> Plan:
-    orphaned = _orphaned(sight)
-    stranded = _stranded(sight)
-    stuck = [_stuck(kind, obj) for kind, obj in sight.leaving]
+def decide(snapshot: RepairSnapshot, memory: Memory) -> Plan:
+    orphaned = _orphaned(snapshot)
+    stranded = _stranded(snapshot)
+    stuck = [_stuck(kind, obj) for kind, obj in snapshot.leaving]
     drifted = [
         Finding(Fault.LEDGER_DRIFT, PODS, ObjectKey("", name), name, f"the ledger of {name} is not the sum of its pods")
-        for name in sight.drifted
+        for name in snapshot.drifted
     ]
-    drifted += [_miscounted(name) for name in sight.miscounted]
+    drifted += [_miscounted(name) for name in snapshot.miscounted]
     found = [*(each for each, _ in orphaned), *(each for each, _ in stranded), *stuck, *drifted]
-    since = {each.id: memory.since.get(each.id, sight.now_ns) for each in found}
+    since = {each.id: memory.since.get(each.id, snapshot.now_ns) for each in found}
     for finding, (name, _) in stranded:
         # It may have been there between two looks.
-        heard = sight.heard.get(name)
+        heard = snapshot.heard.get(name)
         since[finding.id] = max(since[finding.id], (heard.removed_ns if heard is not None else None) or 0)
 
     def lasts(finding: Finding, duration: timedelta) -> bool:
-        return sight.now_ns - since[finding.id] >= duration // timedelta(microseconds=1) * 1000
+        return snapshot.now_ns - since[finding.id] >= duration // timedelta(microseconds=1) * 1000
 
     late = [each for each in stuck if lasts(each, STUCK_AFTER)]
     steps: list[Step] = [step for each, step in orphaned if lasts(each, GONE_FOR)]
     due = [
         (each, name, pod)
         for each, (name, pod) in stranded
-        if lasts(each, GONE_FOR) and freezing(sight.frozen, each.key.namespace) is None
+        if lasts(each, GONE_FOR) and freezing(snapshot.frozen, each.key.namespace) is None
     ]
     steps += [RemoveStranded(name, pod) for _, name, pod in due if pod is not None]
-    steps += _fenced(sight, [each for each, _, pod in due if pod is None])
+    steps += _fenced(snapshot, [each for each, _, pod in due if pod is None])
     untold = [each for each in late if each.id not in memory.told]
     told = frozenset(each.id for each in late)
     findings = [each for each in found if each.fault is not Fault.STUCK_FINALIZERS] + late
@@ -181,10 +181,10 @@ def decide(sight: Sight, memory: Memory) -> Plan:
     )
 
 
-def _orphaned(sight: Sight) -> list[tuple[Finding, ReleaseReservation]]:
+def _orphaned(snapshot: RepairSnapshot) -> list[tuple[Finding, ReleaseReservation]]:
     found = []
-    for reservation in sight.reservations:
-        owner = is_active(reservation) and missing_owner(reservation, sight)
+    for reservation in snapshot.reservations:
+        owner = is_active(reservation) and missing_owner(reservation, snapshot)
         if not owner:
             continue
         metadata = reservation["metadata"]
@@ -196,7 +196,7 @@ def _orphaned(sight: Sight) -> list[tuple[Finding, ReleaseReservation]]:
     return found
 
 
-def owners_of(reservation: Object) -> list[tuple[str, ObjectKey, str]]:
+def find_owners(reservation: Object) -> list[tuple[str, ObjectKey, str]]:
     """What a reservation is for, as far as it can be looked up: kind, key and uid. The pod last."""
     namespace, spec = reservation["metadata"]["namespace"], reservation["spec"]
     workload: Mapping[str, Any] = spec["workload"]
@@ -209,42 +209,42 @@ def owners_of(reservation: Object) -> list[tuple[str, ObjectKey, str]]:
     return found
 
 
-def missing_owner(reservation: Object, sight: Sight) -> tuple[str, ObjectKey, str] | None:
+def missing_owner(reservation: Object, snapshot: RepairSnapshot) -> tuple[str, ObjectKey, str] | None:
     """What it is for and is not there any more."""
-    for kind, key, uid in owners_of(reservation):
-        if sight.owners.get((kind, key)) != uid:
+    for kind, key, uid in find_owners(reservation):
+        if snapshot.owners.get((kind, key)) != uid:
             return kind, key, uid
     return None
 
 
-def _stranded(sight: Sight) -> list[tuple[Finding, tuple[str, Remove | None]]]:
+def _stranded(snapshot: RepairSnapshot) -> list[tuple[Finding, tuple[str, Remove | None]]]:
     """None: it may still run, and there may be only one of it."""
     found = []
-    for name, pods in sorted(sight.stranded.items()):
+    for name, pods in sorted(snapshot.stranded.items()):
         for pod in pods:
             metadata = pod["metadata"]
             key = ObjectKey(metadata["namespace"], metadata["name"])
             owner = next((each["uid"] for each in metadata.get("ownerReferences") or () if each.get("controller")), "")
             message = f"its node {name} is not there"
-            if (held := freezing(sight.frozen, key.namespace)) is not None:
+            if (held := freezing(snapshot.frozen, key.namespace)) is not None:
                 message += f", and evictions are frozen by Hold {held.name}: {held.words}"
             finding = Finding(Fault.VANISHED_NODE, PODS, key, metadata["uid"], message, owner)
             found.append((finding, (name, None if is_at_most_one(pod) else Remove(key, metadata["uid"]))))
     return found
 
 
-def _fenced(sight: Sight, due: Sequence[Finding]) -> list[ReplaceStranded]:
+def _fenced(snapshot: RepairSnapshot, due: Sequence[Finding]) -> list[ReplaceStranded]:
     by_node: dict[str, list[Remove]] = {}
-    for name, pods in sorted(sight.stranded.items()):
+    for name, pods in sorted(snapshot.stranded.items()):
         uids = {pod["metadata"]["uid"] for pod in pods}
         by_node[name] = [Remove(each.key, each.uid) for each in due if each.uid in uids]
     found = []
     for name, due_there in by_node.items():
-        heard = sight.heard.get(name)
+        heard = snapshot.heard.get(name)
         if not due_there or heard is None:
             continue
         is_ours = heard.has_lease and heard.holder == HOLDER
-        may_take = fence(heard, sight.now_ns)
+        may_take = fence(heard, snapshot.now_ns)
         if is_ours and heard.lease is not None:
             found.append(ReplaceStranded(Replace(name, heard.lease.revision, is_ours, tuple(due_there))))
         elif may_take is not None:
@@ -276,7 +276,7 @@ def condition_of(findings: Sequence[Finding]) -> Condition:
     return Condition(COMPLETE, Truth.FALSE, str(first.fault), message)
 
 
-def said_of_workloads(
+def describe_workloads(
     deployments: Sequence[Object], sets: Sequence[Object], findings: Sequence[Finding]
 ) -> dict[str, Object]:
     """For each Deployment, which generation of it was looked at, and whether there is nothing to put right about it."""

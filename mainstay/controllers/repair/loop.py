@@ -21,7 +21,7 @@ from mainstay.client.errors import AlreadyExists, ApiError, Conflict, Fenced, No
 from mainstay.client.indexes import NODE
 from mainstay.client.informer import Informer
 from mainstay.controllers.node_health.actions import Actions
-from mainstay.controllers.node_health.loop import Ears
+from mainstay.controllers.node_health.observer import HeartbeatObserver
 from mainstay.controllers.repair.decide import (
     OWNERS,
     Finding,
@@ -33,9 +33,18 @@ from mainstay.controllers.repair.decide import (
     Tell,
     condition_of,
     decide,
-    said_of_workloads,
+    describe_workloads,
 )
-from mainstay.controllers.repair.snapshot import DECIDER, LOOKED_AT, NAME, Known, known_of, said_of, sight_of, vanished
+from mainstay.controllers.repair.snapshot import (
+    DECIDER,
+    LOOKED_AT,
+    NAME,
+    Known,
+    memory_from,
+    record_from,
+    snapshot_from,
+    vanished,
+)
 from mainstay.loop.act import Wrote
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.kernel import LoopContext, LoopSpec
@@ -61,7 +70,7 @@ class Repair(PeriodicLoop[Step]):
         self._clock = context.env.clock
         self._caches = {kind: context.informers.get(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()}
         self._held = {kind: informer.cache for kind, informer in self._caches.items()}
-        self._ears = Ears(context)
+        self._observer = HeartbeatObserver(context)
         self._actions = Actions(context.client, context.env.clock)
         self._memory = Memory()
         self._drifted: dict[str, None] = {}
@@ -75,27 +84,27 @@ class Repair(PeriodicLoop[Step]):
 
     @property
     def waits_for(self) -> Sequence[Informer]:
-        return (*self.informers, *self._ears.informers)
+        return (*self.informers, *self._observer.informers)
 
     def begin(self) -> None:
-        self._ears.open()
+        self._observer.open()
 
     def end(self) -> None:
-        self._ears.close()
+        self._observer.close()
 
     def ends_pass(self, error: ApiError, is_late: bool) -> bool:
         return not is_late  # What takes too long must not keep the rest from its turn.
 
     def describe(self, step: Step) -> Decided:
-        return said_of(step)
+        return record_from(step)
 
     async def look(self) -> None:
         """Raises `ApiError`: what is left will be found again."""
         now, remembered = self._clock.wall(), self._known()
-        plan = decide(sight_of(remembered, self._held, now), remembered.memory)
+        plan = decide(snapshot_from(remembered, self._held, now), remembered.memory)
         looked = self.begin_pass(remembered, now)
         self._memory, self.findings = plan.memory, plan.findings
-        said = said_of_workloads(self._all(DEPLOYMENTS), self._all(REPLICASETS), plan.findings)
+        said = describe_workloads(self._all(DEPLOYMENTS), self._all(REPLICASETS), plan.findings)
         if await self.carry_out(looked, plan.steps):
             await self._recount_next()
             await self._recount_next_quotas()
@@ -104,10 +113,10 @@ class Repair(PeriodicLoop[Step]):
     # Looking.
 
     def _known(self) -> Known:
-        return known_of(
+        return memory_from(
             self._clock.monotonic_ns(),
             self._memory,
-            {name: self._ears.of(name) for name in vanished(self._held)},
+            {name: self._observer.get(name) for name in vanished(self._held)},
             tuple(sorted(self._drifted)),
             tuple(sorted(self._miscounted)),
         )

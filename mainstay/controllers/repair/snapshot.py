@@ -1,4 +1,4 @@
-"""What repair went by: a sight made from caches and from what no cache has. The same at work and in a replay."""
+"""What repair went by: a snapshot made from caches and from what no cache has. The same at work and in a replay."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,12 +30,12 @@ from mainstay.controllers.repair.decide import (
     Memory,
     ReleaseReservation,
     RemoveStranded,
+    RepairSnapshot,
     ReplaceStranded,
-    Sight,
     Step,
     Tell,
     decide,
-    owners_of,
+    find_owners,
 )
 from mainstay.journal.record import Subject
 from mainstay.loop.controller import Reads
@@ -73,7 +73,7 @@ class Known:
         return Memory(self.since, frozenset(self.told))
 
 
-def known_of(
+def memory_from(
     now_ns: int, memory: Memory, heard: dict[str, Heard], drifted: tuple[str, ...], miscounted: tuple[str, ...]
 ) -> Known:
     return Known(now_ns, dict(memory.since), tuple(sorted(memory.told)), heard, drifted, miscounted)
@@ -84,11 +84,11 @@ def vanished(caches: Mapping[KindName, Cache]) -> list[str]:
     return [name for name in caches[PODS].values(NODE.name) if ObjectKey("", name) not in caches[NODES]]
 
 
-def sight_of(known: Known, caches: Mapping[KindName, Cache], now: datetime) -> Sight:
+def snapshot_from(known: Known, caches: Mapping[KindName, Cache], now: datetime) -> RepairSnapshot:
     reservations = [each for each in _all(caches[RESERVATIONS]) if isinstance(each.get("spec"), dict)]
     owners = {}
     for reservation in reservations:
-        for kind, key, _ in owners_of(reservation):
+        for kind, key, _ in find_owners(reservation):
             entry = caches[OWNERS[kind]].entry(key)
             if entry is not None:
                 owners[(kind, key)] = entry.uid
@@ -97,7 +97,7 @@ def sight_of(known: Known, caches: Mapping[KindName, Cache], now: datetime) -> S
         name: tuple(pod for key in pods.by(NODE.name, name) if (pod := pods.get(key)) is not None)
         for name in vanished(caches)
     }
-    return Sight(
+    return RepairSnapshot(
         known.now_ns,
         reservations,
         owners,
@@ -110,7 +110,7 @@ def sight_of(known: Known, caches: Mapping[KindName, Cache], now: datetime) -> S
     )
 
 
-def said_of(step: Step) -> Decided:
+def record_from(step: Step) -> Decided:
     """A step as its record has it."""
     match step:
         case ReleaseReservation(key=key, uid=uid, owner=owner):
@@ -148,7 +148,7 @@ def _all(cache: Cache) -> list[Object]:
 
 def _decide(view: View, known: Known) -> list[Decided]:
     caches = {kind: view.cache(kind) for kind in LOOKED_AT}
-    return [said_of(step) for step in decide(sight_of(known, caches, view.now), known.memory).steps]
+    return [record_from(step) for step in decide(snapshot_from(known, caches, view.now), known.memory).steps]
 
 
 DECIDER: Final = Decider(
