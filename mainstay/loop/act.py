@@ -26,7 +26,7 @@ class Wrote:
     revision: int = 0
     """The object is at this revision, or later."""
     gone_uid: str = ""
-    """Or: the object of this uid is gone, at a revision that nobody told us."""
+    """Or: the object of this uid is gone, at an unknown revision."""
 
 
 def key_of(action: Action) -> ObjectKey:
@@ -88,7 +88,7 @@ async def _own_earlier_work(client: Client, kind: KindName, key: ObjectKey, want
     """The object that is there, if it has the same controlling owner as the one that was to be made."""
     there = await client.get(kind, key.name, key.namespace)
     if _controller_uid(there) != _controller_uid(wanted):
-        raise Conflict(f"{kind} {key} is there already and belongs to somebody else", status=409, reason="NameTaken")
+        raise Conflict(f"{kind} {key} exists already and has another owner", status=409, reason="NameTaken")
     return there
 
 

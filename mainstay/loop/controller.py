@@ -42,7 +42,7 @@ class Reads:
 
     kind: KindName
     wakes: Wakes | None = None
-    """None: a change of it wakes nobody."""
+    """None: a change of it enqueues no key."""
     wakes_among: WakesAmong | None = None
     """Wakes besides those that `wakes` does. Called for each change, so it must be quick, and only reads the cache."""
     indexes: tuple[Index, ...] = ()

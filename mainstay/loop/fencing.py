@@ -60,7 +60,7 @@ class LeaseTimes:
         if self.renew_every <= timedelta():
             raise ValueError(f"renewing every {self.renew_every} would never end")
         if self.stopping < timedelta():
-            raise ValueError(f"nobody stops in {self.stopping}")
+            raise ValueError(f"stopping must take more than no time, not {self.stopping}")
         if 2 * _nanoseconds(self.renew_every) + _nanoseconds(self.stopping) > self.hold_ns:
             # One lost renewal must not cost the lease.
             raise ValueError(f"{self.duration} leaves no time for two renewals and for stopping")

@@ -109,7 +109,7 @@ def gate_of(
 
 
 OPEN: Final = gate_of(None, "")
-"""That of somebody whom nobody can hold."""
+"""Of a loop that no Hold can name."""
 
 
 async def known(holding: "Holding | None", term: Term | None = None) -> None:

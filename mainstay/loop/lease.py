@@ -166,7 +166,7 @@ class Leader:
             self._held = await self._client.get(LEASES, self._name, self._namespace)
             holder = (self._held.get("spec") or {}).get("holderIdentity")
             if holder != self._identity:
-                raise Deposed(f"{holder or 'nobody'} holds the lease") from None
+                raise Deposed(f"the lease is held by {holder or 'no process'}") from None
             await self._write_renewal(term)
         except NotFound:
             raise Deposed("the lease was deleted") from None

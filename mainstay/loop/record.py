@@ -148,7 +148,7 @@ class Acted:
     """What failed then."""
     done: list[Action] = field(default_factory=list)
     held_back: str = ""
-    """Why it was not carried out to its end, if somebody has held the controller meanwhile."""
+    """Why it was not carried out to its end, if a Hold has held the controller meanwhile."""
 
     def did(self, action: Action, wrote: Wrote) -> None:
         self.done.append(action)

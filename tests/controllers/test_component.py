@@ -12,7 +12,7 @@ from mainstay.loop.kernel import Kernel, LoopContext, LoopSpec
 from tests.client.world import a_world
 
 
-def test_all_run_unless_somebody_chooses():
+def test_all_run_by_default():
     assert chosen() == (CONTROLLERS, LOOPS)
 
 

@@ -160,7 +160,7 @@ def test_a_late_rollout_neither_grows_nor_takes_old_pods_while_its_own_do_not_wo
 
 
 def test_other_sets_of_the_same_name_give_way_to_another_name():
-    taken = a_set(f"web-{hash_of(a_template(), 0)}", 1, owner="somebody", image="other:1")
+    taken = a_set(f"web-{hash_of(a_template(), 0)}", 1, owner="another", image="other:1")
 
     decision = decide(a_deployment(3), taken)
 

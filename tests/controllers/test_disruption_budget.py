@@ -105,14 +105,14 @@ def test_two_sets_of_a_deployment_are_asked_for_once_through_it():
     assert decision.status["disruptionsAllowed"] == 1
 
 
-def test_pods_without_an_owner_are_wanted_by_nobody():
+def test_pods_without_an_owner_count_as_unwanted():
     decision = decide(a_budget(maxUnavailable=1), *pods(2, owner=""))
 
     assert decision.status["expectedPods"] == 0
     assert decision.status["disruptionsAllowed"] == 0
 
 
-def test_if_nobody_knows_how_many_are_wanted_none_may_go_and_it_says_why():
+def test_if_the_wanted_number_is_unknown_no_pod_may_be_evicted_and_it_says_why():
     pod = a_pod("p")
     pod["metadata"]["ownerReferences"] = [{**a_reference("Job", "work"), "apiVersion": "batch/v1"}]
 

@@ -140,5 +140,5 @@ def test_when_the_service_is_gone_ours_goes_and_others_stay():
     assert decide(None, endpoints=[the_endpoints([], labels={})]) == Decision()
 
 
-def test_those_of_a_service_without_a_selector_are_somebody_elses():
+def test_endpoints_of_a_service_without_a_selector_are_left_alone():
     assert decide(a_service(selector={}), endpoints=[the_endpoints([])]) == Decision()

@@ -102,7 +102,7 @@ def test_what_is_over_or_holds_something_else_holds_no_rollout(hold):
     assert sizes(decide(ten(), an_old(8), a_new(3), holds=[hold])) == sizes(decide(ten(), an_old(8), a_new(3)))
 
 
-def test_it_is_told_once_and_a_longer_one_is_said_anew():
+def test_a_hold_is_told_once_and_a_longer_one_again():
     first = decide(ten(), an_old(8), a_new(3), holds=[HELD])
     held = ten(status=dict(first.status))
 
@@ -121,7 +121,7 @@ def test_afterwards_it_goes_on_by_itself_with_a_deadline_of_its_own():
     after = decide(ten(status=status), an_old(8, available=8), a_new(3, available=3), holds=[HELD], now=later)
 
     assert sizes(after) == {"new": 5}
-    assert after.events[0] == Tell("RolloutResumed", "Rollout goes on: nobody holds it any longer")
+    assert after.events[0] == Tell("RolloutResumed", "Rollout resumed: no Hold applies any more")
     assert (said(after)["reason"], said(after)["lastUpdateTime"]) == ("RolloutResumed", at(3600))
     assert after.result == WakeAt(later + timedelta(seconds=601), "the progress deadline")
 
@@ -146,7 +146,7 @@ def test_without_a_deadline_it_is_said_too_and_only_while_it_is_held():
     assert [each["type"] for each in after.status["conditions"]] == ["Available"]
 
 
-def test_the_progress_of_a_held_rollout_waits_for_somebody():
+def test_the_progress_of_a_held_rollout_waits_for_the_holder():
     deployment = ten(status=dict(decide(ten(), an_old(10), holds=[HELD]).status))
 
     progress = of_deployment(deployment, [], NOON)
@@ -187,7 +187,7 @@ def test_no_node_is_released_while_evictions_are_frozen_and_the_node_says_why():
     assert step.record is not None
     assert (step.state, step.add) == (State.UNKNOWN, ())
     assert step.record.held == f"evictions are frozen by Hold hold: {WORDS}"
-    assert saying(LISTENING, plan.memory) == [Say("EvictionsFrozen", f"no pods are removed: {step.record.held}")]
+    assert saying(LISTENING, plan.memory) == [Say("EvictionsFrozen", f"no pods are evicted: {step.record.held}")]
 
 
 def released_for_long(frozen, *pods: Object):
@@ -197,7 +197,7 @@ def released_for_long(frozen, *pods: Object):
     return decide_nodes(a_snapshot(1000, [node, *OTHERS], {"n1": 100}, pods, frozen=frozen), memory)
 
 
-def test_nobody_is_removed_from_a_node_that_was_released_before():
+def test_no_pod_is_evicted_from_a_node_that_was_released_before():
     assert [type(step) for step in released_for_long((), a_pod("p", ready="Unknown")).steps] == [Evict]
     plan = released_for_long(FROZEN, a_pod("p", ready="Unknown"))
     assert [type(step) for step in plan.steps] == [WriteNode]
@@ -238,12 +238,12 @@ def test_what_is_told_to_leave_stays_too_and_a_lease_that_was_taken_is_given_bac
 
 
 def test_when_it_thaws_that_is_said_and_all_goes_on():
-    before = replace(with_permits(LISTENING, 1000), frozen="evictions are frozen")
+    before = structs.replace(with_permits(LISTENING, 1000), frozen="evictions are frozen")
 
     plan = decide_nodes(a_snapshot(1000, [silent(), *OTHERS], {"n1": 900}), before)
 
     assert [step.state for step in plan.steps if isinstance(step, WriteNode)] == [State.RELEASED]
-    text = "nobody holds evictions any more; pods are removed again"
+    text = "no Hold freezes evictions any more; pods are evicted again"
     assert saying(before, plan.memory) == [Say("EvictionsThawed", text)]
 
 

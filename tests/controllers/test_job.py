@@ -114,7 +114,7 @@ def test_a_withdrawal_is_refused_if_the_pod_has_changed_meanwhile():
     assert isinstance(delete, Delete)
 
 
-def test_a_suspended_job_has_no_pods_and_begins_anew_when_it_is_resumed():
+def test_a_suspended_job_has_no_pods_and_starts_again_when_it_is_resumed():
     model = Model(a_job(completions=2, parallelism=2, activeDeadlineSeconds=100))
     model.settle()
     model.now += timedelta(seconds=90)
@@ -474,16 +474,16 @@ def test_a_pod_that_was_orphaned_is_let_go_when_its_job_is_gone():
 def test_an_orphan_that_matches_is_taken_over_and_held():
     job = a_job(manualSelector=True)
     pod = a_pod_of(job)
-    pod["metadata"].update(ownerReferences=[], finalizers=["somebody.else/holds"])
+    pod["metadata"].update(ownerReferences=[], finalizers=["example.com/holds"])
 
     (patch,) = decide(job, pod).actions
 
     assert isinstance(patch, Patch)
-    assert patch.body["metadata"]["finalizers"] == ["somebody.else/holds", JOB_TRACKING]
+    assert patch.body["metadata"]["finalizers"] == ["example.com/holds", JOB_TRACKING]
     assert patch.body["metadata"]["ownerReferences"][0]["uid"] == "work"
 
 
-def test_a_job_that_somebody_else_manages_is_left_alone():
+def test_a_job_that_another_controller_manages_is_left_alone():
     assert decide(a_job(managedBy="example.com/queue")) == Decision()
 
 

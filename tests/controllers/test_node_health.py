@@ -52,7 +52,7 @@ from mainstay.controllers.node_health.plan import (
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from tests.controllers.nodes import LISTENING, READY, START, a_snapshot, at, heard_at, some_node
 
-GONE = ("Unknown", UNHEARD, "nothing is heard of the node any more")
+GONE = ("Unknown", UNHEARD, "no heartbeat from the node")
 UNKNOWN = Record(State.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)
 OTHERS = (some_node("n2", "b"), some_node("n3", "c"))
 LONG = 10_000.0
@@ -135,7 +135,7 @@ def test_its_pods_are_said_to_be_not_ready_once_the_node_is():
     unknown = some_node("n1", ready=GONE, taints=[UNREACHABLE], record=replace_held(UNKNOWN))
     snapshot = a_snapshot(1000, [unknown, *OTHERS], {"n1": 960}, [a_pod("p"), a_pod("q", ready="False")])
 
-    message = "nothing is heard of the node any more"
+    message = "no heartbeat from the node"
     assert decide_steps(snapshot) == (MarkPod(ObjectKey("default", "p"), "uid-p", "Unknown", message),)
 
 
@@ -238,7 +238,7 @@ def test_when_every_node_is_silent_none_is_released_and_no_traffic_is_taken_away
     assert [(step.state, step.add, step.record and step.record.held) for step in written(plan)] == [
         (State.UNKNOWN, (), why)
     ] * 3
-    assert saying(LISTENING, plan.memory) == [Say("EvictionStopped", f"no pods are removed from silent nodes: {why}")]
+    assert saying(LISTENING, plan.memory) == [Say("EvictionStopped", f"no pods are evicted from silent nodes: {why}")]
 
 
 def test_what_was_released_before_that_is_taken_back():
@@ -251,7 +251,7 @@ def test_what_was_released_before_that_is_taken_back():
     assert [(step.state, step.remove) for step in written(plan)] == [(State.UNKNOWN, (RELEASED,))] * 3
 
 
-def test_when_our_own_ears_fail_nothing_is_said_about_anybody():
+def test_when_we_are_isolated_no_node_is_judged():
     own = (Evidence(Signal.WATCH_DISCONNECTS, Strength.HINT, Scope.OURSELVES),)
     nodes = [some_node("n1", ready=GONE, taints=[UNREACHABLE], record=UNKNOWN), *OTHERS]
 
@@ -261,7 +261,7 @@ def test_when_our_own_ears_fail_nothing_is_said_about_anybody():
     assert plan.memory.isolated == "we may be cut off ourselves: WatchDisconnects"
 
 
-def test_after_that_we_begin_to_listen_anew():
+def test_after_an_isolation_listening_starts_again():
     own = (Evidence(Signal.API_TIMEOUTS, Strength.REPEATED, Scope.OURSELVES),)
     nodes = [some_node("n1"), *OTHERS]
     isolated = decide(a_snapshot(1000, nodes, {}, own=own), LISTENING)
@@ -294,7 +294,7 @@ def test_a_short_gap_is_none(gap, begins):
     assert listening(broken, True, at(10 + gap)) == Listening(at(begins))
 
 
-def test_whoever_has_just_begun_to_listen_judges_nobody_and_leaves_what_was_said():
+def test_a_new_leader_judges_no_node_and_keeps_earlier_verdicts():
     unknown = some_node("n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(State.RELEASED, ready=READY))
     heard = {name: first_heard(at(1000)) for name in ("n1", "n2", "n3")}
     pods = [a_pod("p", seconds=0)]
@@ -353,7 +353,7 @@ def test_how_long_a_pod_tolerates_a_taint(tolerations, stays):
     assert stays_for({"spec": {"tolerations": tolerations}}, [Taint("k", "v", NO_EXECUTE)]) == stays
 
 
-def test_a_taint_of_somebody_else_counts_on_any_node():
+def test_a_taint_of_another_writer_counts_on_any_node():
     mine = some_node("n1", taints=[Taint("mine", "", NO_EXECUTE)])
 
     (step,) = decide_steps(a_snapshot(1000, [mine, *OTHERS], {}, [a_pod("p"), a_pod("q", leaving=True)]))
@@ -492,7 +492,7 @@ LIFE = st.lists(st.sets(st.sampled_from(NAMES)), min_size=5, max_size=60)
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(LIFE, st.lists(st.booleans(), min_size=60, max_size=60))
-def test_nobody_is_given_up_too_soon_too_fast_or_when_it_may_be_us(life, isolated):
+def test_no_node_is_released_too_soon_too_fast_or_while_isolated(life, isolated):
     cluster = Cluster(len(NAMES))
     last = dict.fromkeys(NAMES, 0.0)
     began = 0.0

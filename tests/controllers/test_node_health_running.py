@@ -77,7 +77,7 @@ async def test_when_all_nodes_are_cut_off_nothing_is_evicted_and_that_is_said(si
         assert [await fleet.is_node_ready(node) for node in ("node-a", "node-b", "node-c")] == ["True"] * 3
 
 
-async def test_a_watcher_that_was_cut_off_itself_judges_nobody_when_it_is_back(sim):
+async def test_a_watcher_that_was_isolated_judges_no_node_when_it_is_back(sim):
     async with a_fleet(sim) as fleet:
         await fleet.add_pod("web", "node-a")
         await fleet.after(5)

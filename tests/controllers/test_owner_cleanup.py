@@ -113,7 +113,7 @@ async def test_all_of_a_circle_told_to_wait_for_each_other_go(sim):
         assert await home.names() == []
 
 
-async def test_what_was_left_while_nobody_cleaned_up_is_found_at_the_next_start(sim):
+async def test_what_was_left_while_no_collector_ran_is_found_at_the_next_start(sim):
     # 15
     async with a_household(sim, starts=False) as home:
         owner = await home.make("owner")
@@ -261,7 +261,7 @@ async def test_custom_kinds_count_as_soon_as_they_are_defined_and_as_long_as_the
         assert await home.names() == []  # With the definition went the site, and with that what was its.
 
 
-async def test_an_owner_of_a_kind_that_nobody_serves_may_be_there(sim):
+async def test_an_owner_of_a_kind_that_is_not_served_may_be_there(sim):
     async with a_household(sim) as home:
         owner = {"kind": "Mystery", "apiVersion": "example.dev/v1", "metadata": {"name": "x", "uid": "x"}}
         await home.make("child", owner)

@@ -127,7 +127,7 @@ def require_right(family: Family, left: set[int], names: dict[int, list[int]]) -
             assert each.owners, f"m{number} never had an owner, and is gone"
             assert not [owner for owner in rightly[number] if owner in left], f"m{number} has an owner, and is gone"
             assert len(was_let_go) < len(each.owners), f"m{number} was let go by all, and is gone"
-            assert number in may_go, f"m{number} is gone, and nobody knows why"
+            assert number in may_go, f"m{number} is gone for no known reason"
         else:
             is_owned = any(owner in left for owner in rightly[number])
             assert is_owned or not each.owners or was_let_go, f"m{number} has lost its owners, and is there"

@@ -47,7 +47,7 @@ def test_a_set_that_has_what_it_wants_tells_nothing():
     assert about_a_set(a_set(replicas=1), a_pod("p0")).events == ()
 
 
-def test_a_refused_pod_is_a_warning_and_one_that_nobody_has_refused_is_none():
+def test_a_refused_pod_is_a_warning_and_other_failures_are_not():
     decision = about_a_set(a_set(replicas=1))
     (action,) = decision.actions
 

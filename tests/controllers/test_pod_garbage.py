@@ -63,7 +63,7 @@ async def test_in_a_cluster_only_the_newest_that_have_ended_stay(sim):
         running = tasks.spawn(loop.run(), name="garbage")
         for number in range(5):
             name = f"p{number}"
-            spec = {"containers": [{"name": "main", "image": "work:1"}], "schedulerName": "nobody"}
+            spec = {"containers": [{"name": "main", "image": "work:1"}], "schedulerName": "none"}
             await cluster.client.create(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
             await cluster.client.patch(PODS, name, "default", {"status": {"phase": "Failed"}}, subresource="status")
             await tasks.sleep(timedelta(seconds=2))

@@ -41,7 +41,7 @@ async def a_quota(fleet: Fleet) -> None:
     await fleet.client.create(ZONE_QUOTAS, {"metadata": {"name": "zone-a", "namespace": "default"}, "spec": spec})
 
 
-async def test_what_is_used_is_counted_anew_from_pods_that_were_there_before(sim):
+async def test_usage_is_recounted_from_pods_that_were_there_before(sim):
     async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await fleet.add_pod("web-1", "node-a")
         await fleet.add_pod("web-2", "node-b")
@@ -65,7 +65,7 @@ async def test_pods_that_are_removed_by_repair_are_not_used_any_more(sim):
         assert await used(fleet) == ("1", "0")
 
 
-async def test_a_status_that_somebody_has_changed_is_put_right_by_the_server_with_the_next_pod(sim):
+async def test_a_changed_status_is_corrected_by_the_server_with_the_next_pod(sim):
     async with a_fleet(sim, loops=(NODE_HEALTH, REPAIR)) as fleet:
         await a_quota(fleet)
         wrong = {"status": {"used": {"pods": "9"}}}

@@ -71,7 +71,7 @@ def test_a_reservation_is_released_when_its_workload_has_been_gone_for_a_while()
     assert over(snapshot, 40).steps == (wanted,)
 
 
-def test_one_that_comes_back_meanwhile_counts_anew():
+def test_one_that_comes_back_meanwhile_starts_its_count_again():
     gone, there = (
         RepairSnapshot(START, [a_reservation()]),
         RepairSnapshot(at(20), [a_reservation()], {DEPLOYMENT: "d1"}),
@@ -88,7 +88,7 @@ def test_another_workload_of_that_name_is_not_its_owner():
     ] == [Fault.ORPHANED_RESERVATION]
 
 
-def test_what_is_over_or_belongs_to_a_kind_that_nobody_knows_here_is_left_alone():
+def test_what_is_over_or_belongs_to_an_unknown_kind_is_left_alone():
     snapshot = RepairSnapshot(START, [a_reservation(phase="Confirmed"), a_reservation("s", kind="Website")])
 
     assert over(snapshot, 1000).findings == ()

@@ -114,13 +114,13 @@ async def test_an_at_most_one_pod_of_a_deleted_node_is_removed_only_when_its_age
         assert holders[-2:] == ["mainstay-node-health", ""]
 
 
-async def test_a_ledger_that_is_wrong_is_counted_anew(sim):
+async def test_a_wrong_ledger_is_recounted(sim):
     async with a_fleet(sim, loops=LOOPS) as fleet:
         await fleet.add_pod("web", "node-b")
         await fleet.after(5)
         store, key = fleet.world.store, ledger_key("node-b")
         right = ledger_in(await store.get(key))
-        wrong = charged(right, Charge("nobody", "default/nobody", "node-b", {"cpu": 4000}, ()))
+        wrong = charged(right, Charge("unknown", "default/unknown", "node-b", {"cpu": 4000}, ()))
         await store.commit([], [write_of(key, wrong)])
         await fleet.after(120)
         assert ledger_in(await store.get(key)) == right

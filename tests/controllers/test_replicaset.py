@@ -195,10 +195,10 @@ def test_a_refused_pod_is_said_as_a_condition_until_a_round_succeeds():
     assert decide(a_set(replicas=1, conditions=[failure]), a_pod("p0")).status["conditions"] is None
 
 
-def test_what_nobody_refused_is_no_replica_failure():
+def test_an_error_that_is_no_refusal_is_no_replica_failure():
     decision = decide(a_set(replicas=0), a_pod("p0"))
 
-    for error in (Unavailable("no answer"), Conflict("somebody was first", status=409)):
+    for error in (Unavailable("no answer"), Conflict("another client was first", status=409)):
         assert REPLICA_SETS.after_failure(decision, decision.actions[0], error) is decision
 
 

@@ -79,7 +79,7 @@ def test_a_set_that_is_found_is_progress_and_so_is_one_that_was_not_the_new_one_
     assert progressing(say(undone, a_set("new", 0))) == expected
 
 
-def test_progress_is_said_anew_each_time_that_something_moves():
+def test_progress_is_reported_each_time_something_moves():
     before = {"replicas": 3, "updatedReplicas": 1, "conditions": [a_condition("ReplicaSetUpdated")]}
     for moved in (
         (a_set("new", 2, available=0), a_set("old", 1, available=0)),  # More of the new.
@@ -129,7 +129,7 @@ def test_a_rollout_that_is_done_is_never_late():
     assert progressing(ill) == progressing(done)
 
 
-def test_a_pause_stops_the_deadline_and_going_on_starts_it_anew():
+def test_a_pause_stops_the_deadline_and_resuming_restarts_it():
     status = {"replicas": 3, "updatedReplicas": 1, "conditions": [a_condition("ReplicaSetUpdated", updated=-500)]}
     new, old = a_set("new", 1, available=0), a_set("old", 2, available=0)
 

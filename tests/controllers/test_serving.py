@@ -61,7 +61,7 @@ def test_until_it_stands_there_as_ready_nothing_is_said_for_a_while_and_then_tha
     assert decide(old, slices=slices) == expected
 
 
-def test_a_pod_that_nobody_selects_is_not_claimed_to_serve_nor_not_to():
+def test_a_pod_without_a_service_gets_no_serving_condition():
     assert decide(a_pod("p"), services=[]) == Decision()
     assert decide(a_pod("p"), services=[a_service(selector={"app": "other"})]) == Decision()
 

@@ -21,7 +21,7 @@ def test_a_pod_that_has_failed_or_leaves_is_replaced_in_its_slot_by_name():
     assert vacant(pods, 2) == [Vacant(0, "p0"), Vacant(1, "p1")]
 
 
-def test_the_last_of_a_slot_is_the_one_that_nobody_has_replaced():
+def test_the_last_of_a_slot_is_the_one_without_a_replacement():
     pods = [
         a_pod("z", slot=0, phase="Failed"),
         a_pod("a", slot=0, replaces="z", phase="Failed"),

@@ -282,11 +282,11 @@ async def test_a_namespace_goes_the_same_way_again(sim: Simulation):
         assert isinstance(await replay(cluster.journal, replace(deleting, view=earlier), DECIDERS), Differs)
 
 
-async def test_pods_that_nobody_else_removes_go_the_same_way_again(sim: Simulation):
+async def test_pods_of_pod_garbage_are_removed_the_same_way_again(sim: Simulation):
     loops = [LoopSpec("pod-garbage", lambda context: PodGarbage(context, ended_max=1))]
     async with whole_cluster(sim, nodes={"n1": NodeOptions()}, loops=loops) as cluster:
         for number in range(4):
-            spec = {"containers": [{"name": "main", "image": "x:1"}], "schedulerName": "nobody"}
+            spec = {"containers": [{"name": "main", "image": "x:1"}], "schedulerName": "none"}
             name = f"p{number}"
             await cluster.client.create(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
             await cluster.client.patch(PODS, name, "default", {"status": {"phase": "Failed"}}, subresource="status")

@@ -34,7 +34,7 @@ class Copying(Controller):
         asked = (deployment["metadata"].get("annotations") or {}).get("ask", "")
         match asked:
             case "give-up":
-                return Decision(result=GiveUp("NotLiked", "somebody asked for it"), memory=memory)
+                return Decision(result=GiveUp("NotLiked", "a user asked for it"), memory=memory)
             case "retry":
                 return Decision(result=Retry("WaitingForGodot", "he did not come"), memory=memory)
             case "wake":

@@ -30,7 +30,7 @@ def test_a_write_that_comes_back_before_its_answer_is_nothing_new_either():
     assert echoes.end(KEY) == []
 
 
-def test_what_somebody_else_did_meanwhile_is_looked_at():
+def test_a_change_by_another_client_meanwhile_is_looked_at():
     echoes = Echoes()
     echoes.begin(KEY, 5)
     assert echoes.takes(a_step(5, 7))

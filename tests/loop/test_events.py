@@ -115,7 +115,7 @@ async def test_no_more_are_written_than_are_allowed_and_those_that_do_not_fit_ar
         assert (at_first, len(await told(world)), events.dropped) == (5, 9, 10)
 
 
-async def test_an_event_that_is_gone_is_written_anew(sim):
+async def test_an_event_that_is_gone_is_created_again(sim):
     async with a_world(sim) as world, telling(sim, world) as events:
         events.tell(WEB, "BackOff", "it failed")
         await tasks.sleep(SECOND)

@@ -29,7 +29,7 @@ def test_a_holder_knows_when_to_renew_when_to_begin_stopping_and_when_to_have_st
     assert fencing.holder_times(100 * S, lease) == HolderTimes(103 * S, 110 * S, 112 * S)
 
 
-def test_seeing_a_lease_again_does_not_begin_to_count_anew():
+def test_seeing_a_lease_again_does_not_restart_the_count():
     first = observed(None, 7, 100)
 
     assert observed(first, 7, 200) is first

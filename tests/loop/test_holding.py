@@ -130,7 +130,7 @@ async def test_a_held_controller_decides_nothing_and_catches_up_when_it_is_relea
         assert await cluster.copies() == {"shop-copy": "2", "web-copy": "4"}
 
 
-async def test_it_goes_on_by_itself_when_the_time_is_over_and_nobody_writes_anything(sim):
+async def test_it_resumes_by_itself_when_the_time_is_over_without_any_write(sim):
     async with held(sim) as cluster:
         began = sim.clock.wall()
         await cluster.hold(HOUR)
@@ -321,7 +321,7 @@ async def test_what_it_has_found_out_is_not_said_either_while_it_is_held(sim):
         assert released["status"]["observedGeneration"] == 1
 
 
-async def test_beside_a_server_without_holds_nobody_is_held(sim, monkeypatch):
+async def test_beside_a_server_without_holds_no_controller_is_held(sim, monkeypatch):
     async def not_there(self: Any, method: str, path: str, **more: Any) -> Any:
         raise NotFound("the server could not find the requested resource")
 

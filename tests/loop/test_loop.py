@@ -134,7 +134,7 @@ async def test_one_that_gives_up_says_so_and_goes_on_when_the_object_changes(sim
         assert (stalled["status"], stalled["reason"], stalled["message"]) == (
             "True",
             "NotLiked",
-            "somebody asked for it",
+            "a user asked for it",
         )
 
         await world.client.patch(DEPLOYMENTS, "web", "default", {"metadata": {"annotations": {"ask": None}}})
@@ -175,7 +175,7 @@ async def test_a_bug_in_one_decision_leaves_the_others_alone(sim):
         assert condition(await controller.deployment("bad"), "Stalled")["reason"] == "InternalError"
 
 
-async def test_a_name_that_somebody_else_has_is_not_taken_over(sim):
+async def test_an_object_of_another_owner_is_not_taken_over(sim):
     async with a_world(sim) as world, running(sim, world) as controller:
         await world.client.create(CONFIG_MAPS, {"metadata": {"name": "web-copy"}, "data": {"mine": "1"}}, "default")
         await controller.submit("web")

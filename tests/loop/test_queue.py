@@ -145,7 +145,7 @@ def test_timers_do_not_pile_up():
 
 
 @given(jitters=st.integers())
-def test_a_key_that_nobody_touches_is_looked_at_again_within_the_period_and_not_much_earlier(jitters):
+def test_a_key_without_changes_is_looked_at_again_within_the_period_and_not_much_earlier(jitters):
     queue: Queue[str] = Queue(QueueSettings(resync=timedelta(seconds=100), resync_spread=0.2), random.Random(jitters))
     queue.add("a", 0)
     assert taken(queue) == ["a"]
@@ -214,7 +214,7 @@ def test_a_failing_key_waits_longer_each_time_and_is_then_terminal():
     assert (queue.get(10_000 * S), queue.figures(0).terminal) == (None, 1)
 
 
-def test_a_key_that_was_given_up_begins_anew_when_it_changes():
+def test_a_terminal_key_starts_again_when_it_changes():
     queue = a_queue()
     queue.add("a", 0)
     take(queue)

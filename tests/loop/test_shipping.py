@@ -177,7 +177,7 @@ async def test_a_server_without_a_journal_makes_the_component_keep_its_own_and_i
         assert not shipper.is_local
 
 
-async def test_whoever_may_not_send_decisions_keeps_them(sim: Simulation):
+async def test_a_component_that_may_not_send_decisions_keeps_them(sim: Simulation):
     disk = sim.disk_of(COMPONENT)
     async with shipping(sim, local=DecisionRecorder(disk, sim.clock_of(COMPONENT))) as (shipper, server):
         server.refuses = lambda records: 403

@@ -50,5 +50,5 @@ def told_of_hold(deployment: Object, held: Held | None) -> list[Tell]:
         text = f"Rollout stays as it is: Hold {held.name}: {held.words}"
         return [Tell(status.HELD, text[:_MESSAGE_LENGTH_MAX])]
     if held is None and before == status.HELD:
-        return [Tell(status.HELD_NO_LONGER, "Rollout goes on: nobody holds it any longer")]
+        return [Tell(status.HELD_NO_LONGER, "Rollout resumed: no Hold applies any more")]
     return []

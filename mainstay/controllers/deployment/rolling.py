@@ -53,7 +53,7 @@ class SetSize:
     spare: int | None = None
     """How many of its pods can go before a failure domain has no ready one left. None: all of them."""
     most_before: int = 0
-    """What `Bounds.most` was when it was last sized; 0: nobody noted it."""
+    """What `Bounds.most` was when it was last sized; 0: it was not noted."""
 
 
 def bounds_of(deployment: Object) -> Bounds:

@@ -27,9 +27,9 @@ class Standing(StrEnum):
     ABSENT = "Absent"
     """The server says that there is no such object, or another one with this name."""
     UNKNOWN = "Unknown"
-    """Nobody can say now: its kind is not served, or the server does not answer."""
+    """Unknown for now: its kind is not served, or the server does not answer."""
     IMPOSSIBLE = "Impossible"
-    """Nobody will ever be able to say: something without a namespace names an owner that is in one."""
+    """Impossible to tell: something without a namespace names an owner that is in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) 
         over -= frozenset(_uids(references, standings, Standing.HOLDS))
         return LetGo(over) if over else Keep("an owner is there")
     if Standing.UNKNOWN in standings:
-        return Keep("nobody can say whether its owners are there", is_unsure=True)
+        return Keep("it is not known whether its owners exist", is_unsure=True)
     if Standing.IMPOSSIBLE in standings:
         return Keep("it has no namespace, and names an owner that is in one")
     finalizers: list[str] = metadata.get("finalizers") or []

@@ -37,7 +37,7 @@ ASK_AGAIN: Final = timedelta(seconds=1)
 _PATIENCE: Final = timedelta(seconds=2)
 _NEEDED: Final = frozenset({"list", "watch", "delete"})
 _IGNORED: Final = frozenset({("", "events"), ("events.k8s.io", "events")})
-"""They are about others, belong to nobody, and go by themselves. There are more of them than of anything else."""
+"""They are about others, have no owner, and go by themselves. There are more of them than of anything else."""
 Wake = Callable[[str], None]
 
 
@@ -148,7 +148,7 @@ class Following:
             try:
                 await self._ask()
             except ApiError as error:
-                _logger.info("nobody says which kinds there are: %s", error)
+                _logger.info("failed to list the served kinds: %s", error)
                 delay = ASK_AGAIN
             if broken := [str(each.kind) for each in self._followers.values() if each.is_broken]:
                 raise Stopped(f"these are not followed any more: {', '.join(broken)}")

@@ -37,7 +37,7 @@ NAME: Final = "owner-cleanup"
 WORKERS: Final = 8
 LET_GO_AT_ONCE: Final = 16
 LOOK_AGAIN: Final = timedelta(seconds=30)
-"""At what no change would tell of: an owner that is there, and of a kind that nobody can follow."""
+"""At what no change would tell of: an owner that is there, and of a kind that cannot be watched."""
 ABSENT_FOR: Final = timedelta(seconds=10)
 """How long it need not be asked again whether an owner is gone. A uid never comes again, unless a store is put back."""
 _ABSENT_MAX: Final = 10_000
@@ -197,7 +197,7 @@ class OwnerCleanup(FreshReadLoop[str]):
                 return WakeAfter(LOOK_AGAIN)  # At the latest. What they become is told.
         elif self.graph.blocker(node) is not None:
             return WakeAfter(LOOK_AGAIN)
-        why = "nobody names it any more" if finalizer == ORPHAN else "all that it waited for are gone"
+        why = "no object names it as owner any more" if finalizer == ORPHAN else "all its blocking dependents are gone"
         kept = deciding.finalizers_but(obj, finalizer)
         await self._patch(node, obj, {"finalizers": kept}, why, Known(Because.ENDS))
         return DONE

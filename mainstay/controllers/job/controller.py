@@ -54,7 +54,7 @@ from mainstay.loop.view import View
 
 BURST: Final = 500
 MANAGER: Final = "kubernetes.io/job-controller"
-"""A job that names somebody else in `spec.managedBy` is theirs."""
+"""A job that names another controller in `spec.managedBy` is left to it."""
 
 
 def _job_of_pod(change: Change) -> Iterable[ObjectKey]:

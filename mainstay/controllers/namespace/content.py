@@ -35,7 +35,7 @@ class Found:
     unlisted: Mapping[str, str] = field(default_factory=dict)
     """Kinds that could not be listed, and why."""
     undiscovered: Mapping[str, str] = field(default_factory=dict)
-    """Groups and versions of which nobody can say what is in them, and why."""
+    """Groups and versions whose kinds are unknown, and why."""
 
 
 @dataclass(frozen=True, slots=True)

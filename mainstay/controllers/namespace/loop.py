@@ -46,7 +46,7 @@ AT_ONCE: Final = 16
 PAGE: Final = 500
 FIRST_DELAY: Final = timedelta(milliseconds=250)
 DELAY_MAX: Final = timedelta(seconds=10)
-"""Nobody tells when what is left has gone, so it is looked for: ever less often while nothing changes."""
+"""No watch tells when what is left has gone, so it is listed again: ever less often while nothing changes."""
 
 
 class NamespaceDeletion(FreshReadLoop[ObjectKey]):

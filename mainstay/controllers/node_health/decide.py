@@ -132,14 +132,14 @@ def saying(before: Memory, after: Memory) -> list[Say]:
     """What people should be told after a decision."""
     found = []
     if after.isolated and not before.isolated:
-        found.append(Say("EvictionStopped", f"no pods are removed from silent nodes: {after.isolated}"))
+        found.append(Say("EvictionStopped", f"no pods are evicted from silent nodes: {after.isolated}"))
     elif before.isolated and not after.isolated:
-        text = "nodes are heard again; silent ones are released when they have been so for long"
+        text = "heartbeats resumed; nodes that stay silent will be released"
         found.append(Say("EvictionResumed", text))
     if after.frozen and after.frozen != before.frozen:
-        found.append(Say(HoldReason.EVICTIONS_FROZEN, f"no pods are removed: {after.frozen}"))
+        found.append(Say(HoldReason.EVICTIONS_FROZEN, f"no pods are evicted: {after.frozen}"))
     elif before.frozen and not after.frozen:
-        found.append(Say(HoldReason.EVICTIONS_THAWED, "nobody holds evictions any more; pods are removed again"))
+        found.append(Say(HoldReason.EVICTIONS_THAWED, "no Hold freezes evictions any more; pods are evicted again"))
     return found
 
 
@@ -300,7 +300,7 @@ def _said_of(facts: NodeFacts, verdict: Verdict) -> tuple[Record | None, tuple[s
     own_words = before.ready if is_unheard else facts.ready
     ready = None
     if state in (State.UNKNOWN, State.RELEASED):
-        ready = None if is_unheard else ("Unknown", UNHEARD, "nothing is heard of the node any more")
+        ready = None if is_unheard else ("Unknown", UNHEARD, "no heartbeat from the node")
     elif is_unheard and own_words[0]:
         ready = own_words
     if state is State.HEALTHY:

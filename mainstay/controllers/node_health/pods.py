@@ -54,7 +54,7 @@ def marks(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict], memory: Memor
             and facts.ready[:2] == ("Unknown", UNHEARD)
             and Response.STOP_TRAFFIC in verdict.allowed
         ):
-            status, message = "Unknown", "nothing is heard of the node any more"
+            status, message = "Unknown", "no heartbeat from the node"
         else:
             continue
         again_ns = snapshot.heard[name].duration // timedelta(microseconds=1) * 1000

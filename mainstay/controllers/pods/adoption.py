@@ -31,7 +31,7 @@ def _namespace_if_orphan(metadata: Any) -> Iterable[str]:
 
 
 ORPHANS: Final = Index("orphans", ("metadata",), _namespace_if_orphan)
-"""Those that nobody controls, by namespace."""
+"""Those without a controller, by namespace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Known:
     """Of the nodes that are not there any more, and have pods."""
     drifted: tuple[str, ...] = ()
     miscounted: tuple[str, ...] = ()
-    """What the server could not put right when it counted anew."""
+    """What the server could not correct when it recounted."""
 
     @property
     def memory(self) -> Memory:

@@ -16,7 +16,7 @@ Not handled here: where a pod runs (scheduler/), moving from one template to the
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api import pod_state
@@ -89,7 +89,7 @@ class ReplicaSets(Controller):
                 return Decision(created, result, status, reasons=reasons, events=told_of(created), at_once=True)
             if wake_at is None or later < wake_at:
                 result = WakeAt(later, "a pod that keeps failing is replaced")
-            said, status = _backing_off(len(places) - len(due)), _without_conditions(status)
+            said, status = _backing_off(len(places) - len(due), later), _without_conditions(status)
             return Decision(
                 created, result, status, conditions=(said,), reasons=reasons, events=told_of(created), at_once=True
             )
@@ -158,8 +158,10 @@ def _related(view: View, replica_set: Object) -> tuple[list[Object], list[Object
 # What it says.
 
 
-def _backing_off(count: int) -> Condition:
-    text = f"{count} pods have failed again and again, and are replaced less and less often"
+def _backing_off(count: int, until: datetime) -> Condition:
+    # The time of day, not how long from now: a message that changes with each decision would be written each time.
+    pods = "1 pod keeps" if count == 1 else f"{count} pods keep"
+    text = f"backing off: {pods} failing; next replacement at {until:%H:%M:%S} UTC"
     return Condition(REPLICA_FAILURE, Truth.TRUE, "BackingOff", text)
 
 

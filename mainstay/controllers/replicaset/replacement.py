@@ -20,7 +20,7 @@ LIVED: Final = timedelta(minutes=10)
 SHAPE: Final = RetryShape(
     attempts_max=1_000_000, first_delay=timedelta(seconds=5), delay_max=timedelta(minutes=5), jitter=0
 )
-"""From the second failure on. Without chance: whoever decides again must come to the same time."""
+"""From the second failure on. Without chance: a repeated decision must come to the same time."""
 
 
 def not_before(pods: Sequence[Object]) -> dict[int, datetime]:

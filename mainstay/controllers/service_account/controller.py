@@ -81,7 +81,7 @@ class RootAuthorities(Controller):
         if found.get("immutable"):
             return Decision((Delete(CONFIG_MAPS, place, uid),), reasons=("it is wrong, and cannot be changed",))
         data = {**dict.fromkeys(before), **self._data}  # None removes what does not belong there.
-        return Decision((Patch(CONFIG_MAPS, place, uid, {"data": data}),), reasons=("somebody has changed it",))
+        return Decision((Patch(CONFIG_MAPS, place, uid, {"data": data}),), reasons=("it differs from the authorities",))
 
 
 def _run_root_authorities(context: LoopContext) -> ControllerLoop:
