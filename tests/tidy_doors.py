@@ -22,7 +22,7 @@ DOORS: Final = {
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
-    "api/kinds": "apiextensions decisions mainstay metrics pods policy reviews sampling",
+    "api/kinds": "apiextensions decisions mainstay metrics pods policy sampling",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
     # One package per workload or concern: each compares desired with observed state and corrects the difference.
@@ -128,8 +128,6 @@ INNER_DOORS: Final = {
     "agent/node": "addresses pods",
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
     "agent/pod": "admit events preparation record status_report worker",
-    # The kinds that are always there, each declared in the module of its theme.
-    "api/kinds": "pods",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "own",
     # Deployments: move pods from one template to the next, a few at a time, and keep their number.
@@ -139,7 +137,7 @@ INNER_DOORS: Final = {
     # Holds: keep their status, and delete those that have expired.
     "controllers/holds": "controller",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
-    "controllers/node_health": "actions heartbeats plan",
+    "controllers/node_health": "actions heartbeats observer plan",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
     "controllers/pods": "adoption events stage_durations",
     # The default service account and the root CA ConfigMap of each namespace.

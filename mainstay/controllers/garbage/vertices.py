@@ -1,7 +1,8 @@
 """What is kept of an object in the graph: its name, its owners, and whether it is on its way out.
 
 Of each object a server sends its metadata alone; most of that is not kept either. What siblings have in common, their
-references, is kept once. So fifty thousand objects take a few tens of megabytes (tests/controllers/test_graph.py).
+references, is kept once. So fifty thousand objects take a few tens of megabytes
+(tests/controllers/garbage/test_graph.py).
 """
 
 import sys

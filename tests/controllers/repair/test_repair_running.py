@@ -13,7 +13,7 @@ from mainstay.controllers.repair.loop import LOOP
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
 from mainstay.sim.cluster.history import RequestReceived
-from tests.controllers.nodes import WATCHER, Fleet, Object, a_fleet
+from tests.controllers.node_health.nodes import WATCHER, Fleet, Object, a_fleet
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from mainstay.controllers.endpoints.routes import Port
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING
 from mainstay.controllers.endpoints.slices import BATCH, MANAGED_BY, MANAGER, EndpointSlices, Wrote
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
+from tests.controllers.endpoints.services import HTTP, Object, a_pod, a_service, a_slice, a_view, an_endpoint
 from tests.controllers.objects import NOON, a_node
-from tests.controllers.services import HTTP, Object, a_pod, a_service, a_slice, a_view, an_endpoint
 
 KEY = ObjectKey("default", "web")
 SLICES = EndpointSlices()

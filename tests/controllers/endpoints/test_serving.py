@@ -12,8 +12,8 @@ from mainstay.client.entry import Change, ChangeType
 from mainstay.controllers.endpoints.serving import PATIENCE, Serving
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.decision import Decision, WakeAt
+from tests.controllers.endpoints.services import Object, a_pod, a_service, a_slice, a_view, an_endpoint
 from tests.controllers.objects import NOON
-from tests.controllers.services import Object, a_pod, a_service, a_slice, a_view, an_endpoint
 
 KEY = ObjectKey("default", "p")
 WEB = a_service()

@@ -5,7 +5,7 @@ from datetime import timedelta
 from mainstay.controllers.replicaset import replacement
 from mainstay.loop.decision import WakeAt
 from tests.controllers.objects import NOON, Object, a_pod, a_set
-from tests.controllers.test_replicaset import created, decide
+from tests.controllers.replicaset.test_replicaset import created, decide
 
 
 def failed(name: str, seconds: float, *, slot: int = 0, replaces: str = "", lived: float = 1) -> Object:
@@ -50,6 +50,7 @@ def test_a_slot_that_waits_is_left_alone_and_said_and_others_are_filled():
     assert decision.result == WakeAt(NOON + timedelta(seconds=3), "a pod that keeps failing is replaced")
     (condition,) = decision.conditions
     assert (condition.type, condition.reason) == ("ReplicaFailure", "BackingOff")
+    assert condition.message == "backing off: 1 pod keeps failing; next replacement at 12:00:03 UTC"
 
 
 def test_when_the_time_has_come_it_is_replaced_and_nothing_is_said_any_more():

@@ -11,8 +11,8 @@ from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Create, Decision, Delete, Patch
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.view import View
+from tests.controllers.garbage.owned import NAMESPACES_TOO, a_household
 from tests.controllers.objects import NOON
-from tests.controllers.owned import NAMESPACES_TOO, a_household
 
 Object = dict[str, Any]
 

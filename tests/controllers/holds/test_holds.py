@@ -27,10 +27,10 @@ from mainstay.controllers.repair.decide import RemoveStranded, RepairSnapshot
 from mainstay.controllers.repair.decide import decide as decide_repair
 from mainstay.loop.decision import Create, Decision, Delete, Tell, WakeAt
 from mainstay.loop.view import View
-from tests.controllers.nodes import LISTENING, READY, START, a_snapshot, heard_at, some_node
+from tests.controllers.deployment.test_deployment import AT_ONE, a_new, an_old, decide, sizes, ten
+from tests.controllers.node_health.nodes import LISTENING, READY, START, a_snapshot, heard_at, some_node
+from tests.controllers.node_health.test_node_health import GONE, OTHERS, UNKNOWN, a_pod, with_permits
 from tests.controllers.objects import NOON, Object, a_deployment, a_hold, at
-from tests.controllers.test_deployment import AT_ONE, a_new, an_old, decide, sizes, ten
-from tests.controllers.test_node_health import GONE, OTHERS, UNKNOWN, a_pod, with_permits
 
 WEB = {"kind": "Deployment", "namespace": "default", "name": "web"}
 HELD = a_hold(What.ROLLOUT, WEB, name="rollout.default.web")

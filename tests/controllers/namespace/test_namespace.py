@@ -14,7 +14,7 @@ from mainstay.client.served_kinds import Served
 from mainstay.controllers.namespace import loop as under_test
 from mainstay.controllers.namespace.content import Found, Left, Plan, conditions_of, decide
 from mainstay.env import tasks
-from tests.controllers.owned import NAMESPACES_TOO, WEBSITES, Household, Object, a_household, define, definition
+from tests.controllers.garbage.owned import NAMESPACES_TOO, WEBSITES, Household, Object, a_household, define, definition
 from tests.controllers.running import CONTROLLER, a_deployment
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from mainstay.api.kind_names import ENDPOINTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.endpoints.endpoints import Endpoints, subsets_of, truncated
 from mainstay.loop.decision import Create, Decision, Delete, Patch
-from tests.controllers.services import Object, a_pod, a_service, a_view
+from tests.controllers.endpoints.services import Object, a_pod, a_service, a_view
 
 KEY = ObjectKey("default", "web")
 CONTROLLER = Endpoints()

@@ -50,7 +50,7 @@ from mainstay.controllers.node_health.plan import (
     WriteNode,
 )
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
-from tests.controllers.nodes import LISTENING, READY, START, a_snapshot, at, heard_at, some_node
+from tests.controllers.node_health.nodes import LISTENING, READY, START, a_snapshot, at, heard_at, some_node
 
 GONE = ("Unknown", UNHEARD, "no heartbeat from the node")
 UNKNOWN = Record(State.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)

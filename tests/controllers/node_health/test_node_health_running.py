@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mainstay.api.node_health import HEALTH
-from tests.controllers.nodes import WATCHER, a_fleet
+from tests.controllers.node_health.nodes import WATCHER, a_fleet
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from mainstay.api.kind import Propagation
 from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
-from tests.controllers.owned import Household, a_household, named
+from tests.controllers.garbage.owned import Household, a_household, named
 from tests.controllers.running import CONTROLLER
 
 pytestmark = pytest.mark.deep

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mainstay.api import pod_state
 from mainstay.controllers.job import tally as job_counting
 from mainstay.controllers.job.tally import tally
-from tests.controllers.job_model import Model, a_job
+from tests.controllers.job.job_model import Model, a_job
 
 pytestmark = pytest.mark.slow
 

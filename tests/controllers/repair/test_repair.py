@@ -28,7 +28,7 @@ from mainstay.controllers.repair.decide import (
     describe_workloads,
 )
 from mainstay.loop.conditions import Condition, Truth
-from tests.controllers.nodes import START, at, heard_at
+from tests.controllers.node_health.nodes import START, at, heard_at
 
 DEPLOYMENT = ("Deployment", ObjectKey("default", "risk-api"))
 

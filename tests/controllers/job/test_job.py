@@ -15,7 +15,7 @@ from mainstay.controllers.job.failures import pause_after
 from mainstay.controllers.job.pods import new_pod
 from mainstay.controllers.pods.slots import Vacant
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
-from tests.controllers.job_model import CONTROLLER, KEY, Model, a_job, a_view
+from tests.controllers.job.job_model import CONTROLLER, KEY, Model, a_job, a_view
 from tests.controllers.objects import NOON, Object, at
 
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -6,7 +6,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, PODS
 from mainstay.client import served_kinds as under_test
 from mainstay.client.served_kinds import Served, ServedKind, all_kinds, served_kinds
-from tests.controllers.owned import WEBSITES, a_household, define, definition
+from tests.controllers.garbage.owned import WEBSITES, a_household, define, definition
 
 
 async def test_the_old_form_of_discovery_says_the_same_as_the_new_one(sim, monkeypatch):

@@ -11,7 +11,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS, EVENTS, NAMESPACES
 from mainstay.client.errors import Unavailable
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.env import tasks
-from tests.controllers.owned import WEBSITES, a_household, define, named
+from tests.controllers.garbage.owned import WEBSITES, a_household, define, named
 from tests.controllers.running import CONTROLLER
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.controllers.endpoints.routes import Group, Port, endpoint_of, ports_of, wanted
-from tests.controllers.services import HTTP, a_pod, a_service, an_endpoint
+from tests.controllers.endpoints.services import HTTP, a_pod, a_service, an_endpoint
 
 NAMED = ({"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"},)
 

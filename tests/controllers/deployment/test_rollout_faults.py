@@ -4,7 +4,7 @@ import pytest
 
 from mainstay.sim.run.forks import run_many
 from mainstay.sim.run.sweep import sweep
-from tests.controllers.rollouts import CONTROLLERS, SCENARIO, SHORT_SCENARIO
+from tests.controllers.deployment.rollouts import CONTROLLERS, SCENARIO, SHORT_SCENARIO
 
 pytestmark = pytest.mark.slow
 

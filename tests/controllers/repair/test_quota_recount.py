@@ -21,7 +21,7 @@ from mainstay.server.quota.tally import write_of as tally_write
 from mainstay.server.quota.zone_quota import ZoneUse, use_in, zone_key
 from mainstay.server.quota.zone_quota import write_of as zone_write
 from mainstay.sim.cluster.history import RequestReceived
-from tests.controllers.nodes import START, WATCHER, Fleet, a_fleet
+from tests.controllers.node_health.nodes import START, WATCHER, Fleet, a_fleet
 from tests.twins import repair as twins
 
 pytestmark = pytest.mark.slow
