@@ -10,7 +10,7 @@ what was held in one step. Watching goes on from there, and after a break from t
 
 What is promised: the revision that is held never goes back, and everything up to it has been applied; with one
 exception. A server that has less than what is held is behind (another member of a cluster), or lies, or has been put
-back to a backup. Reading everything anew tells: as long as that is older than what is held it is refused and asked for
+back to a backup. Reading everything again tells: as long as that is older than what is held it is refused and asked for
 again, and when it has been refused `REWIND_AFTER` times, the store really has gone back, and it is believed
 (`is_rewind`). If it has caught up before that, nothing that is held counts as known (`is_doubtful`).
 
@@ -20,7 +20,7 @@ servers name each opening of their store, and one that is told a name which is n
 
 In a watch, what is not newer than what is held has been seen before, and is dropped. Unless that cannot be: a change at
 or before the revision held that is *not* known here means that something was missed on the way, and everything is read
-anew.
+again.
 
 What is not promised: that an idle store which was put back is noticed before the next thing happens in it; and, with
 servers that name no openings, that one is noticed at all which has come further than what is held here.
@@ -45,9 +45,9 @@ PAGE_LIMIT: Final = 500  # Objects in a page of a list.
 REWIND_AFTER: Final = 5  # Lists in a row that are older than what is held. With the backoff, half a minute.
 LASTING: Final = timedelta(seconds=30)  # A watch that was open for so long has worked, though nothing came.
 IN_VAIN_MAX: Final = 5  # Watches in a row that were opened and broke before they brought anything.
-BEHIND_MAX: Final = 3  # Times in a row that a server is behind, before everything is read anew.
+BEHIND_MAX: Final = 3  # Times in a row that a server is behind, before everything is read again.
 
-# Whoever follows never gives up: there is nothing else that a cache could do. Reading everything anew is expensive for
+# A reflector never gives up: there is nothing else that a cache could do. Reading everything again is expensive for
 # a server, going on with a watch is not.
 LIST_AGAIN: Final = RetryShape(
     attempts_max=sys.maxsize, first_delay=timedelta(seconds=1), delay_max=timedelta(seconds=30)

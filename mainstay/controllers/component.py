@@ -56,7 +56,7 @@ class Controllers(Component):
         settings: ComponentSettings | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """`name` is the lease; `instance` tells several processes apart, and stays when one of them starts anew."""
+        """`name` is the lease; `instance` tells several processes apart, and stays when one of them restarts."""
         super().__init__(
             name,
             [*controllers, *loops],

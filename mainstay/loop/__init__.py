@@ -1,4 +1,4 @@
-"""What every control loop needs: controllers, views, decisions, the work queue, retries, leases, evidence, fencing.
+"""The kernel of all control loops: controllers, views, decisions, schedules, the work queue, leases, fencing, evidence.
 
 These are the names that a controller is written with (docs/guides/write-a-controller.md). Everything else is in the
 modules, one idea each.

@@ -55,7 +55,7 @@ class Component:
     ) -> None:
         """With `elected`, several processes may run a component of this name, and one of them at a time acts.
 
-        `instance` tells them apart: the machine's name, for example. It stays the same when a process starts anew.
+        `instance` tells them apart: the machine's name, for example. It stays the same when a process restarts.
         """
         self.name = name
         self.instance = instance or name

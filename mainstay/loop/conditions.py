@@ -41,7 +41,7 @@ def with_conditions(
 
     `generation` is None for the few old kinds whose conditions have no room for it, such as Deployment.
 
-    Conditions of other types are somebody else's, and stay. Their order stays too; new ones come last.
+    Conditions of other types belong to other writers, and stay. Their order stays too; new ones come last.
     """
     by_type = {condition.type: condition for condition in wanted}
     gone = frozenset(without) - frozenset(by_type)

@@ -161,7 +161,7 @@ class ControllerLoop:
             if self._own_writes.is_seen(item.key):
                 await self._do(item)
             else:
-                # The key stays in hand, so that nobody else works on it; the worker goes on with others.
+                # The key stays in process, so that no other worker takes it; the worker goes on with others.
                 self.kernel.counters.waits_for_own_writes += 1
                 task = tasks.spawn(self._do_when_seen(item), name=f"{self.controller.name} waits for {item.key}")
                 self._waiting[task] = None
@@ -338,8 +338,8 @@ class ControllerLoop:
         changed = {name: value for name, value in wanted.items() if before.get(name) != value}
         if not changed:
             return None
-        # Only if nobody else has changed it meanwhile: a patch replaces a list of conditions whole; and else our own
-        # step could not be told from one that has somebody else's in it (echoes.py).
+        # Only if no other client has changed it meanwhile: a patch replaces a list of conditions whole; and else our
+        # own step could not be told from one with another client's in it (echoes.py).
         version = str(self._echoes.known(key))
         return Patch(self.controller.kind, key, subject["metadata"]["uid"], {"status": changed}, "status", version)
 

@@ -102,7 +102,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """No retry can help until somebody changes something. Said in the object's status as condition `Stalled`."""
+    """No retry can help until the object changes. Shown in the object's status as condition `Stalled`."""
 
     reason: str
     message: str = ""

@@ -3,7 +3,7 @@
 A write to an object's status comes back as a change of that object. To look at it again would be work for nothing, and
 where a controller gives up it would never come to rest: it says so in the status, is woken by that, tries again, and so
 on. But a change must not be taken for an echo because it is about the same object, or because its revision is low
-enough: somebody else's may lie between. So an echo is exactly one step: from the version that the controller knew to
+enough: another client's may lie between. So an echo is exactly one step: from the version that the controller knew to
 the version that its own write was answered.
 
 The change may come before the answer does. While a write is under way, changes of its object are held back, and told
@@ -43,7 +43,7 @@ class Echoes:
     def wrote(self, key: ObjectKey, revision: int, *, is_exact: bool) -> None:
         """A write of ours has brought it to this version; if that is the old one, nothing has changed.
 
-        `is_exact`: it was done on condition that the object was still as we knew it. If not, somebody else's changes
+        `is_exact`: it was done on condition that the object was still as we knew it. If not, another client's changes
         may lie between, and the step is none of our own.
         """
         steps = self._objects[key]
@@ -63,7 +63,7 @@ class Echoes:
         return others
 
     def takes(self, change: Change) -> bool:
-        """Whether nobody has to look at a change: it is our own, or held back until that is known."""
+        """Whether a change need not be looked at: it is our own, or held back until that is known."""
         steps = self._objects.get(change.key)
         if steps is None:
             return False
@@ -72,7 +72,7 @@ class Echoes:
             return True
         is_echo = self._is_echo(steps, change)
         if not is_echo or not steps.own:
-            # Either somebody else was between our writes, or all of them have come back.
+            # Either another client wrote between our writes, or all of them have come back.
             del self._objects[change.key]
         return is_echo
 

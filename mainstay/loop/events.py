@@ -7,8 +7,8 @@ nearly the same about one object (a thousand pods of one set), the first `simila
 Event, which counts and shows the last of them. What is told while another of the same name waits to be written is
 written with it. So a busy component writes few Events, however much it does; and never more than `a_second`.
 
-What cannot be written now is dropped, and so is what does not fit into the line of those that wait: nobody may rely on
-an Event. They carry no term: what was done was done, whoever leads now.
+What cannot be written now is dropped, and so is what does not fit into the line of those that wait: do not rely on
+an Event. They carry no term: what was done was done, whichever process leads now.
 """
 
 import asyncio
@@ -178,7 +178,7 @@ class EventWriter:
         """By name: how often it was said, and when first."""
 
     async def write(self, said: Said, *, decision: str = "", once: bool = False) -> None:
-        """Raises `ApiError`. With `once`, one that somebody else has written is enough."""
+        """Raises `ApiError`. With `once`, one that another client has written is enough."""
         name, namespace, now = said.name, said.namespace, times.format_time(said.at)
         said = replace(said, decision=said.decision or decision)
         write = WriteOptions(field_manager=self._component, decision=said.decision)
@@ -196,7 +196,7 @@ class EventWriter:
             await self._client.create(
                 EVENTS, event_of(said, self._component, self._instance, first), namespace, write=write
             )
-        except AlreadyExists:  # From an earlier incarnation, or from somebody else who does the same.
+        except AlreadyExists:  # From an earlier incarnation, or from another process that does the same.
             if not once:
                 there = await self._client.get(EVENTS, name, namespace)
                 said = replace(said, count=said.count + int(there.get("count") or 0))

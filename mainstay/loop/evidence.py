@@ -1,12 +1,12 @@
 """What a sign of failure may lead to, and what it may not: one table for all controllers.
 
-Nobody in a distributed system sees failures. One sees signs: a heartbeat is late, a request has timed out, a watch was
+No part of a distributed system sees failures. It sees signs: a heartbeat is late, a request has timed out, a watch was
 cut. Each sign has innocent explanations, so each may decide only what can be undone if the explanation was innocent. A
 missed heartbeat may stop new pods from being placed on a node; it may not remove those that are there. The table says
 so, as data, for every signal and every response, and `allowed` is the only way to ask it. Controllers collect evidence,
 ask, and do no more than what is allowed.
 
-*Strength* is how long or how often a signal has been seen, judged by whoever collects it, who knows the periods:
+*Strength* is how long or how often a signal has been seen, judged by the collector, which knows the periods:
 
     HINT          once, or for a moment
     REPEATED      several times in a row, or longer than any usual hiccup

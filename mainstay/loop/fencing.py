@@ -1,9 +1,9 @@
 """When may a replacement start? The arithmetic of leases, in one place.
 
-Somebody holds a lease and renews it: a leader, or an agent for the pods of which there must never be two. When renewals
-stop, somebody else wants to take over, and must be sure that the holder has stopped by then. The two share no clock.
-They share one thing: a renewal was *sent* by the holder before it could be *seen* by the observer. So each counts from
-its own end of the same renewal, on its own monotonic clock:
+A process holds a lease and renews it: a leader, or an agent for the pods of which there must never be two. When
+renewals stop, another process wants to take over, and must be sure that the holder has stopped by then. The two share
+no clock. They share one thing: a renewal was *sent* by the holder before it could be *seen* by the observer. So each
+counts from its own end of the same renewal, on its own monotonic clock:
 
     holder     sent ───── duration / (1 + difference) ─────► has stopped      (begins to stop `stopping` before that)
     store          committed
@@ -13,7 +13,7 @@ Only durations are compared, never what two clocks show. What is assumed is a bo
 span of time, none goes on by more than `1 + difference` times as much as another. Then, when the observer's clock has
 gone on by `duration · (1 + difference)`, the holder's has gone on by at least `duration`; and as the observer began to
 count later, the holder has stopped. Either of the two margins is enough. Both are kept, because either side may be
-somebody else's program that knows only of the duration, such as one written with client-go.
+another program that knows only of the duration, such as one written with client-go.
 
 Further assumptions, without which none of this holds:
 
@@ -29,7 +29,7 @@ Further assumptions, without which none of this holds:
 
 What is not promised: a process that is paused for longer than the lease does not stop in time, because it does nothing
 at all. Its writes through the API are refused afterwards, by the term that they carry. What it does elsewhere, such as
-a packet to a third party that knows nothing of terms, nobody can refuse. Whoever needs that must fence the machine.
+a packet to a third party that knows nothing of terms, no server can refuse. To prevent that, fence the machine.
 """
 
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ def may_start(lease: Observed, now_ns: int, times: LeaseTimes) -> MayStart | Not
     """May a replacement of the lease's holder start? See the module for what this rests on.
 
     `now_ns` is of the clock that `lease` was observed with, in the same process: after a restart an observer begins to
-    count anew.
+    count again.
     """
     time_ns = lease.seen_ns + times.wait_ns
     return MayStart(lease.revision) if now_ns >= time_ns else NotBefore(time_ns)

@@ -7,11 +7,11 @@ One `Holding` follows the Holds for all controllers of a process, and each of th
         ...
         if gate.held: ...                      also between two writes of one decision
 
-A gate shuts and opens in the step in which a Hold is seen, or its time is over; that needs no write, and nobody else.
-What is to be done waits in its queue, and is decided on afterwards, on what is there then. That a controller was held
-and went on is in the journal, as a record of its own, and told as an Event about the Hold.
+A gate shuts and opens in the step in which a Hold is seen, or its time is over; that needs no write and no other
+process. What is to be done waits in its queue, and is decided on afterwards, on what is there then. That a controller
+was held and went on is in the journal, as a record of its own, and told as an Event about the Hold.
 
-Beside a server that has no Holds, as Kubernetes, nobody is held.
+Beside a server that has no Holds, as Kubernetes, no controller is held.
 """
 
 import asyncio

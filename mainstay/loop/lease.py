@@ -1,8 +1,8 @@
 """Leader election on a Lease, with terms.
 
-Candidates watch one Lease object by reading it now and then. Whoever finds it free, or unchanged for as long as its
-duration, writes its own name into it, on condition that it has not changed; the revision of that write is the *term*
-(term.py). A leader renews well before the end, and counts the time from when it *sent* a renewal that succeeded.
+Candidates watch one Lease object by reading it now and then. A candidate that finds it free, or unchanged for as long
+as its duration, writes its own name into it, on condition that it has not changed; the revision of that write is the
+*term* (term.py). A leader renews well before the end, and counts the time from when it *sent* a renewal that succeeded.
 
 Only clock rates are trusted, never clock values: a candidate measures on its own monotonic clock how long it has seen
 the lease unchanged, and the times in the object are for people. `fencing.py` has the arithmetic.
@@ -162,7 +162,7 @@ class Leader:
         try:
             await self._write_renewal(term)
         except Conflict:
-            # Somebody has touched it: another holder, a label, or an earlier renewal of ours whose answer was lost.
+            # It was written: by another holder, a label, or an earlier renewal of ours whose answer was lost.
             self._held = await self._client.get(LEASES, self._name, self._namespace)
             holder = (self._held.get("spec") or {}).get("holderIdentity")
             if holder != self._identity:
@@ -206,7 +206,7 @@ class Leader:
 
 
 async def _in_office(lead: Lead, term: Term) -> Deposed | None:
-    """To be deposed is no failure of the leader: somebody else goes on."""
+    """To be deposed is no failure of the leader: another one goes on."""
     try:
         await lead(term)
     except Deposed as error:

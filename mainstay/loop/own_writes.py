@@ -52,7 +52,7 @@ class OwnWrites:
             self._keys.setdefault(key, _Own()).doubts[kind] = None
 
     def doubts(self, key: ObjectKey) -> list[KindName]:
-        """The kinds of which nobody knows how far the cache has to get."""
+        """The kinds of which it is not known how far the cache has to get."""
         own = self._keys.get(key)
         return list(own.doubts) if own is not None else []
 
@@ -81,7 +81,7 @@ class OwnWrites:
             for kind, revision in list(own.reach.items()):
                 await self._caches[kind].wait_until(revision)
             for wrote, rewinds in list(own.gone):
-                # Nobody said at which revision it went, so each further one is worth a look.
+                # It is not known at which revision it went, so each further one is worth a look.
                 while self._is_there(wrote, rewinds):
                     cache = self._caches[wrote.kind]
                     await cache.wait_until(cache.revision + 1)

@@ -208,5 +208,5 @@ class Shipper:
 
 
 def _has_no_journal(error: ApiError) -> bool:
-    # A Kubernetes server forbids what it does not have to whoever is not an administrator.
+    # A Kubernetes server forbids what it does not have to users that are not administrators.
     return isinstance(error, NotFound | Forbidden) or error.status == _METHOD_NOT_ALLOWED

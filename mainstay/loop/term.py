@@ -1,7 +1,7 @@
 """A leader's term of office: what its writes carry, and how it knows that it is over.
 
 The server refuses what a deposed leader writes under its term. That is the promise. What the leader itself knows is
-less: `require` only keeps it from trying when its own clock says that the lease may have passed to somebody else.
+less: `require` only keeps it from trying when its own clock says that the lease may have passed to another process.
 """
 
 from datetime import timedelta
@@ -10,7 +10,7 @@ from mainstay.env import Clock
 
 
 class Deposed(Exception):
-    """The term is over. Stop acting as leader; somebody else may be one."""
+    """The term is over. Stop acting as leader; another process may be one."""
 
 
 class Term:

@@ -1,6 +1,6 @@
 """What a decision may read: the caches as they are at this moment, and the time.
 
-A view is consistent because nobody awaits while it is read: each cache is its kind as completely applied up to one
+A view is consistent because nothing is awaited while it is read: each cache is its kind as completely applied up to one
 revision, and stays so until the decision is made. Afterwards the view is closed, and reading it is a bug. It names its
 input by the revision of each kind, and notes what was looked at; with the history of revisions the same view can be
 built again (`View.of`), and then `decide` must say the same.

@@ -8,7 +8,7 @@ lease.
 
 A pod is for the scheduler that it names. By default this one answers to `default-scheduler` and to `mainstay`.
 
-Caches are kept filled also by those who only stand by; what a leader knows (columns, queue) is made anew from them at
+Caches are kept filled also by those who only stand by; what a leader knows (columns, queue) is made again from them at
 the beginning of its term, which takes about a second for 50,000 pods.
 """
 
@@ -85,7 +85,7 @@ class Scheduler:
         settings: SchedulerSettings | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """`instance` tells several schedulers apart. It stays the same when a process starts anew."""
+        """`instance` tells several schedulers apart. It stays the same when a process restarts."""
         self.instance = instance
         self.client = client
         self.settings = settings or SchedulerSettings()

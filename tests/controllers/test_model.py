@@ -94,7 +94,7 @@ class Model:
         return True
 
     def settle(self, check: Any = lambda: None) -> None:
-        """Until nobody has anything to do."""
+        """Until no controller has anything to do."""
         for _ in range(STEPS_MAX):
             looks = [(DEPLOYMENT_CONTROLLER, "web"), *((REPLICA_SETS, name) for name in self.objects[REPLICASETS])]
             self.chance.shuffle(looks)

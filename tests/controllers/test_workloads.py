@@ -201,7 +201,7 @@ async def test_a_rollback_does_not_take_the_only_ready_pod_of_a_zone_before_its_
                 served[event.key] = zones[pod["spec"]["nodeName"]]
             elif event.key in served:
                 zone = served.pop(event.key)
-                # Whoever has gone from a zone left somebody there, or all that is wanted is there without it.
+                # A pod that has gone from a zone left another there, or all that is wanted is there without it.
                 assert zone in served.values() or len(served) >= 3
 
 

@@ -28,7 +28,7 @@ def by_label(change: Change, deployments: Cache) -> Iterable[ObjectKey]:
 
 
 class Many(Controller):
-    """As many ConfigMaps as a Deployment has replicas. One whose name nobody can have is refused."""
+    """As many ConfigMaps as a Deployment has replicas. One whose name is invalid is refused."""
 
     name = "many"
     kind = DEPLOYMENTS

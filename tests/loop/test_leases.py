@@ -78,7 +78,7 @@ async def test_one_of_several_leads_and_another_one_follows_when_it_goes(sim):
 
         first = office.terms[0][0]
         await tasks.stop(candidates.pop(first))
-        await tasks.sleep(timedelta(seconds=5))  # It gave the lease back, so nobody waits for its end.
+        await tasks.sleep(timedelta(seconds=5))  # It gave the lease back, so no candidate waits for its end.
         assert len(office.terms) == 2
         assert office.terms[1][0] != first
         lease = await world.client.get(LEASES, "boss", "kube-system")

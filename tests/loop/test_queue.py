@@ -534,7 +534,7 @@ TestAnyOrder.settings = settings(max_examples=100, stateful_step_count=40)
 def test_any_order_of_calls_finds_a_forgetful_twin(twin: twins.Twin, monkeypatch):
     twin(monkeypatch)
 
-    # Nobody reads what it finds, so there is no need to make it small.
+    # What it finds is not read, so there is no need to make it small.
     quickly = settings(max_examples=300, stateful_step_count=30, database=None, phases=[Phase.generate])
 
     with pytest.raises((AssertionError, ExceptionGroup, NotProcessing)):

@@ -1,4 +1,4 @@
-"""Whose turn it is: priorities, tenants, and that nobody waits for ever."""
+"""Whose turn it is: priorities, tenants, and that no key waits for ever."""
 
 from fractions import Fraction
 from math import ceil

@@ -1,4 +1,4 @@
-"""Decisions reach the server's journal: whatever becomes of the server, nobody waits, and what is lost is told."""
+"""Decisions reach the server's journal: no component waits, whatever becomes of the server, and losses are counted."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -105,7 +105,7 @@ async def test_a_busy_worker_that_finds_several_keys_due_leaves_the_others_to_th
 
     waiting = [tasks.spawn(worker(), name="worker") for _ in range(2)]
     await settled()
-    # The clock has come to the moment, the timer has not rung yet, and somebody looks.
+    # The clock has come to the moment, the timer has not rung yet, and a worker looks.
     real_ns = sim.clock.monotonic_ns()
     queue._core.enqueue_due(real_ns + 6_000_000_000)
     looks.append((await got(queue)).key)

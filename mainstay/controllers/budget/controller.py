@@ -2,18 +2,18 @@
 
     disruptionsAllowed = healthy pods − as many as must stay healthy        (never below 0)
 
-Whoever evicts a pod takes one of these, in the same transaction that removes the pod (server/placement/eviction.py),
-and notes the pod under `disruptedPods`. Two things keep what was taken from being given back by somebody who has not
-heard of it:
+An eviction takes one of these, in the same transaction that removes the pod (server/placement/eviction.py), and notes
+the pod under `disruptedPods`. Two things keep what was taken from being given back by a controller that has not heard
+of it:
 
 - The status is written only over the very version that was counted for. If an eviction came in between, the write is
-  refused, and all is counted anew. (Blind retries of this write are kubernetes #82149.)
+  refused, and all is counted again. (Blind retries of this write are kubernetes #82149.)
 - A pod under `disruptedPods` is not healthy, even if the cache of pods still shows it as ready. It stays there until
   the pod is seen to leave, or for two minutes: then the eviction has not happened after all.
 
 How many must stay is a number, or follows from how many the owners of the pods want: a percentage, and everything with
 `maxUnavailable`. Owners are asked for through their kind: Deployment, ReplicaSet, StatefulSet, ReplicationController.
-For a pod of any other owner nobody knows that number; then nothing may be taken away, and the condition says why.
+For a pod of any other owner that number is unknown; then nothing may be taken away, and the condition says why.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ _SCALED: Final = (DEPLOYMENTS, REPLICASETS, STATEFUL_SETS, REPLICATION_CONTROLLE
 
 
 class _Unknown(Exception):
-    """Nobody can say how many pods there should be."""
+    """It is unknown how many pods there should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _wanted(view: View, budget: Object, pods: Sequence[Object]) -> Wanted:
 
 
 def _expected(view: View, pods: Sequence[Object]) -> int:
-    """How many pods their owners want, in all. A pod without an owner is wanted by nobody."""
+    """How many pods their owners want, in all. A pod without an owner does not count."""
     found: dict[str, int] = {}
     for pod in pods:
         reference = controller_of(pod)

@@ -9,7 +9,7 @@ An old set is made smaller only in the very version that was looked at: if it ha
 wrong. A rollout that has passed its deadline stops where it is, while its new pods do not work: it neither grows nor
 takes more of what is old. It is never undone by itself.
 
-While somebody holds the rollout (api/holds.py) the sets stay as they are between the templates. Another number of
+While a Hold holds the rollout (api/holds.py) the sets stay as they are between the templates. Another number of
 replicas is shared out among them, and the sets replace pods that end.
 
 Not handled here: pods, and which of them go (controllers/replicaset/controller.py, controllers/pods/deletion_order.py).
@@ -358,7 +358,7 @@ def _forget(replica_set: Object) -> Delete:
 
 
 def _free_hash(rollout: Rollout, view: View, collisions: int) -> tuple[int, str]:
-    """The hash for a new set whose name nobody has, and the number of collisions that led to it."""
+    """The hash for a new set whose name is free, and the number of collisions that led to it."""
     deployment = rollout.deployment
     for number in range(collisions, collisions + COLLISIONS_MAX):
         suffix = revisions.hash_of(deployment["spec"]["template"], number)

@@ -1,6 +1,7 @@
-"""Which Deployment's rollout somebody holds, as the deployment controller sees it: whom a Hold wakes, and what to say.
+"""Which Deployments' rollouts are held: which keys a Hold enqueues for the deployment controller, and what to say.
 
-When a Hold ends by the clock nothing is written, so whoever goes by one has to be woken then (`Held.expires_at`).
+When a Hold ends by the clock nothing is written, so a controller that goes by one enqueues the key for then
+(`Held.expires_at`).
 """
 
 from collections.abc import Iterable

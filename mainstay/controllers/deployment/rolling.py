@@ -5,7 +5,7 @@ Plain functions over small values, the same rules as kube-controller-manager's. 
     all pods asked for      ≤  replicas + maxSurge              (so the new set grows only into that room)
     available pods          ≥  replicas − maxUnavailable        (so old sets shrink only by what is above that)
 
-An old pod that is not available goes first: it is nobody's loss. Percentages are of `replicas`, of the surge rounded up
+An old pod that is not available goes first: that costs nothing. Percentages are of `replicas`, of the surge rounded up
 and of the unavailable rounded down; if both come out as none, one may be unavailable, or nothing would ever move.
 
 There is a third bound, which upstream does not have: *a ready pod that is the last of its workload in its failure

@@ -5,7 +5,7 @@ nothing has for `progressDeadlineSeconds`, it becomes False with `ProgressDeadli
 something moves again. A rollout that is complete has no deadline any more, and neither has one that is paused or held.
 
 The condition names the ReplicaSet that it is about. When that is not the new one, because the template was changed
-or taken back meanwhile, the deadline begins anew: a rollback is not late because what it undoes was.
+or taken back meanwhile, the deadline starts again: a rollback is not late because what it undoes was.
 """
 
 from collections.abc import Sequence
@@ -158,7 +158,7 @@ def _say_available(conditions: Conditions, counts: dict[str, int], bounds: Bound
 
 
 def _say_held(conditions: Conditions, held: Held) -> None:
-    """Also without a deadline: nobody else would say why nothing moves."""
+    """Also without a deadline: no other condition would say why nothing moves."""
     before = conditions.get(PROGRESSING)
     if before is not None and before.get("reason") == TIMED_OUT:
         return  # That it was late is worth more.

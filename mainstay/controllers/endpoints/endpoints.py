@@ -4,7 +4,7 @@ Addresses that have the same ports stand together, those that are not ready apar
 beyond `ADDRESSES_MAX` some are left out, of those that are not ready first, and an annotation says so. Only addresses
 of the first family of a Service are in it, and none of a pod that is leaving, unless unready ones are published.
 
-Endpoints that somebody keeps for a Service without a selector are left alone.
+Endpoints that a user keeps for a Service without a selector are left alone.
 """
 
 from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ What has to go from one slice to another, because it has other ports than its ne
 in by the next look: in between it is in none, which is the lesser evil for an endpoint whose port has just changed. An
 endpoint that is found in two slices stays in the first.
 
-A Service without endpoints keeps one slice for each family, with nothing in it: whoever follows it knows that it was
+A Service without endpoints keeps one slice for each family, with nothing in it: a reader knows that it was
 looked at.
 """
 
@@ -117,7 +117,7 @@ class _Packer:
                 self._settle(name, held.group, held, missing[held.group])
 
     def _give_new_ports(self) -> None:
-        """A slice whose ports nobody has any more gets those that most of its endpoints have now."""
+        """A slice whose ports no endpoint has any more gets those that most of its endpoints have now."""
         missing = {}
         for group, endpoints in self._wanted.items():
             placed = self._placed(group.family)

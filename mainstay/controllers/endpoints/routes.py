@@ -1,7 +1,7 @@
 """Where a Service leads: for each of its pods the addresses, the ports, and whether traffic should go there.
 
 A pod without an address, or one that is over, is nowhere. One that is leaving still stands there and says so, so that
-connections which it has can be kept; new ones go to it only if nobody else is ready. The words are upstream's.
+connections which it has can be kept; new ones go to it only if no other is ready. The words are upstream's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Which pods a Service selects, and which Services select a pod, without going through all of either.
 
 A pod is found under each of its labels, a Service under one of those it asks for; what is found so is then looked at
-in full. A Service without a selector selects nothing: somebody else says where it leads.
+in full. A Service without a selector selects nothing: its endpoints are managed elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -6,8 +6,8 @@ was taken out of the selection serves until the slice says otherwise. Slices tha
 
 The condition `mainstay.dev/Serving` is True from then on, and False when that ends. Before, nothing is said: a pod that
 no Service selects has no traffic of which anything is known, so it is *ready* for good, and is not claimed to serve. A
-pod that is ready and selected and still in no slice after `PATIENCE` is said not to be served, and why: somebody should
-have put it there. The usual way into service so costs one write.
+pod that is ready and selected and still in no slice after `PATIENCE` is said not to be served, and why: an operator
+should have put it there. The usual way into service so costs one write.
 
 A pod that is leaving, or over, has no stage any more, and its conditions stay as they were.
 """

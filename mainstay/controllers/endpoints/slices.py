@@ -8,8 +8,8 @@ version that was looked at. So there is never a second slice for the same endpoi
 What takes traffic away from a pod is written at once. What only adds to it waits until `BATCH` after the last write: a
 thousand pods that become ready one by one are not a thousand slices sent to everybody who follows them.
 
-Slices that somebody else manages are left alone, and so are those of a Service that selects nothing. What a Service of
-the same name has left behind goes. Annotations about when a change was triggered are not written.
+Slices that another controller manages are left alone, and so are those of a Service that selects nothing. What a
+Service of the same name has left behind goes. Annotations about when a change was triggered are not written.
 """
 
 from collections.abc import Iterable
@@ -168,7 +168,7 @@ def _changes(service: Object, slices: dict[str, Object], packing: Packing) -> li
 
 
 def _metadata_changes(service: Object, piece: Object) -> Object:
-    """What somebody has changed about it, or the labels of the Service that it does not have yet."""
+    """What another client has changed about it, or the labels of the Service that it does not have yet."""
     there = piece["metadata"]
     before, after = there.get("labels") or {}, labels_of(service)
     made: Object = {}

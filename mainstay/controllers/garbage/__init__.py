@@ -6,6 +6,6 @@
     follow.py  the graph is kept true for all kinds, custom ones included, as they come and go
     loop.py   at work: reads what a decision needs afresh, decides, acts
 
-The graph says whom to look at, and never that somebody may go. Before anything is deleted, the object and its owners
+The graph says what to look at, and never what may be deleted. Before anything is deleted, the object and its owners
 are read from the server, and the deletion holds only for what was read.
 """

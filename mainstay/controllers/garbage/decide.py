@@ -1,7 +1,7 @@
 """What should become of an object that has owners: a plain function of what was just read of it and of them.
 
     an owner holds it                       it stays; references to owners that do not hold it any more go
-    of an owner nobody can say anything     it stays, and is looked at again
+    of an owner nothing is known            it stays, and is looked at again
     no owner holds it                       it goes. If one of them waits for that, it takes its own dependents first
 
 What is deleted is what was read: its uid, and the version in which it named those owners and no others. So one that is
@@ -60,7 +60,7 @@ Plan = Keep | LetGo | Remove
 def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) -> Plan:
     """`standings` are those of its owners, in the order in which it names them.
 
-    `has_dependents` counts only if an owner waits: then whoever says so must know of all of them.
+    `has_dependents` counts only if an owner waits: then the caller must know of all of them.
     """
     metadata = obj["metadata"]
     references = references_of(obj)

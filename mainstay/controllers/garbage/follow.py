@@ -1,12 +1,12 @@
 """The graph is kept true: every kind whose objects can be deleted is followed, and kinds come and go.
 
 One watch for each kind, of metadata alone. Which kinds there are is asked for every half minute, and whenever a
-CustomResourceDefinition changes; those are followed too, so that nobody has to trust one answer of one server that may
+CustomResourceDefinition changes; those are followed too, so as not to trust one answer of one server that may
 not have heard of a new kind.
 
-The graph is *whole up to a revision* when every kind is followed that far. What goes only because the graph shows
-nobody who would mind (the owner that waits for its dependents, or lets them go) needs it whole up to that object's own
-revision: whatever named it before then is in the graph. Before the graph has been whole once, nothing is looked at.
+The graph is *whole up to a revision* when every kind is followed that far. What goes only because the graph shows no
+object that would suffer (the owner that waits for its dependents, or lets them go) needs it whole up to that object's
+own revision: whatever named it before then is in the graph. Before the graph has been whole once, nothing is looked at.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Who depends on whom, over all kinds; and who has to be looked at when something changes.
 
 Objects are known by their uid. Under an owner's uid stand all that name it, also by mistake; `dependents` are those
-that name it rightly. An owner that nobody has seen has no node: whoever depends on it has to ask the server.
+that name it rightly. An owner that was never seen has no node: for its dependents the server is asked.
 
 The graph is fed by watches, of each kind on its own, so it may show a dependent before its owner, and an owner after it
 is gone. It only says whom to look at. One thing it does know for certain: what it was told has been deleted is gone.
@@ -68,7 +68,7 @@ class Graph:
         self.nodes[new.uid] = new
         self.gone.pop(new.uid, None)
         if old is None or old.owners != new.owners:
-            # The new ones first: who is named by both must not look as if nobody named it.
+            # The new ones first: who is named by both must not look as if it had no dependents.
             self._link(new)
             if old is not None:
                 self._unlink(old, but={each.uid for each in new.owners})
@@ -81,7 +81,7 @@ class Graph:
         return list(wakes)
 
     def forget(self, kind: KindName, *, are_gone: bool) -> list[str]:
-        """A kind is not served any more. Either its objects are gone, or nobody can say. Returns whom to look at."""
+        """A kind is not served any more. Either its objects are gone, or that is unknown. Returns what to look at."""
         wakes: dict[str, None] = {}
         for node in [node for node in self.nodes.values() if node.kind == kind]:
             del self.nodes[node.uid]

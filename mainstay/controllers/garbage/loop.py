@@ -2,17 +2,17 @@
 
 Nothing is deleted because of what the graph shows or lacks. An owner counts as gone only if the server says so: that
 there is none of this name, or one with another uid; in the dependent's own namespace, and of the kind that it names. A
-kind that nobody serves says nothing. (What the graph saw being deleted is gone, though, also when its kind is.)
+kind that is not served says nothing. (What the graph saw being deleted is gone, though, also when its kind is.)
 
     background   the owner is gone; what it leaves is found here, now or after the next start
     foreground   the owner stays, until all that block it are gone; they are deleted because it waits
-    orphan       the owner stays, until nobody names it any more; references to it are taken out
+    orphan       the owner stays, until no object names it any more; references to it are taken out
 
 An owner that waits for its dependents, or lets them go, does so only with a graph that is whole up to the owner's own
-revision (follow.py), so nobody is forgotten whom a watch was late to tell of.
+revision (follow.py), so that no dependent is forgotten of which a watch was late to tell.
 
-Not promised: a dependent that is made after its owner was deleted, by somebody who did not know, is cleaned up like any
-other whose owner is gone, whatever was asked for the others.
+Not promised: a dependent that is made after its owner was deleted, by a client that did not know, is cleaned up like
+any other whose owner is gone, whatever was asked for the others.
 """
 
 from collections.abc import Sequence
@@ -171,7 +171,7 @@ class OwnerCleanup(FreshReadLoop[str]):
         self._absent[place] = self._clock.monotonic_ns()
 
     async def _tell_of_misplaced(self, node: Node, obj: Object, reference: Reference, standing: Standing) -> None:
-        """Say once that somebody names an owner that is in another namespace. Nobody else would ever find out why."""
+        """Say once that an object names an owner that is in another namespace. Nothing else would tell users why."""
         owner = self.graph.nodes.get(reference.uid)
         is_elsewhere = owner is not None and owner.is_meant_by(reference, owner.key.namespace)
         if standing is not Standing.IMPOSSIBLE and not (standing is Standing.ABSENT and is_elsewhere):

@@ -18,7 +18,7 @@ from mainstay.client.entry import Entry
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
-_SHARED_MAX: Final = 10_000  # Of references that siblings share. Beyond that, the memory of them begins anew.
+_SHARED_MAX: Final = 10_000  # Of references that siblings share. Beyond that, they are forgotten.
 
 
 class Reference(NamedTuple):

@@ -1,9 +1,9 @@
 """What becomes of Holds: each says whether it is in force and whether there is what it holds; old ones go.
 
-A Hold works without this (api/holds.py): whoever is held goes by the Hold itself and by the clock. This says so for
+A Hold works without this (api/holds.py): a held controller goes by the Hold itself and by the clock. This says so for
 people, and removes a Hold a day after its time was over. Until then it shows what was held, by whom and why.
 
-A controller that we do not know may be somebody's own, which is held all the same if it is run by our runtime. So a
+A controller that we do not know may be a user's own, which is held all the same if it is run by our runtime. So a
 name that is not in our table is said to be unknown, and nothing more.
 """
 

@@ -137,7 +137,7 @@ def _go_on(seen: Seen, strays: tuple[Action, ...], view: View, key: ObjectKey) -
         status["completionTime"] = times.format_time(seen.now)
     is_to_go = is_over and seen.job["spec"].get("ttlSecondsAfterFinished") is not None
     if says_more(seen.job, status) or (target != stored and not is_over) or is_to_go:
-        wake_at = seen.now  # What follows from it can be done as soon as it is stored, and that wakes nobody.
+        wake_at = seen.now  # What follows from it can be done as soon as it is stored, and that enqueues no key.
     let_go = [job_pods.let_go(pod) for pod in seen.counted.let_go]
     left = job_pods.withdraw([pod for pod in seen.pods if is_withdrawn(pod)])
     times_to_look = [at for at in (wake_at, what.wake_at) if at is not None]
@@ -277,7 +277,7 @@ def _after_the_end(
     if now < expires_at:
         return Decision((*strays, *late, *let_go), WakeAt(expires_at, "it goes some time after its end"))
     metadata = job["metadata"]
-    # Of this very version: somebody may just have prolonged its time.
+    # Of this very version: a user may just have prolonged its time.
     gone = Delete(
         JOBS,
         ObjectKey(metadata["namespace"], metadata["name"]),
@@ -292,7 +292,7 @@ def _after_the_end(
 
 
 def _strays(view: View, key: ObjectKey, job: Object | None) -> list[Object]:
-    """Pods that are held for a job of this name which is not there any more: nobody is going to count them."""
+    """Pods that are held for a job of this name which is not there any more: no controller is going to count them."""
     found = []
     for pod in view.by(PODS, HELD.name, f"{key.namespace}/{key.name}"):
         reference = controller_of(pod)

@@ -2,7 +2,7 @@
 
 The end comes in two steps. First the *target* is written down, `SuccessCriteriaMet` or `FailureTarget`, with its
 reason: from then on nothing changes it, and the pods that are left are taken away. When the last of them has ended and
-is counted, `Complete` or `Failed` follows with the same reason. So whoever reads these can rely on nothing running.
+is counted, `Complete` or `Failed` follows with the same reason. So readers of these can rely on nothing running.
 
 After a failure there is a pause of 10 s before the next pod, twice as long after each further failure in a row, and ten
 minutes at most; with `backoffLimitPerIndex` for each index by itself. It is worked out from the pods that are there, so
@@ -115,7 +115,7 @@ def is_said(job: Object, name: str) -> bool:
 
 
 def _restarts_too_often(job: Object, pods: Sequence[Object], limit: int) -> bool:
-    """Where containers are started anew in their pods, each time counts."""
+    """Where containers are restarted in their pods, each time counts."""
     if (job["spec"]["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
     restarts = sum(

@@ -7,7 +7,7 @@ vanish uncounted.
 A pod that is there through no fault of its own and not needed any more (there are too many, the job is suspended, has
 what it needs) is *withdrawn*. One write, of this very version of the pod, takes off the finalizer and says so in an
 annotation; then it is deleted. From that write on it does not count, neither as active nor as an outcome, whatever
-becomes of it; and if whoever wrote it does not get to the deletion, anybody sees what is left to do. If the pod has
+becomes of it; and if its writer does not get to the deletion, the next one sees what is left to do. If the pod has
 ended meanwhile, the write is refused, and it is counted as what it is.
 """
 
@@ -94,7 +94,7 @@ def is_withdrawn(pod: Object) -> bool:
 
 
 def is_removed_by_force(pod: Object) -> bool:
-    """It was told to go at once, so nobody is going to say how it ended."""
+    """It was told to go at once, so its end will never be reported."""
     return pod_state.is_leaving(pod) and not pod["metadata"].get("deletionGracePeriodSeconds")
 
 
@@ -155,7 +155,7 @@ def claiming(patch: Patch, uid: str, finalizers: Sequence[str]) -> Patch:
 
 
 def _patch(pod: Object, metadata: Object) -> Patch:
-    """Of this very version: a list is replaced as a whole, and somebody else's finalizer must not come back."""
+    """Of this very version: a list is replaced as a whole, and another controller's finalizer must not come back."""
     return Patch(
         PODS,
         _key(pod),
@@ -173,7 +173,7 @@ def _key(pod: Object) -> ObjectKey:
     return ObjectKey(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
-# Those that nobody counts any more.
+# Those that are not counted any more.
 
 
 def _held_for(metadata: Any) -> Iterable[str]:

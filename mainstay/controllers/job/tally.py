@@ -11,8 +11,8 @@ listed and no finalizer, or gone: 2 is done; neither: all is done, or it never c
 has succeeded needs no uid in a list: its index in `completedIndexes` says that it is counted.
 
 What counts as failed: a pod that has failed; one that was told to leave, unless the job only replaces what has failed;
-one that was removed by force, because nobody will ever say more about it; and any that leaves after the job as a whole
-has failed. What a failure policy ignores is let go without being counted.
+one that was removed by force, because nothing more will ever be known of it; and any that leaves after the job as a
+whole has failed. What a failure policy ignores is let go without being counted.
 
 `tally` is a plain function over the job and its pods. What it says has to be stored before what follows from it is
 done: `let_go` has only pods of which the *stored* status knows.

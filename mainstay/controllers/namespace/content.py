@@ -29,7 +29,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is left in a namespace, as far as anybody can say."""
+    """What is left in a namespace, as far as it is known."""
 
     left: tuple[Left, ...] = ()
     unlisted: Mapping[str, str] = field(default_factory=dict)

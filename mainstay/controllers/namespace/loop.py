@@ -116,7 +116,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
         return Found(in_order(left.values()), unlisted, served.problems), tuple(view)
 
     async def _list(self, kind: KindName, namespace: str, lists: "dict[KindName, _Listed | str]") -> None:
-        """Note what is left of a kind, or why nobody can say."""
+        """Note what is left of a kind, or why that is unknown."""
         left: list[Left] = []
         continue_ = ""
         try:
@@ -196,7 +196,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
         except Fenced:
             raise
         except Conflict:
-            pass  # Somebody changed it. The next round says it again.
+            pass  # Another client changed it. The next round writes it again.
 
     async def _let_go(self, namespace: Object, read: FreshRead) -> None:
         metadata = namespace["metadata"]

@@ -5,7 +5,7 @@ keeps what the node has said; on the way back the status does, from that record.
 
 Replacing at-most-one pods is the one step with several writes that depend on each other (agent/node/node.py has the
 other side): take the Lease, on condition that it is as we have observed it; remove the pods; give the Lease back.
-Whoever finds the Lease held by `HOLDER` goes on from there.
+A leader that finds the Lease held by `HOLDER` goes on from there.
 """
 
 from contextlib import suppress
@@ -32,7 +32,7 @@ TOLD: Final = "DeletionByTaintManager"
 
 
 class Actions:
-    """Raises `ApiError`, but not when somebody else was faster: there will be another look."""
+    """Raises `ApiError`, but not when another client was faster: there will be another pass."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -117,7 +117,7 @@ class Actions:
         return wrote
 
     async def remove(self, step: Remove, write: Writes) -> None:
-        """By force: nobody is there to end it in order."""
+        """By force: no agent is there to end it in order."""
         with suppress(NotFound):
             try:
                 await self._client.delete(
@@ -142,7 +142,7 @@ class Actions:
             _let_pass(error)
 
     async def _taken(self, step: Replace, write: Writes) -> Object | None:
-        """The Lease, held by us; None: somebody else was faster."""
+        """The Lease, held by us; None: another client was faster."""
         try:
             if not step.revision:
                 metadata = {"name": step.node, "namespace": LEASE_NAMESPACE}

@@ -2,19 +2,19 @@
 
 The states of a node, and what leads from one to the next, are a table (states.py).
 
-What each sign may lead to stands in one table for all controllers (loop/evidence.py), which also says when silence
-is more likely ours: when every zone is silent, or our own connection fails. Then nothing is released, and what was
+What each sign may lead to stands in one table for all controllers (loop/evidence.py), which also says when silence is
+more likely ours: when every zone is silent, or our own connection fails. Then nothing is released, and what was
 released and has not happened yet is taken back. How many are released how fast is in zones.py. All of it is by what we
-have heard ourselves (heartbeats.py), so a new leader judges nobody before it has listened for as long as a lease lasts;
-but what the last one has begun it takes from the Nodes, and brings to an end: nothing here waits for a *change* of
-state.
+have heard ourselves (heartbeats.py), so a new leader judges no node before it has listened for as long as a lease
+lasts; but what the last one has begun it takes from the Nodes, and brings to an end: nothing here waits for a *change*
+of state.
 
 Pods of a released node are removed when their tolerations say so (api/taints.py). They stay in the store, and keep
 what they have, until their node says that they have ended; or until there is proof that they have: the Node is deleted
 (controllers/repair/decide.py), an operator says that the machine is off (the taint `out-of-service`), or, for
 at-most-one pods, the lease by which their agent runs them has passed to us (loop/fencing.py; acting is in actions.py).
 
-While somebody holds evictions (api/holds.py) no node is released and nobody is removed; what is done about traffic and
+While a Hold freezes evictions (api/holds.py) no node is released and no pod is evicted; what is done about traffic and
 new placements goes on. Afterwards all goes on from where it is.
 
 `decide` is a plain function of a `NodeSnapshot` and what it remembers. loop.py looks and acts.
@@ -187,8 +187,8 @@ def _verdict(facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silence
         case Hearing.NOT_YET:
             return Verdict(hearing, may, before, facts.record.held)
         case Hearing.LATE:
-            # One that was given up by somebody who had listened for longer, and that we have not heard ourselves since,
-            # stays so: that it is late is no news.
+            # One that was given up by a leader that had listened for longer, and that we have not heard ourselves
+            # since, stays so: that it is late is no news.
             is_worse = before in (State.UNKNOWN, State.RELEASED) and not is_heard(heard, since_ns)
             if is_worse or Response.STOP_NEW_PLACEMENT not in may:
                 return Verdict(Hearing.NOT_YET, may, before, facts.record.held)
@@ -307,6 +307,6 @@ def _said_of(facts: NodeFacts, verdict: Verdict) -> tuple[Record | None, tuple[s
         return (NO_RECORD if before != NO_RECORD else None), ready
     if before.state == state and before.held == verdict.held:
         return None, ready
-    # When that was, is for whoever writes it.
+    # When that was, is for the writer to fill in.
     since, evidence = (before.since, before.evidence) if before.state == state else ("", verdict.evidence)
     return Record(state, since, evidence, verdict.held, own_words), ready

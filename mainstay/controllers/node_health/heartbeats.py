@@ -2,9 +2,9 @@
 
 A heartbeat is a *change that we see*: the node has renewed its Lease, or written its status. The times that stand in
 there are for people; clocks are set, and differ. So a node is silent for as long as we have listened and heard nothing,
-and whoever has just begun to listen, or could not hear for a while, has heard nothing *yet*.
+and a process that has just begun to listen, or was isolated for a while, has heard nothing *yet*.
 
-For the fencing of at-most-one pods (loop/fencing.py) every change of a Lease counts, whoever made it; as a
+For the fencing of at-most-one pods (loop/fencing.py) every change of a Lease counts, from any writer; as a
 heartbeat, only one that the node made itself.
 """
 
@@ -48,7 +48,7 @@ def first_heard(now_ns: int) -> Heard:
 def with_lease(heard: Heard, node: str, lease: Object | None, now_ns: int) -> Heard:
     """After the Lease was seen like this; None: it is gone."""
     if lease is None:
-        # Whoever held it may have renewed it just before. From now on it cannot.
+        # Its holder may have renewed it just before. From now on it cannot.
         return replace(heard, lease=Observed(0, now_ns), has_lease=False, holder="")
     revision, spec = int(lease["metadata"]["resourceVersion"]), lease.get("spec") or {}
     if heard.has_lease and heard.lease is not None and revision <= heard.lease.revision:
@@ -117,7 +117,7 @@ class Listening:
 
 
 def listening(before: Listening | None, is_sound: bool, now_ns: int) -> Listening:
-    """How it is now. After a gap we begin to listen anew: what was said meanwhile we may not have heard."""
+    """How it is now. After a gap we start to listen again: what was said meanwhile we may not have heard."""
     if before is None:
         return Listening(now_ns, None if is_sound else now_ns)
     if not is_sound:
@@ -142,7 +142,7 @@ def extend_isolation(before: Isolation | None, now_ns: int) -> Isolation:
 
 
 def listen_after_isolation(before: Listening, isolation: Isolation | None) -> Listening:
-    """When nodes are heard again. We begin to listen anew then as well: the first that is heard must not bring down all
+    """When nodes are heard again. We start to listen again, too: the first that is heard must not bring down all
     others, which are about to be."""
     if isolation is None or not _is_gap(isolation.first_ns, isolation.last_ns):
         return before

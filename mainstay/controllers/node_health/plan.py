@@ -92,7 +92,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A pod has ended, and nobody is there to say so."""
+    """A pod has ended, and no agent is there to report it."""
 
     key: ObjectKey
     uid: str

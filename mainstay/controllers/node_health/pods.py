@@ -1,7 +1,7 @@
 """What becomes of the pods of nodes that are in doubt: no traffic, then an end in order, and removal only with proof.
 
-Each of these says what should be done now, whoever has begun it. While evictions are held nobody is removed; a Lease
-that was taken for that is given back. See decide.py for the whole of it.
+Each of these says what should be done now, also if an earlier leader has begun it. While evictions are frozen no pod is
+removed; a Lease that was taken for that is given back. See decide.py for the whole of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def taints_since(snapshot: NodeSnapshot, memory: Memory) -> dict[tuple[str, str]
 
 def marks(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict], memory: Memory, is_isolated: bool) -> list[MarkPod]:
     """Pods that are said to be ready, on nodes that are not. While every node is silent none of them is better than the
-    others, and to take all traffic away would help nobody."""
+    others, and to take all traffic away would help no user."""
     if is_isolated:
         return []
     found = []

@@ -5,7 +5,7 @@ fault that looks like many dead nodes is mostly another one, and who goes slowly
 zone is silent permits grow ten times as slowly (`Pace.SLOW`); while we may be deaf ourselves none is given at all
 (loop/evidence.py), and none grow.
 
-Buckets begin empty. So whoever starts anew, however often, never releases more than one that goes on.
+Buckets begin empty. So a leader that restarts, however often, never releases more than one that goes on.
 """
 
 from collections.abc import Iterable, Mapping

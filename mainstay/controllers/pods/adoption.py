@@ -1,9 +1,9 @@
-"""Whose is it: an owner takes what its selector matches and nobody controls, and lets go of what it no longer matches.
+"""Adoption: an owner takes what its selector matches and has no controller, and lets go of what does not match.
 
-A pod that has lost its labels is let go, so that somebody can look into it while another takes its place; one that was
-orphaned is taken over by whoever selects it. Both are patches of this very object in the very version that was seen: of
-two owners that want the same orphan one is refused, and looks again. Something that is being deleted is neither taken
-nor let go, and an owner that is being deleted takes nothing.
+A pod that has lost its labels is let go, so that people can look into it while another takes its place; one that was
+orphaned is taken over by the owner that selects it. Both are patches of this very object in the very version that was
+seen: of two owners that want the same orphan one is refused, and looks again. Something that is being deleted is
+neither taken nor let go, and an owner that is being deleted takes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -80,7 +80,7 @@ def _patch(kind: KindName, obj: Object, references: list[Object]) -> Patch:
 
 
 def selecting_orphans() -> Callable[[Change, Cache], Iterable[ObjectKey]]:
-    """Wakes those whose selector matches something that nobody controls. Their kind needs the index `NAMESPACE`."""
+    """Wakes those whose selector matches something without a controller. Their kind needs the index `NAMESPACE`."""
 
     def wakes(change: Change, owners: Cache) -> Iterable[ObjectKey]:
         entry = change.new

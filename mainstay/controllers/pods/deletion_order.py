@@ -105,7 +105,7 @@ def _cost(pod: Object) -> int:
     try:
         return int(text)
     except ValueError:
-        return 0  # The server refuses these; somebody may have got one in before.
+        return 0  # The server refuses these; a client may have got one in before.
 
 
 def _restarts(pod: Object) -> int:

@@ -8,7 +8,7 @@ which pod it replaces there, and is named from its owner, the slot and the pod t
 
 So a create whose answer was lost, sent again after a crash or by the next leader, has the same name and meets itself;
 and one that comes late cannot bring back a pod that is finished. A pod that was adopted has no slot and needs none: it
-counts, and takes nobody's place.
+counts, and takes no slot.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from mainstay.api.kind import Object
 
 NAME_LENGTH_MAX: Final = 63  # A pod's name becomes its host name.
 HASH_LENGTH: Final = 8
-_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # No vowels: no words that anybody could mind.
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # No vowels: no words that could offend.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def vacant(pods: Sequence[Object], count: int) -> list[Vacant]:
     last: dict[int, Object] = {}
     taken: dict[int, None] = {}
     replaced = frozenset(_annotation(pod, REPLACES) for pod in pods)
-    # One that was replaced comes before the others, so the last of a slot is the one that nobody has replaced.
+    # One that was replaced comes before the others, so the last of a slot is the one without a replacement.
     for pod in sorted(pods, key=lambda each: (each["metadata"]["uid"] not in replaced, _age(each))):
         slot = slot_of(pod)
         if slot is not None:
@@ -63,7 +63,7 @@ def slot_of(pod: Object) -> int | None:
 def name_in(owner: Mapping[str, str], vacancy: Vacant, is_taken: Callable[[str], bool] = lambda _: False) -> str:
     """What the pod for a slot is called. `owner` is the set's metadata.
 
-    `is_taken`: whether there is a pod of a name. It may be one that was let go, or somebody else's; or, once in some
+    `is_taken`: whether there is a pod of a name. It may be one that was let go, or another owner's; or, once in some
     hundred thousand sets of a thousand pods, one of the same hash. Then it is called something else.
     """
     salt = 0

@@ -1,8 +1,9 @@
 """How long pods take from stage to stage (api/stages.py), and whether that is as quick as it should be.
 
-Measured by whoever has all pods in a cache anyway, by its own clock, when it hears that a pod has got further: to the
-second in which a condition says it happened would be too coarse. Only pods that were seen from their first stage on are
-counted, so a restart of this process does not look like a slow day. A pod that goes back a stage is not counted again.
+Measured by the component that has all pods in a cache anyway, by its own clock, when it hears that a pod has got
+further: to the second in which a condition says it happened would be too coarse. Only pods that were seen from their
+first stage on are counted, so a restart of this process does not look like a slow day. A pod that goes back a stage is
+not counted again.
 """
 
 from datetime import timedelta

@@ -1,14 +1,14 @@
-"""Finding what nobody else looks after any more, and putting it right where that is safe.
+"""Finding state that has lost its owner, and correcting it where that is safe.
 
     a reservation whose workload or pod is gone      is released
     a pod on a node that is not there any more       is removed; an at-most-one pod, when it must have ended (fencing)
-    a ledger that is not the sum of its pods         is counted anew, by the server (server/placement/ledger/recount.py)
-    quotas that are not the sum of what is there     are counted anew, too (server/quota/recount.py)
-    an object that cannot go because of finalizers   is told of, and left alone: somebody has asked to be waited for
+    a ledger that is not the sum of its pods         is recounted by the server (server/placement/ledger/recount.py)
+    quotas that are not the sum of what is there     are recounted, too (server/quota/recount.py)
+    an object that cannot go because of finalizers   is told of, and left alone: a controller has asked to be waited for
 
 What is found is only acted on after it has been so for a while, by our own clock, and after a fresh look at the store:
 what a cache does not show may not have reached it yet. Repairing what is right changes nothing, so it may be done again
-at any time, by anybody.
+at any time, by any process.
 
 `decide` is a plain function; loop.py looks and acts. What came of it is said in the ComponentState `repair`: the
 condition `RepairComplete`, and for each Deployment the generation that it holds for.

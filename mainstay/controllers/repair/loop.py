@@ -1,6 +1,6 @@
 """Repair at work: looks every few seconds, decides (decide.py), acts, and says what came of it.
 
-The ledgers of nodes are counted anew one after the other, one in each look: that reads all pods. So are the quotas of
+The ledgers of nodes are recounted one after the other, one in each pass: that reads all pods. So are the quotas of
 namespaces, of which each reads what it counts.
 """
 

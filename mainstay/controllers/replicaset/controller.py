@@ -4,7 +4,7 @@ Pods that are over or are leaving do not count, and are replaced at once; where 
 (replacement.py). A missing pod is made under a name that says whose it is, for which slot, and whom it replaces
 (controllers/pods/slots.py), so it can be made only once. A pod too many is drained: it is told to end and keeps its
 grace period, during which it is out of service and still counted as terminating. Which ones go is in
-controllers/pods/deletion_order.py. Pods that match and belong to nobody are taken over, those that do not match any
+controllers/pods/deletion_order.py. Pods that match and have no owner are taken over, those that do not match any
 more are let go (controllers/pods/adoption.py).
 
 At most `BURST` pods are made or drained at a time, and the first refusal ends a round: a template or a quota that lets
@@ -104,7 +104,7 @@ class ReplicaSets(Controller):
     def after_failure(self, decision: Decision, action: Action, error: ApiError) -> Decision:
         """What was refused is said as a condition, until a round succeeds."""
         if isinstance(error, Unavailable | Throttled | Conflict) or not isinstance(action, Create | Delete):
-            return decision  # Nobody refuses a pod. It will be looked at again.
+            return decision  # That is no refusal of a pod. It will be looked at again.
         reason = "FailedCreate" if isinstance(action, Create) else "FailedDelete"
         failure = Condition(REPLICA_FAILURE, Truth.TRUE, reason, str(error)[:_MESSAGE_LENGTH_MAX])
         status, events = _without_conditions(decision.status), (*decision.events, refused(action, error))
@@ -133,7 +133,7 @@ def new_pod(replica_set: Object, place: slots.Vacant, is_taken: Callable[[str], 
 
 def _drain(pod: Object) -> Delete:
     """Told to end, in its own time. This very pod only: another of its name is not meant. One that is not ready goes
-    only as it was seen: it is nobody's loss, and may have become ready since."""
+    only as it was seen: losing it costs nothing, and it may have become ready since."""
     metadata = pod["metadata"]
     version = "" if pod_state.is_ready(pod) else metadata["resourceVersion"]
     return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"], resource_version=version)

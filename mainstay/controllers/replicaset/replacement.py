@@ -2,7 +2,7 @@
 
 A template that cannot work, or a node that rejects whatever is placed there, would else cost a pod for every moment:
 each is made, fails, and is replaced. What is counted is in the store, the failed pods of a slot
-(controllers/pods/slots.py), so a controller that starts anew goes on where the last one was. A pod that has lived for a
+(controllers/pods/slots.py), so a restarted controller goes on where the last one was. A pod that has lived for a
 while is forgiven: what ended it is news.
 """
 
@@ -50,7 +50,7 @@ def _failures(own: Sequence[Object]) -> int:
 
 
 def has_failed(pod: Object) -> bool:
-    """By itself, or at its node's hands; not because somebody has told it to go."""
+    """By itself, or at its node's hands; not because it was deleted."""
     return (pod.get("status") or {}).get("phase") == "Failed" and not pod_state.is_leaving(pod)
 
 

@@ -152,7 +152,7 @@ class WorkQueue(Generic[K]):
     def _set_timer(self, due_ns: int | None) -> None:
         if self._timer is not None:
             if due_ns is not None and self._timer_ns <= due_ns:
-                return  # It rings early enough, and is then set anew.
+                return  # It rings early enough, and is then set again.
             self._timer.cancel()
             self._timer = None
         if due_ns is None:

@@ -179,7 +179,7 @@ async def state(client: Client) -> dict[str, Any]:
         "status": {name: status.get(name) for name in ended(0)["status"]},
         "reasons": {each["type"]: each["reason"] for each in status.get("conditions") or ()},
         "revision": deployment["metadata"].get("annotations", {}).get(noted) == str(newest),
-        # Which former templates there are is not said: one that nobody saw has no set.
+        # Which former templates there are is not said: one that was never seen has no set.
         "sets": [(_image(each["spec"]["template"]), each["spec"]["replicas"]) for each in sets if _size(each)],
         "history": len(sets) <= 2,
         "pods": sorted(_image(pod) for pod in pods),

@@ -99,7 +99,7 @@ def test_what_a_set_was_told_to_give_up_does_not_count_as_available_any_more():
 
 
 def test_no_healthy_pod_goes_for_what_a_set_has_said_of_its_past():
-    # It says that 8 are available, from before it was told to have 5, and 7 again: nobody knows how many it has.
+    # It says that 8 are available, from before it was told to have 5, and 7 again: it is unknown how many it has.
     new = a_new(7, has=8, available=8, generation=3, observed=1)
 
     held = decide(ten(), an_old(6), new)
@@ -137,7 +137,7 @@ def test_going_back_makes_the_earlier_set_the_newest_again():
     history = "deployment.kubernetes.io/revision-history"
     assert isinstance(first, Patch)
     assert (first.key.name, first.body) == ("old", {"metadata": {"annotations": {REVISION: "3", history: "1"}}})
-    assert sizes(decision) == {"new": 0}  # Its pods do not work: nobody misses them.
+    assert sizes(decision) == {"new": 0}  # Its pods do not work, and are not missed.
     assert last == Patch(DEPLOYMENTS, KEY, "web", {"metadata": {"annotations": {REVISION: "3"}}})
 
 

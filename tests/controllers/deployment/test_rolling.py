@@ -210,7 +210,7 @@ def test_no_step_asks_for_more_than_the_surge_or_leaves_less_than_the_least(roll
     if size > new.wanted:
         assert in_all - new.wanted + size <= limits.most
     smaller = shrunk(limits, new, old)
-    # Whoever is not available goes first, so a set keeps as many available pods as fit.
+    # Pods that are not available go first, so a set keeps as many available pods as fit.
     left = new.available + sum(min(smaller.get(each.name, each.wanted), each.available) for each in old)
     assert left >= min(available, limits.least)
 

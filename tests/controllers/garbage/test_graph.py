@@ -130,7 +130,7 @@ def test_who_waits_in_a_circle_does_not_block_it():
     nodes = fed.graph.nodes
     blocker = fed.graph.blocker(nodes["a"])
     assert blocker is not None
-    assert blocker.uid == "b"  # It waits for c, which waits for nobody.
+    assert blocker.uid == "b"  # It waits for c, which waits for none.
     fed.put(CONFIG_MAPS, "c", "c", [to(CONFIG_MAPS, "b", "b")], **WAITING)
     assert fed.graph.blocker(nodes["a"]) is None
     fed.put(CONFIG_MAPS, "d", "d", [to(CONFIG_MAPS, "a", "a")], **WAITING)

@@ -303,5 +303,5 @@ async def test_each_write_carries_a_decision_that_is_recorded_with_its_reason(si
         assert [each.id for each in home.records] == written
         assert [(each.subject.name, each.actions[0].verb, each.reasons) for each in home.records] == [
             ("child", "delete", ("none of its owners is there any more",)),
-            ("owner", "patch", ("all that it waited for are gone",)),
+            ("owner", "patch", ("all its blocking dependents are gone",)),
         ]

@@ -66,7 +66,7 @@ def families(draw: st.DrawFn) -> Family:
 async def test_exactly_the_right_ones_are_left(sim, family):
     async with a_household(sim) as home:
         await home.client.create(NAMESPACES, {"metadata": {"name": "other"}})
-        # Before anybody looks, so that circles can be made.
+        # Before any look, so that circles can be made.
         made = [
             await home.make(f"m{number}", kind=each.kind, namespace=each.namespace)
             for number, each in enumerate(family.members)

@@ -427,7 +427,7 @@ def test_a_finished_job_goes_when_its_time_after_the_end_is_over():
 
 
 def test_a_job_that_is_to_go_after_its_end_is_looked_at_again_when_it_ends():
-    # Its own last write wakes nobody.
+    # Its own last write enqueues no key.
     job = a_job(completions=0, ttlSecondsAfterFinished=60)
 
     decision = decide(job)

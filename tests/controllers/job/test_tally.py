@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def play(model: Model) -> None:
-    """One pod fails, one is deleted by somebody, all others succeed; the user suspends it in between."""
+    """One pod fails, one is deleted, all others succeed; the user suspends it in between."""
     model.settle()
     if model.living():
         model.end(model.living()[0], "Failed", 1)
@@ -109,7 +109,7 @@ def test_whatever_becomes_of_the_pods_the_counts_are_exact_and_the_end_is_the_ri
             case "size":
                 model.change(parallelism=number)
             case "crash":
-                # Some of the writes of this round come about, and the next round is somebody else's.
+                # Some of the writes of this round come about, and the next round is another leader's.
                 model.crash_at, model.crashes_after = model.writes + 1 + number // 2, number % 2 == 0
                 model.round()
             case _:

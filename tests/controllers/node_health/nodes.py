@@ -182,7 +182,7 @@ async def a_fleet(
     loops: Sequence[LoopSpec] = (LOOP,),
     prepare: Callable[[World], None] | None = None,
 ) -> AsyncIterator[Fleet]:
-    """Nodes that run, pods that nobody has asked for yet, and node health, which has listened for long enough."""
+    """Nodes that run, pods that no test has asked for yet, and node health, which has listened for long enough."""
     world = World(sim)
     world.add_server("server-0")
     world.know(USER)

@@ -1,4 +1,4 @@
-"""Pods that nobody is going to remove."""
+"""Pods that no agent is going to remove."""
 
 from datetime import timedelta
 

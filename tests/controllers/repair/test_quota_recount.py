@@ -1,6 +1,6 @@
-"""What quotas say is used: that is the server's own work, and follows whatever is written and whoever restarts.
+"""What quotas say is used: that is the server's own work, and follows whatever is written and restarted.
 
-Should it be wrong all the same, repair asks the server to count anew.
+Should it be wrong all the same, repair asks the server to count again.
 """
 
 from datetime import timedelta

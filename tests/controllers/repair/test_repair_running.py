@@ -1,4 +1,4 @@
-"""Repair at work: what nobody looks after any more, in a simulated cluster."""
+"""Repair at work: what has lost its owner, in a simulated cluster."""
 
 import json
 from datetime import timedelta
