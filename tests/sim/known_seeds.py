@@ -1,33 +1,86 @@
-"""The seeds that find planted bugs at once: known_seeds.toml, which test_scenarios.py begins with.
+"""Seeds that find a planted bug at once, where that is not 1. Written by tests/sim/seed_search.py."""
 
-    python -m tests.sim.known_seeds     writes the file again: for each bug the first seed that finds it
+from collections.abc import Callable
+from typing import Final
 
-Run it when scenarios, faults or what they disturb have changed so much that `make test` has become slow: a seed that no
-longer finds its bug is followed by a search.
-"""
+import pytest
 
-import sys
-from pathlib import Path
+from tests.twins import (
+    agents,
+    caches,
+    catalogue,
+    cleanup,
+    database,
+    faults,
+    holds,
+    jobs,
+    node_health,
+    repair,
+    scenarios,
+    scheduling,
+    services,
+    sim,
+    workloads,
+    worlds,
+)
 
-from mainstay.scenarios import SCENARIOS
-from tests.sim.test_scenarios import TWINS, first_found, first_seeds, name_of
-
-FILE = Path(__file__).parent / "known_seeds.toml"
-HEAD = "# Seeds that find a planted bug at once, where that is not 1. Written by `python -m tests.sim.known_seeds`.\n"
-
-
-def main() -> int:
-    lines, missing = [], 0
-    for name, twin, problem in TWINS:
-        result = first_found(SCENARIOS[name], twin, first_seeds(twin))
-        if result is None or not result.problem.startswith(problem):
-            sys.stdout.write(f"{name_of(name, twin)} is not found: {result}\n")
-            missing += 1
-        elif result.seed != 1:
-            lines.append(f"{name_of(name, twin)} = {result.seed}\n")
-    FILE.write_text(HEAD + "".join(sorted(lines)))
-    return 1 if missing else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] = {
+    ("back-in-time", caches.applies_whatever_comes): 2,
+    ("back-in-time", faults.believes_whatever_state_it_is_shown): 4,
+    ("back-in-time", scenarios.begins_a_watch_where_it_is_itself): 4,
+    ("back-in-time", scenarios.says_how_far_it_is_itself): 4,
+    ("bad-rollout", workloads.waits_until_the_template_before_has_come_up): 7,
+    ("bind-without-answer", scenarios.binds_a_pod_wherever_it_is): 4,
+    ("bind-without-answer", scheduling.says_for_ever_that_it_tries_again): 2,
+    ("both-certificates", database.takes_one_certificate_for_both): 2,
+    ("cache-follows", faults.takes_no_silent_watch_for_dead): 8,
+    ("compaction-in-the-gap", caches.keeps_what_is_missing_from_a_state): 6,
+    ("compaction-in-the-gap", scenarios.goes_on_one_change_too_late): 3,
+    ("core-world", repair.believes_its_cache): 2,
+    ("core-world", sim.forgets_deletes_when_a_watch_resumes): 2,
+    ("core-world", worlds.counts_and_never_refuses): 2,
+    ("core-world", worlds.forgets_what_no_node_takes): 8,
+    ("core-world", worlds.leads_for_as_long_as_it_likes): 5,
+    ("core-world", worlds.names_pods_after_the_attempt): 7,
+    ("each-pod-counted-once", jobs.lets_go_what_is_not_stored_as_listed): 12,
+    ("each-pod-counted-once", jobs.makes_another_pod_at_each_look): 13,
+    ("each-pod-counted-once", jobs.withdraws_without_saying_so): 4,
+    ("eviction-and-budget", jobs.believes_its_cache_about_evicted_pods): 5,
+    ("eviction-and-budget", jobs.writes_a_status_over_whatever_is_there): 5,
+    ("fenced-before-replaced", agents.counts_from_the_acknowledgement): 11,
+    ("fenced-before-replaced", agents.takes_its_lease_back): 5,
+    ("full-world", jobs.ends_before_all_are_counted): 7,
+    ("full-world", worlds.leaves_what_has_no_owner): 5,
+    ("full-world", worlds.takes_the_old_away_at_once): 6,
+    ("ghost-node", caches.keeps_what_is_missing_from_a_state): 7,
+    ("half-said", node_health.says_it_of_pods_only_once): 5,
+    ("held-rollout", holds.fills_up_what_is_held): 78,
+    ("members-can-leave", database.says_once_that_a_member_has_joined): 2,
+    ("new-leader-knows", scenarios.restarts_operation_ids_in_each_term): 17,
+    ("one-leader", sim.does_not_look_at_terms): 18,
+    ("owners-and-dependents", cleanup.finishes_with_half_a_graph): 9,
+    ("owners-and-dependents", cleanup.knows_owners_by_name): 2,
+    ("owners-and-dependents", cleanup.looks_only_at_what_changes): 2,
+    ("owners-and-dependents", cleanup.takes_one_wrong_reference_for_all): 2,
+    ("pods-come-and-go", agents.begins_what_it_has_not_begun_itself): 2,
+    ("pods-come-and-go", agents.leaves_strays_alone): 10,
+    ("power-fails", faults.leaves_half_a_frame_behind): 6,
+    ("promised-room", catalogue.waits_for_the_room_it_was_promised): 3,
+    ("promised-room", scenarios.decides_without_having_seen_its_own_writes): 2,
+    ("room-comes-back", caches.keeps_what_is_missing_from_a_state): 5,
+    ("room-comes-back", scenarios.knows_nothing_of_what_goes): 4,
+    ("services-lead", services.looks_at_addresses_only): 2,
+    ("services-lead", services.makes_slices_under_new_names_on_what_it_has_seen): 5,
+    ("services-lead", services.puts_in_before_it_takes_out): 3,
+    ("settings-in-force", database.restarts_members_only_with_the_settings): 2,
+    ("shrunk-and-grown", database.shrinks_by_names_without_looking_again): 10,
+    ("silent-nodes", node_health.does_not_restart_its_observation): 4,
+    ("silent-nodes", node_health.releases_as_many_as_there_are): 2,
+    ("silent-nodes", node_health.trusts_the_times_in_leases): 2,
+    ("stale-agent", agents.ends_what_an_old_list_does_not_have): 9,
+    ("stale-agent", agents.starts_what_its_cache_shows): 8,
+    ("twice-in-slices", scenarios.waits_for_the_first_of_its_writes_only): 3,
+    ("two-builds", faults.counts_only_what_its_own_build_has_made): 4,
+    ("volumes-go-too", database.removes_volumes_only_with_their_members): 2,
+    ("volumes-grow", database.believes_that_a_member_has_the_volume_it_was_started_for): 2,
+}
