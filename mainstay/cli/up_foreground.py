@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -85,13 +87,8 @@ class _Foreground:
         return record is not None and record.argv == wanted.argv and commands.is_alive(record.identity)
 
     async def _with_port(self, settings: ClusterSettings) -> ClusterSettings:
-        from mainstay.cli.readiness import check_port, find_free_port, is_listening
+        from mainstay.cli.readiness import check_port, find_free_port
 
-        if settings.port and await is_listening(settings.host, settings.port):
-            raise CannotStart(
-                f"port {settings.port} on {settings.host} is in use by another process: stop it, or choose another port"
-                " with --port (0 takes a free one)"
-            )
         try:
             if settings.port == 0:
                 return msgspec.structs.replace(settings, port=await find_free_port(settings.host))
@@ -101,8 +98,14 @@ class _Foreground:
                 f"no permission to listen on port {settings.port}: choose one above 1023 with --port"
             ) from None
         except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise CannotStart(
+                    f"port {settings.port} on {settings.host} is in use by another process: stop it, or choose another"
+                    " port with --port (0 takes a free one)"
+                ) from None
+            reason = os.strerror(error.errno) if (error.errno or 0) > 0 else str(error)
             raise CannotStart(
-                f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; use an address"
+                f"cannot listen on {settings.host}:{settings.port}: {reason}; use an address"
                 " of this machine with --host"
             ) from None
         return settings
