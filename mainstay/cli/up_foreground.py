@@ -103,7 +103,7 @@ class _Foreground:
                     f"port {settings.port} on {settings.host} is in use by another process: stop it, or choose another"
                     " port with --port (0 takes a free one)"
                 ) from None
-            reason = os.strerror(error.errno) if (error.errno or 0) > 0 else str(error)
+            reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
             raise CannotStart(
                 f"cannot listen on {settings.host}:{settings.port}: {reason}; use an address"
                 " of this machine with --host"

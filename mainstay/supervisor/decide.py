@@ -1,16 +1,16 @@
 """What a supervisor does next, as a plain function of what is wanted, what runs, and what it remembers.
 
-`decide` is asked again whenever something has happened: a process has ended, a time has come, somebody asked to stop.
-It looks at what *is*, never at what was told: a process that runs as wanted is left alone, whoever started it. That is
-all there is to adoption. A process that is wanted otherwise (another command line) is ended, and then started as it
-should be.
+The supervisor calls `decide` whenever something has happened: a process has ended, a timer has fired, the user stops
+the cluster. It compares the running processes with the wanted ones: a process that runs as wanted stays, whichever
+supervisor started it. That is all of adoption. A process with another command line is stopped and then started as
+wanted.
 
-A component that ends is started again, after a pause that doubles each time, from `PAUSE_MIN` to `PAUSE_MAX`. One that
-has run for `STEADY_AFTER` begins anew with the shortest pause. It is never given up: whether that is wanted while all
-of it is just being started is for the caller to say, who is told of each failure.
+A component that ends is restarted after a backoff that doubles each time, from `PAUSE_MIN` to `PAUSE_MAX`. After
+`STEADY_AFTER` of running, the backoff starts again at its minimum. Restarts never stop; a caller that wants to abort a
+first start learns of each failure.
 
-Stopping goes by turns: whatever has a later turn runs until everything of the turns before is gone. A process is asked
-to end (SIGTERM), and killed when it has not after its grace, or at once if there is no time.
+Stopping goes by turns: a process of a later turn runs until all of the earlier turns have ended. A process gets
+SIGTERM, and SIGKILL after its grace period, or at once if the user is in a hurry.
 """
 
 import signal
@@ -27,12 +27,12 @@ PAUSE_MAX: Final = timedelta(seconds=30)
 STEADY_AFTER: Final = timedelta(minutes=1)
 GRACE: Final = timedelta(seconds=15)
 KILL_AGAIN_EVERY: Final = timedelta(seconds=1)
-"""A process that was killed is gone very soon, unless the kernel is busy for it. There is nothing else to be done."""
+"""A killed process ends very soon, unless the kernel is busy for it. Repeating the signal is all that can be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One process that is to run."""
+    """One process that should run."""
 
     name: str
     argv: tuple[str, ...]
@@ -51,12 +51,12 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Wish: everything runs."""
+    """Goal: everything runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Wish: nothing runs that has this turn, or one before. What has a later one is left as it is."""
+    """Goal: nothing of this turn or an earlier one runs. Later turns are left alone."""
 
     through: int
     is_hurried: bool = False
@@ -70,17 +70,17 @@ class Past:
     """What is remembered of one component."""
 
     process: Identity | None = None
-    """What ran when we last looked."""
+    """The process at the last look."""
     since_ns: int = 0
-    """When that was first seen."""
+    """When the supervisor first saw it."""
     failures: int = 0
-    """How often in a row it has ended too soon."""
+    """How often in a row it ended too soon."""
     restarts: int = 0
-    """How often it has ended in all, without having been asked to."""
+    """How often it ended by itself in all."""
     start_at_ns: int = 0
-    """Not before."""
+    """The earliest time of the next start."""
     asked_at_ns: int | None = None
-    """When the process was asked to end."""
+    """When it got SIGTERM."""
     killed_at_ns: int | None = None
 
 
@@ -103,7 +103,7 @@ Action = Start | Signal
 
 
 class Ending(StrEnum):
-    """Why a process is not there any more."""
+    """Why a process has ended."""
 
     ASKED = "asked"
     FAILED = "failed"
@@ -111,7 +111,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """News: a process that ran when we last looked does not any more."""
+    """A process that ran at the last look has ended."""
 
     name: str
     identity: Identity
@@ -127,11 +127,11 @@ class Plan:
     ended: tuple[Ended, ...] = ()
     wake_ns: int | None = None
     is_done: bool = False
-    """Everything is as wished, and nothing is left to be waited for: only ever so for a `Stop`."""
+    """The goal is reached and nothing is left to wait for: only ever true for a `Stop`."""
 
 
 def pause(failures: int) -> timedelta:
-    """How long to wait before the next start, after that many failures in a row."""
+    """The backoff before the next start, after this many failures in a row."""
     # The exponent is bounded, because numbers are not: a component may fail for years.
     doubled: int = 1 << min(max(failures - 1, 0), 30)
     return min(PAUSE_MIN * doubled, PAUSE_MAX)
@@ -140,7 +140,7 @@ def pause(failures: int) -> timedelta:
 def decide(
     wanted: Sequence[Component], running: Mapping[str, Process], memory: Memory, now_ns: int, wish: Wish
 ) -> Plan:
-    """Say what to do now. `running` is what was found alive, by the name of its component; also unwanted ones."""
+    """Decide what to do now. `running` has all living processes by component name, also unwanted ones."""
     by_name = {component.name: component for component in wanted}
     names = [*by_name, *(name for name in sorted(running) if name not in by_name)]
     actions: list[Action] = []
@@ -175,13 +175,13 @@ def decide(
 
 
 def not_started(past: Past, now_ns: int) -> Past:
-    """What to remember when a start could not even be tried: the same as if it had ended at once."""
+    """Remember a start that failed: the same as a process that ended at once."""
     failures = past.failures + 1
     return replace(past, failures=failures, start_at_ns=now_ns + _ns(pause(failures)))
 
 
 def _look(name: str, process: Process | None, past: Past, now_ns: int) -> tuple[Past, list[Ended]]:
-    """Notice what has ended and what is new since the last time."""
+    """Find what has ended and what is new since the last look."""
     found, ended = None if process is None else process.identity, past.process
     if found == ended:
         return past, []
@@ -202,7 +202,7 @@ def _after_end(past: Past, now_ns: int) -> Past:
 
 
 def _turn_now(running: Mapping[str, Process], wish: Wish) -> int | None:
-    """Whose turn it is to end. None if there is none."""
+    """The turn that stops now. None if there is none."""
     if isinstance(wish, Run):
         return None
     return min((process.turn for process in running.values() if process.turn <= wish.through), default=None)
@@ -215,7 +215,7 @@ def _must_end(process: Process, component: Component | None, wish: Wish, turn: i
 
 
 def _ending(past: Past, now_ns: int, is_hurried: bool) -> tuple[Past, signal.Signals | None]:
-    """The next step of ending a process, if it is time for one."""
+    """The next step of stopping a process, if it is due."""
     if past.asked_at_ns is None and not is_hurried:
         return replace(past, asked_at_ns=now_ns), signal.SIGTERM
     asked_at_ns = now_ns if past.asked_at_ns is None else past.asked_at_ns

@@ -1,7 +1,7 @@
 """The processes of this machine, as a supervisor sees them.
 
-`Machine` is the seam: tests have one in virtual time, whose processes end when the test says so, and whose process ids
-come round again.
+`Machine` is the seam: tests have one in virtual time, whose processes end at the test's command, and which reuses
+process ids.
 """
 
 import os
@@ -15,9 +15,9 @@ from mainstay.env.commands import Identity
 from mainstay.supervisor.decide import Component, Process
 
 MARK: Final = "MAINSTAY_COMPONENT"
-"""In the environment of what is started here: the data directory, and the component's name."""
+"""An environment variable of each started process: the data directory and the name of the component."""
 _PROGRAM_PARTS: Final = 5
-"""How much of a command line says which program it is: python, -P, -m, the module, the command."""
+"""The parts of a command line that identify the program: python, -P, -m, the module, the command."""
 
 LOG_BYTES_MAX: Final = 10 * 1024 * 1024
 LOGS_KEPT: Final = 3
@@ -42,14 +42,14 @@ class Machine(Protocol):
         """The signal, negative, or the exit code. None if that cannot be known."""
 
     def lost(self, wanted: Sequence[Component]) -> Mapping[str, Process]:
-        """Components that run and that nobody wrote down, because whoever started them was killed at that moment."""
+        """Find components that run without a record, because their supervisor was killed before it wrote one."""
 
     def trim_logs(self) -> None:
-        """Keep the log files from growing for ever."""
+        """Bound the size of the log files."""
 
 
 class SystemMachine:
-    """Real processes. What they write goes to a file each, `NAME.log`."""
+    """Real processes. The output of each goes to `NAME.log`."""
 
     def __init__(self, data_dir: Path, logs: Path) -> None:
         self._data_dir = data_dir
@@ -58,7 +58,7 @@ class SystemMachine:
 
     def start(self, component: Component) -> Identity:
         environment = {**os.environ, MARK: f"{self._data_dir}#{component.name}"}
-        # Not the directory that `up` happened to be started in: that one could not be removed any more.
+        # Not the working directory of `up`, which could then not be unmounted.
         return commands.start(component.argv, env=environment, cwd=self._data_dir, output=self.log_path(component.name))
 
     def is_alive(self, identity: Identity) -> bool:

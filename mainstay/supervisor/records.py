@@ -1,12 +1,12 @@
-"""What is written down of each process, in the directory `run`: who it is, and how it has been doing.
+"""The record of each process, in the directory `run`: its identity, its restarts and failures.
 
     NAME.json         of a component
     supervisor.json   of the supervisor itself
     supervisor.lock   held by it for as long as it lives
 
-A record is for the next supervisor, and for `mainstay status`. It says who was started, not that it still runs: that is
-asked of the machine, with the whole identity. Records are not synced: after a power cut they are about nothing. One
-that cannot be read counts as none.
+The next supervisor and `mainstay status` read them. A record names the process that was started; whether it still runs,
+the machine knows, by the whole identity. Records are not synced: after a power cut no process is left that they name. A
+damaged record counts as none.
 """
 
 import contextlib

@@ -1,13 +1,13 @@
-"""Looks after the processes of a cluster: observe, decide, act, again and again.
+"""The loop of a supervisor: observe, decide, act.
 
-Observing is asking the machine which of the known processes are alive. Known are those that the records name
-(records.py), those that this supervisor started, and those that carry its mark although no record names them: one that
-was killed between starting a process and noting it leaves such a one behind. All are known by identity: a process id
-alone may be somebody else's by now.
+To observe is to ask the machine which of the known processes are alive. Known are those of the records (records.py),
+those that this supervisor started, and those that carry its mark without a record: a supervisor that is killed between
+starting a process and writing its record leaves such a process. All are known by identity, because another process may
+have the same process id by now.
 
-A process that has ended, or a wish that has changed, wakes the loop at once; otherwise it sleeps until the plan says.
-Only one supervisor at a time: it holds a lock in the directory of the records. It may be killed at any moment. What it
-supervises lives on, and the next one takes over.
+The end of a process and a new goal wake the loop at once; otherwise it sleeps until the plan's next step. A lock in the
+directory of the records allows one supervisor at a time. If it is killed, its processes continue, and the next
+supervisor adopts them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Supervised(Exception):
-    """Another supervisor is at work on these processes. `pid` is its own, 0 if that is not known."""
+    """Another supervisor runs these processes. `pid` is its process id, 0 if unknown."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"process {pid}")
@@ -44,7 +44,7 @@ class Supervised(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """News: a component has ended by itself, or could not be started."""
+    """A component has ended by itself, or could not start."""
 
     name: str
     exit_code: int | None
@@ -121,18 +121,18 @@ class Supervisor:
         self._woken.set()
 
     def renew(self, name: str) -> None:
-        """End this one and start it anew: something that it has read has changed."""
+        """Restart a component, because a file that it has read has changed."""
         process = self._running.get(name)
         if process is not None:
             self._outdated.add(process.identity)
             self._woken.set()
 
     def running(self) -> Mapping[str, Process]:
-        """What was alive when it was last looked."""
+        """The processes that were alive at the last look."""
         return dict(self._running)
 
     async def close(self) -> None:
-        """Let go of everything. What still runs, runs on."""
+        """Release the lock. Running processes continue."""
         for task in list(self._waiting.values()):
             await tasks.stop(task)
         self._waiting.clear()
@@ -234,7 +234,7 @@ class Supervisor:
             try:
                 await self._worker.run(self._machine.trim_logs)
             except OSError as error:
-                _log.warning("the logs cannot be trimmed: %s", error)
+                _log.warning("cannot trim the logs: %s", error)
 
     # Files.
 
@@ -271,7 +271,7 @@ class Supervisor:
             await self._worker.run(records.write, self._disk, record)
         except (DiskFull, OSError) as error:
             # The process is there all the same, and carries its mark.
-            _log.warning("the record of %s cannot be written: %s", record.name, error)
+            _log.warning("cannot write the record of %s: %s", record.name, error)
 
     def _past_of(self, name: str) -> Past:
         record = self._records.get(name)

@@ -186,7 +186,7 @@ def test_ctrl_c_stops_all_and_a_second_one_does_not_wait(up):
     assert process.stdout is not None
     try:
         lines = iter(process.stdout.readline, "")
-        shown = list(iter(lambda: next(lines), "Ctrl-C stops everything, workloads too.\n"))
+        shown = list(iter(lambda: next(lines), "Press Ctrl-C to stop the cluster and its workloads.\n"))
         assert any(line.startswith("Ready in") for line in shown)
         assert f"  export KUBECONFIG={up.directory}/kubeconfig\n" in shown
         # This one cannot hear that it is asked to end.
