@@ -26,9 +26,9 @@ from mainstay.scheduler.what_if import Objects
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.scheduler import naive
+from tests.scheduler.cache.test_same_as_naive import POLICIES
 from tests.scheduler.objects import a_node, a_pod
 from tests.scheduler.random_clusters import random_objects, random_pod
-from tests.scheduler.test_same_as_naive import POLICIES
 
 pytestmark = pytest.mark.slow
 

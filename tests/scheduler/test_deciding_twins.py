@@ -8,9 +8,9 @@ from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.what_if import build_columns
 from tests.scheduler import naive
+from tests.scheduler.cache.test_same_as_naive import EMPTY, agree, outcome
 from tests.scheduler.random_clusters import random_objects, random_pod, something_happens
 from tests.scheduler.telling import tell
-from tests.scheduler.test_same_as_naive import EMPTY, agree, outcome
 from tests.twins.deciding import TWINS
 
 SEEDS_MAX = 300

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.scheduler import test_cycle, test_scheduling_queue
+from tests.scheduler import test_cycle
+from tests.scheduler.queue import test_scheduling_queue
 from tests.twins import scheduling
 
 pytestmark = pytest.mark.slow
