@@ -25,18 +25,18 @@ from mainstay.api.conform import conform
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.field_sets import (
     FieldSet,
+    compare_fields,
     difference,
-    difference_of,
     field_of,
     fields_in,
     has_self,
     intersection,
+    name_element,
     ordered,
     paths,
-    step_of,
     union,
 )
-from mainstay.api.field_shapes import ANY, KEYED, MAP, SET, STRUCT, Shape, shape_of
+from mainstay.api.field_shapes import ANY, KEYED, MAP, SET, STRUCT, Shape, find_shape
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.managed_fields import APPLY, BEFORE_FIRST_APPLY, UPDATE, Owned, Owner, Owners
@@ -66,7 +66,7 @@ class Application:
         self._require_same_kind()
         patch = self._effective_patch()
         self._require_fitting(patch)
-        shape = shape_of(self.kind.message)
+        shape = find_shape(self.kind.message)
         before = _without_owners(live) if live is not None else {}
         owners = self._owners(live)
         owner = Owner(self.manager, APPLY, self.kind.group_version, self.subresource)
@@ -80,7 +80,7 @@ class Application:
             for other in owners.values():
                 kept = union(kept, other.fields)
             new = _pruned(new, last.fields, kept, shape)
-        changed, gone = difference_of(before, new, shape)
+        changed, gone = compare_fields(before, new, shape)
         changed = managed_fields.stripped(changed, without_status=self._is_without_status)
         gone = managed_fields.stripped(gone, without_status=self._is_without_status)
         if not self.force:
@@ -128,7 +128,7 @@ class Application:
         return patch
 
     def _require_fitting(self, patch: Object) -> None:
-        problems = _list_problems(patch, shape_of(self.kind.message), "")
+        problems = _list_problems(patch, find_shape(self.kind.message), "")
         if self.kind.message:
             problems += [f".{path}: field not declared in schema" for path in conform(copied(patch), self.kind.message)]
         if problems:
@@ -201,8 +201,8 @@ def merged(live: Any, patch: Any, shape: Shape) -> Any:
 
 
 def _merged_list(live: Sequence[Any], patch: Sequence[Any], shape: Shape) -> list[Any]:
-    before = [(step_of(element, shape), element) for element in live]
-    wanted = [(step_of(element, shape), element) for element in patch]
+    before = [(name_element(element, shape), element) for element in live]
+    wanted = [(name_element(element, shape), element) for element in patch]
     there = {step: element for step, element in reversed(before) if step is not None}
     steps = {step for step, _ in wanted}
     shared = [step for step, _ in wanted if step in there]
@@ -231,7 +231,7 @@ def _list_problems(value: Any, shape: Shape, path: str) -> list[str]:
     elif shape.how in (KEYED, SET) and isinstance(value, list):
         seen: set[str] = set()
         for index, element in enumerate(value):
-            step = step_of(element, shape)
+            step = name_element(element, shape)
             if step is None:
                 text = f'associative list with keys has an element that omits key field "{shape.keys[0]}"'
                 found.append(f"{path}: element {index}: {text} (and doesn't have default value)")
@@ -289,7 +289,7 @@ def without(value: Any, fields: FieldSet, shape: Shape, *, leaves_null: bool = T
     if shape.how in (KEYED, SET) and isinstance(value, list):
         elements: list[Any] = []
         for element in value:
-            name = step_of(element, shape)
+            name = name_element(element, shape)
             if name not in fields:
                 elements.append(element)
             elif not has_self(fields[name]):

@@ -101,11 +101,11 @@ class _Walker:
         return value
 
     def _make(self) -> None:
-        fields = schema.fields_of(self._message)
+        fields = schema.find_fields(self._message)
         for name, field in fields.items():
             if not field.repeated and not field.is_map and field.type in _PLAIN:
                 self._plain[name] = _PLAIN[field.type]
-            self._checks[name] = _check_of(field, self._struct)
+            self._checks[name] = _build_check(field, self._struct)
         # A struct that is empty is still there in Go; what may be absent and is not a struct is not.
         self._kept = frozenset(name for name, field in fields.items() if field.keeps_zero or _is_struct(field))
         self._is_made = True
@@ -126,7 +126,7 @@ def _is_struct(field: Field) -> bool:
     return is_one and field.type != schema.INT_OR_STRING
 
 
-def _check_of(field: Field, struct: str) -> Check:
+def _build_check(field: Field, struct: str) -> Check:
     one = _check_of_one(field.type, struct)
     if field.repeated:
         return _list_check(one, field, struct)
@@ -380,7 +380,7 @@ def _struct_around(message: str, path: Path) -> str:
     for step in _steps(path):
         if isinstance(step, str):
             around = message
-            field = schema.fields_of(message).get(step)
+            field = schema.find_fields(message).get(step)
             message = field.type if field is not None else message
             if message in (schema.SCHEMA_OR_ARRAY, schema.SCHEMA_OR_BOOL, schema.SCHEMA_OR_STRINGS):
                 message = schema.SCHEMA

@@ -11,7 +11,7 @@ A set is a tree of JSON objects (`FieldsV1`) and is worked with as it is, so tha
                      root, where it is the empty set.
 
 Here are what there is of set algebra, and the ways from objects to sets: `fields_in` is what an object says, and
-`difference_of` what is new, changed and gone between two. They differ about objects within objects: saying something
+`compare_fields` what is new, changed and gone between two. They differ about objects within objects: saying something
 about a field does not claim the object it is in, but bringing it into being does. How the values of a kind are owned is
 told by field_shapes.py. Nothing here changes its arguments; results may share parts with them, and with each other: the
 set of a pod's spec is remembered, for the many pods that say the same. Nothing looks at how deep an object goes:
@@ -32,7 +32,7 @@ from mainstay.api.field_shapes import (
     SET,
     STRUCT,
     Shape,
-    shape_of,
+    find_shape,
 )
 from mainstay.api.json_values import DEPTH_MAX
 from mainstay.api.memo import Memo, encoded
@@ -171,7 +171,7 @@ def _json(value: Any) -> str:
 # Elements of lists
 
 
-def step_of(element: Any, shape: Shape) -> str | None:
+def name_element(element: Any, shape: Shape) -> str | None:
     """How an element of a KEYED list or a SET is called. None if it cannot be told from others."""
     if shape.how == SET:
         return f"v:{_json(element)}"
@@ -196,11 +196,11 @@ def _step_by(name: str, value: str) -> str:
     return f"k:{_json({name: value})}"
 
 
-def elements_of(elements: list[Any], shape: Shape) -> dict[str, Any]:
+def name_elements(elements: list[Any], shape: Shape) -> dict[str, Any]:
     """The elements by how they are called. Of those called the same, the first; those without a name are left out."""
     found: dict[str, Any] = {}
     for element in elements:
-        step = step_of(element, shape)
+        step = name_element(element, shape)
         if step is not None and step not in found:
             found[step] = element
     return found
@@ -213,7 +213,7 @@ def fields_in(value: Any, shape: Shape) -> FieldSet:
     """What an object speaks about: the set that applying it claims. `value` must fit the shape."""
     result: FieldSet = {}
     if shape.how in _LISTS:
-        for step, element in elements_of(value, shape).items():
+        for step, element in name_elements(value, shape).items():
             below = _said(element, shape.items) if shape.how == KEYED else {}
             result[step] = {SELF: {}, **below} if below else {}
         return result
@@ -271,11 +271,11 @@ def whole(value: Any, shape: Shape) -> FieldSet:
     if type(value) is not list or how not in _LISTS:
         return {}
     if len(value) == 1:
-        step = step_of(value[0], shape)
+        step = name_element(value[0], shape)
         if step is not None:
             result[step] = whole(value[0], shape.items) if how == KEYED else {}
         return result
-    elements = elements_of(value, shape)
+    elements = name_elements(value, shape)
     for step in sorted(elements):
         result[step] = whole(elements[step], shape.items) if how == KEYED else {}
     return result
@@ -298,7 +298,7 @@ def begun(value: dict[str, Any], shape: Shape) -> FieldSet:
         else:
             each = value[name]
             if type(each) is dict:
-                tree = _begun_spec(each, below) if below is shape_of(_POD_SPEC) else begun(each, below)
+                tree = _begun_spec(each, below) if below is find_shape(_POD_SPEC) else begun(each, below)
             else:
                 tree = whole(each, below)
                 tree.pop(SELF, None)
@@ -324,7 +324,7 @@ _known_specs: Final[Memo[FieldSet]] = Memo()
 # From two objects to what is between them
 
 
-def difference_of(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> tuple[FieldSet, FieldSet]:
+def compare_fields(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> tuple[FieldSet, FieldSet]:
     """The fields that are new or changed, and those that are gone."""
     changed: FieldSet = {}
     gone: FieldSet = {}
@@ -335,7 +335,7 @@ def difference_of(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> tup
 def _compare(old: Any, new: Any, shape: Shape, changed: FieldSet, gone: FieldSet) -> None:
     """Compare what is in two objects, or two lists, that are both there and differ."""
     if shape.how in _LISTS:
-        before, after = elements_of(old, shape), elements_of(new, shape)
+        before, after = name_elements(old, shape), name_elements(new, shape)
         for step in {**before, **after}:
             if step not in before:
                 changed[step] = whole(after[step], shape.items) if shape.how == KEYED else {}

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from mainstay.api.merge_keys import merge_rule
-from mainstay.api.schema import OBJECT_META, SCALARS, SPECIAL, Field, fields_of
+from mainstay.api.schema import OBJECT_META, SCALARS, SPECIAL, Field, find_fields
 
 LEAF: Final = 0  # A plain value, or what is owned as a whole.
 STRUCT: Final = 1  # An object with known fields, owned singly.
@@ -193,7 +193,7 @@ _structs: Final[dict[str, Shape]] = {}
 
 
 @cache
-def shape_of(message: str) -> Shape:
+def find_shape(message: str) -> Shape:
     """The shape of the objects of a kind. Of one without a message, only the metadata has a known shape.
 
     Called with the messages of kinds, of which there is a fixed number, and never with what a request says.
@@ -213,7 +213,7 @@ def _shape_of_message(message: str) -> Shape:
     if shape is None:
         shape = _structs[message] = Shape(STRUCT)
         shape.items = ANYTHING
-        for name, field in fields_of(message).items():
+        for name, field in find_fields(message).items():
             below = _shape_of_field(message, field)
             shape.fields[name] = (f"f:{name}", below, _is_always_there(message, field, below))
     return shape

@@ -91,6 +91,6 @@ _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
 }
 
 
-def check_of(name: str) -> Callable[[str], bool] | None:
+def find_format_check(name: str) -> Callable[[str], bool] | None:
     """Whether a text has this format. None if the format asks for nothing."""
     return _FORMATS.get(name.replace("-", ""))

@@ -14,8 +14,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainstay.api.field_sets import FieldSet, begun, covers, difference, difference_of, is_field_set, ordered, union
-from mainstay.api.field_shapes import shape_of
+from mainstay.api.field_sets import FieldSet, begun, compare_fields, covers, difference, is_field_set, ordered, union
+from mainstay.api.field_shapes import find_shape
 from mainstay.api.kind import Object
 
 UPDATE: Final = "Update"
@@ -152,7 +152,7 @@ def updated(
             fields = owned_from_the_start(new, message, without_status=without_status)
             return [_entry(Owned(owner, now, fields))] if fields else []
     before: Object = {} if old is None else old
-    changed, gone = difference_of(before, new, shape_of(message))
+    changed, gone = compare_fields(before, new, find_shape(message))
     _strip(changed, without_status=without_status)
     _strip(gone, without_status=without_status)
     if old is not None and not gone and not are_sent(new, old):
@@ -199,7 +199,7 @@ def _changed_again(entries: Sequence[Object], owner: Owner, changed: FieldSet, n
 
 def owned_from_the_start(obj: Object, message: str, *, without_status: bool) -> FieldSet:
     """The fields of an object that is being made."""
-    fields = begun(obj, shape_of(message))
+    fields = begun(obj, find_shape(message))
     _strip(fields, without_status=without_status)
     return fields
 

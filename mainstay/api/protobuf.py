@@ -57,7 +57,7 @@ def decode(message: str, data: bytes) -> Object:
 
 @cache
 def _by_number(message: str) -> Mapping[int, Field]:
-    return {field.number: field for field in schema.wire_fields_of(message).values()}
+    return {field.number: field for field in schema.find_wire_fields(message).values()}
 
 
 def _read(message: str, data: bytes, at: int, end: int, depth: int, into: Object) -> None:
@@ -291,7 +291,7 @@ def _schema_or(type_: str, data: bytes, at: int, end: int, depth: int) -> Any:
 
 
 def _number_of(type_: str, name: str) -> int:
-    return schema.wire_fields_of(type_)[name].number
+    return schema.find_wire_fields(type_)[name].number
 
 
 def _has_field(number: int, data: bytes, at: int, end: int) -> bool:

@@ -158,7 +158,7 @@ def _of_pod(pod: Object) -> Amounts:
     if is_over(pod):
         return {}
     spec = _spec(pod)
-    return {"pods": _ONE, **_named(_sum_of(spec, "requests"), _sum_of(spec, "limits"))}
+    return {"pods": _ONE, **_named(_sum_requests(spec, "requests"), _sum_requests(spec, "limits"))}
 
 
 def _spec(pod: Object) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ def _named(requests: Amounts, limits: Amounts) -> Amounts:
     return found
 
 
-def _sum_of(spec: Mapping[str, Any], field: str) -> Amounts:
+def _sum_requests(spec: Mapping[str, Any], field: str) -> Amounts:
     """The larger of what runs in the end and what runs at each step of the start, or what is said of the whole pod."""
     total: Amounts = {}
     for container in spec.get("containers") or ():

@@ -42,14 +42,14 @@ def reservation_name(workload: Mapping[str, Any], generation: int, intent: str) 
     return f"{readable or 'reservation'}-{digits}"
 
 
-def phase_of(reservation: Object) -> Phase:
+def read_phase(reservation: Object) -> Phase:
     """One that says nothing was just made: it is active."""
     return Phase((reservation.get("status") or {}).get("phase") or Phase.ACTIVE)
 
 
 def is_active(reservation: Object | None) -> bool:
     """Whether it is there and holds room."""
-    return reservation is not None and phase_of(reservation) is Phase.ACTIVE
+    return reservation is not None and read_phase(reservation) is Phase.ACTIVE
 
 
 def resources_of(reservation: Object) -> dict[str, int]:

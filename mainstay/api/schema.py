@@ -1,7 +1,7 @@
 """Which fields a Kubernetes message has, and of which type: what the decoders, patches and managed fields go by.
 
-`fields_of` is the view that JSON has. Two things differ there from the messages on the wire, whose view is
-`wire_fields_of`: what Go embeds is flattened (the fields of a volume's source are fields of the volume), and objects
+`find_fields` is the view that JSON has. Two things differ there from the messages on the wire, whose view is
+`find_wire_fields`: what Go embeds is flattened (the fields of a volume's source are fields of the volume), and objects
 have `kind` and `apiVersion`. Such fields have the number 0: they are in no message of that level.
 
 Some messages are no objects in JSON. They are the constants below, such as `TIME` or `QUANTITY`, each with what it
@@ -83,7 +83,7 @@ class Field:
     keeps_zero: bool = False
     """Whether the zero value differs from absence, so that it is to be kept when it comes as protobuf."""
     is_inlined: bool = False
-    """Only in `wire_fields_of`: the fields of this message are, in JSON, fields of the one it is in."""
+    """Only in `find_wire_fields`: the fields of this message are, in JSON, fields of the one it is in."""
 
 
 _NONE: Final[Mapping[str, Field]] = MappingProxyType({})
@@ -120,9 +120,9 @@ def is_message(message: str) -> bool:
 
 
 @cache
-def fields_of(message: str) -> Mapping[str, Field]:
+def find_fields(message: str) -> Mapping[str, Field]:
     """The fields that the message has in JSON, by name. Empty for one that is unknown."""
-    fields = wire_fields_of(message)
+    fields = find_wire_fields(message)
     if not fields:
         return _NONE
     flat: dict[str, Field] = {}
@@ -130,13 +130,13 @@ def fields_of(message: str) -> Mapping[str, Field]:
         flat.update((field.name, field) for field in _TYPE_META)
     for field in fields.values():
         if field.is_inlined:
-            flat.update((name, replace(inner, number=0)) for name, inner in fields_of(field.type).items())
+            flat.update((name, replace(inner, number=0)) for name, inner in find_fields(field.type).items())
         else:
             flat[field.name] = field
     return MappingProxyType(flat)
 
 
-def wire_fields_of(message: str) -> Mapping[str, Field]:
+def find_wire_fields(message: str) -> Mapping[str, Field]:
     """The fields that the message has on the wire, by name. Empty for one that is unknown."""
     package, _, name = message.rpartition(".")
     return _package(package).get(name, _NONE)

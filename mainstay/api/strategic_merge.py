@@ -22,7 +22,7 @@ from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.json_values import DEEP, DEPTH_MAX, too_deep
 from mainstay.api.kind import Object
 from mainstay.api.merge_keys import MergeRule, merge_rule
-from mainstay.api.schema import fields_of
+from mainstay.api.schema import find_fields
 
 _PATCH: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
@@ -93,7 +93,7 @@ def _below(message: str, values: str, name: str) -> tuple[str, str]:
     """The message of a field's object (or of its list's elements), and that of the values if it is a map."""
     if values:
         return values, ""
-    field = fields_of(message).get(name)
+    field = find_fields(message).get(name)
     if field is None:
         return "", ""
     return ("", field.type) if field.is_map else (field.type, "")

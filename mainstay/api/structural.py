@@ -22,7 +22,7 @@ import msgspec
 
 from mainstay.api import schema_rules as rules
 from mainstay.api.errors import Cause, CauseType, invalid_value, not_supported, required
-from mainstay.api.formats import check_of
+from mainstay.api.formats import find_format_check
 from mainstay.api.json_values import copied, same
 from mainstay.api.kind import Object
 from mainstay.api.patterns import compile_pattern
@@ -308,7 +308,7 @@ def _checks_of_values(schema: Object) -> list[_Check]:
         found.append(_pattern(schema["pattern"]))
     type_name, format_name = schema.get("type") or "", schema.get("format") or ""
     if format_name and type_name in ("", "string") and not schema.get(rules.INT_OR_STRING):
-        fits = check_of(format_name)
+        fits = find_format_check(format_name)
         if fits is not None:
             found.append(_format(format_name, fits))
     elif type_name == "integer" and format_name in _INTEGERS:

@@ -23,7 +23,7 @@ from mainstay.client.call import Call, Repeat, header_line
 from mainstay.client.config import Address, BadConfig, Config
 from mainstay.client.connection import Broken, Connection, Malformed, Response, Sink, nanoseconds
 from mainstay.client.credentials import Credentials
-from mainstay.client.errors import ApiError, Unauthorized, Unavailable, error_of
+from mainstay.client.errors import ApiError, Unauthorized, Unavailable, build_error
 from mainstay.client.limits import Limits
 from mainstay.client.pool import NotSent, Pool, ShutDown
 from mainstay.client.retry_policy import Attempt, Failure, wait_before_repeat
@@ -127,7 +127,7 @@ class Sender:
                 response = await self._attempt(call, sink, until_ns)
                 if 200 <= response.status < 300:
                     return response
-                retry_after = retry_after_of(response.headers)
+                retry_after = parse_retry_after(response.headers)
                 failure, error = self._refusal(call, response, retry_after, is_first=number == 1)
             except NotSent as unsent:
                 failure = Failure.FINAL if isinstance(unsent, _AllLeftAlone | ShutDown) else Failure.NOT_SENT
@@ -157,7 +157,7 @@ class Sender:
     def _refusal(
         self, call: Call, response: Response, retry_after: timedelta | None, *, is_first: bool
     ) -> tuple[Failure, ApiError]:
-        error = error_of(response.status, response.body, retry_after=retry_after, is_read=call.is_read)
+        error = build_error(response.status, response.body, retry_after=retry_after, is_read=call.is_read)
         if response.status == 401 and is_first and self._credentials.refused():
             return Failure.NOT_SENT, error  # There is a newer token: as if it had not been tried.
         if response.status == 429 or (response.status == 503 and not error.may_have_happened and retry_after):
@@ -243,7 +243,7 @@ class Follower(Sink, Protocol):
     connection: Connection
 
 
-def retry_after_of(headers: Mapping[str, str]) -> timedelta | None:
+def parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """What a server asks for, in seconds. A date is taken as one second: no clock of ours is that of the server."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit() and len(value) <= 9:

@@ -150,7 +150,7 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 _BAD_REQUESTS: Final = frozenset({400, 405, 406, 411, 413, 414, 415, 417, 431})
 
 
-def error_of(status: int, body: bytes, *, retry_after: timedelta | None, is_read: bool) -> ApiError:
+def build_error(status: int, body: bytes, *, retry_after: timedelta | None, is_read: bool) -> ApiError:
     """The exception for an answer that is no success. `is_read`: what was asked for changes nothing."""
     try:
         said = _status_decoder.decode(body)
@@ -163,7 +163,7 @@ def error_of(status: int, body: bytes, *, retry_after: timedelta | None, is_read
         message = f"the server answered {status}: {shown}" if shown else f"the server answered {status}"
     more: dict[str, Any] = {"status": status, "reason": said.reason, "details": said.details}
     if status == 429:
-        return Throttled(message, retry_after=retry_after or _retry_after_of(said) or RETRY_AFTER_UNSAID, **more)
+        return Throttled(message, retry_after=retry_after or _read_retry_after(said) or RETRY_AFTER_UNSAID, **more)
     if status >= 500:
         # A server that says when to come back has not begun; one without room has not written. Anything else may come
         # from whatever stands between, or from a server that does not know itself.
@@ -173,15 +173,15 @@ def error_of(status: int, body: bytes, *, retry_after: timedelta | None, is_read
         return Unavailable(message, may_have_happened=not is_read and not is_refusal, **more)
     if status == 408:
         return Unavailable(message, **more)  # The request did not arrive whole, so nothing was done with it.
-    return _class_of(status, said)(message, **more)
+    return _find_class(status, said)(message, **more)
 
 
 def error_of_event(body: bytes) -> ApiError:
     """The exception for a Status that a watch has delivered instead of an object."""
-    return error_of(0, body, retry_after=None, is_read=True)
+    return build_error(0, body, retry_after=None, is_read=True)
 
 
-def _class_of(status: int, said: _Status) -> type[ApiError]:
+def _find_class(status: int, said: _Status) -> type[ApiError]:
     if status == 409 and said.reason == "AlreadyExists":
         return AlreadyExists
     if status == 409 and _is_caused_by(FENCED, said):
@@ -198,6 +198,6 @@ def _is_caused_by(reason: str, said: _Status) -> bool:
     return isinstance(causes, list) and any(isinstance(each, dict) and each.get("reason") == reason for each in causes)
 
 
-def _retry_after_of(said: _Status) -> timedelta | None:
+def _read_retry_after(said: _Status) -> timedelta | None:
     seconds = (said.details or {}).get("retryAfterSeconds")
     return timedelta(seconds=seconds) if isinstance(seconds, int) and seconds > 0 else None

@@ -269,7 +269,7 @@ class Pump:
         if isinstance(error, Malformed):
             return self._reflector.malformed()
         least = error.retry_after if isinstance(error, Throttled) else _NO_TIME
-        return self._reflector.failed(fault_of(error), least=least, lasted=lasted)
+        return self._reflector.failed(classify_error(error), least=least, lasted=lasted)
 
     def _heard(self) -> None:
         self.heard_at_ns = self._clock.monotonic_ns()
@@ -279,7 +279,7 @@ class Pump:
         _logger.info("%s at revision %d: %s", self._collection, self._cache.revision, error)
 
 
-def fault_of(error: ApiError) -> Fault:
+def classify_error(error: ApiError) -> Fault:
     """What an error of a list or a watch means for what to do next."""
     match error:
         case PutBack():

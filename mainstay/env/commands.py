@@ -52,7 +52,7 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def identity_of(pid: int) -> Identity | None:
+def find_identity(pid: int) -> Identity | None:
     """The process that has this number now. None if there is none, or if it has ended."""
     stat = _stat(pid)
     if stat is None or stat[0] in "ZX":
@@ -62,7 +62,7 @@ def identity_of(pid: int) -> Identity | None:
 
 def own_identity() -> Identity:
     """Of this process."""
-    own = identity_of(os.getpid())
+    own = find_identity(os.getpid())
     assert own is not None
     return own
 
@@ -70,7 +70,7 @@ def own_identity() -> Identity:
 def is_alive(identity: Identity) -> bool:
     """Whether it still runs. False for ever after it was false."""
     _reap()
-    return identity_of(identity.pid) == identity
+    return find_identity(identity.pid) == identity
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
@@ -188,7 +188,7 @@ def _descriptor(identity: Identity) -> Iterator[int | None]:
         yield None
         return
     try:
-        yield descriptor if identity_of(identity.pid) == identity else None
+        yield descriptor if find_identity(identity.pid) == identity else None
     finally:
         os.close(descriptor)
 

@@ -8,7 +8,7 @@ look at what they run as well. Processes of other users cannot be seen, except b
 import os
 from dataclasses import dataclass
 
-from mainstay.env.commands import Identity, identity_of
+from mainstay.env.commands import Identity, find_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ def marked(variable: str) -> list[Marked]:
     found = []
     prefix = os.fsencode(variable) + b"="
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
-        identity = identity_of(pid)
+        identity = find_identity(pid)
         value = _value(pid, prefix)
         if identity is None or value is None:
             continue
         argv = tuple(os.fsdecode(part) for part in _parts(pid, "cmdline"))
-        if identity_of(pid) == identity:  # So all of it was about one and the same process.
+        if find_identity(pid) == identity:  # So all of it was about one and the same process.
             found.append(Marked(identity, argv, value))
     return found
 

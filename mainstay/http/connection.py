@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's only behave like one.
         self._outlet = Outlet(self._transport)
-        self._reader = RequestReader(self._service.limits, _peer_of(transport))
+        self._reader = RequestReader(self._service.limits, _read_peer(transport))
         connections = self._service.connections
         connections[self] = None
         if len(connections) > self._service.limits.connections or self._service.is_draining:
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
                 self._write(request, answer)
                 return
         except ApiError as error:
-            self._write_safely(request, encoder.response_of(error))
+            self._write_safely(request, encoder.build_response(error))
             return
         except Exception as error:  # noqa: BLE001 - reported; one request's bug must not end the server
             self._write_safely(request, self._failed(request, error))
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
                 case TunnelResponse():
                     await self._run_tunnel(answer)
         except ApiError as error:
-            self._answer_failure(request, encoder.response_of(error))
+            self._answer_failure(request, encoder.build_response(error))
         except asyncio.CancelledError as error:
             if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
                 if self._outlet.is_open:
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
     def _failed(self, request: Request, error: BaseException) -> Response:
         message = f"the handler of {request.method} {request.path} failed"
         self._loop.call_exception_handler({"message": message, "exception": error, "protocol": self})
-        return encoder.response_of(encoder.internal_error())
+        return encoder.build_response(encoder.internal_error())
 
     # Refusing and closing.
 
@@ -384,7 +384,7 @@ class Connection(asyncio.Protocol):
         self._linger()
 
     def _send_refusal(self, error: ApiError) -> None:
-        response = encoder.response_of(error)
+        response = encoder.build_response(error)
         head = encoder.head_of_response(response, date=self._service.date.line(), closes=True)
         self._outlet.send(head, response.body)
 
@@ -484,7 +484,7 @@ class Connection(asyncio.Protocol):
         return self._loop.call_later(delay.total_seconds(), callback)
 
 
-def _peer_of(transport: asyncio.BaseTransport) -> Peer:
+def _read_peer(transport: asyncio.BaseTransport) -> Peer:
     name = transport.get_extra_info("peername")
     host, port = (name[0], name[1]) if name else ("", 0)
     # An empty certificate is one that was not verified.

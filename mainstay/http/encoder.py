@@ -136,7 +136,7 @@ def _packer() -> "zlib._Compress":
     return zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_FRAMED)
 
 
-def response_of(error: ApiError) -> Response:
+def build_response(error: ApiError) -> Response:
     """An error as its Status. `Retry-After` only if the error says so: clients retry by it on their own."""
     headers = tuple(error.headers.items())
     if error.retry_after_s is not None:

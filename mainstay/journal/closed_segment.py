@@ -58,14 +58,14 @@ class ClosingHelper:
         self._helper = Helper(__name__)
 
     def start(self, series: Series, number: int, content: bytes) -> Answer:
-        """Begin. `result_of` what comes is the closed form."""
+        """Begin. `read_result` what comes is the closed form."""
         return self._helper.ask(_encode(_Question(series, number, content)))
 
     def close(self) -> None:
         self._helper.close()
 
 
-def result_of(answer: Answer) -> Closed | None:
+def read_result(answer: Answer) -> Closed | None:
     """What the helper has computed: waits for it. Raises `OSError` if it has not."""
     return _answer(answer.content()).closed
 

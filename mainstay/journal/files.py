@@ -34,7 +34,7 @@ from mainstay.journal.record_header import (
     MemoryGlance,
     WriteGlance,
     glances,
-    names_of,
+    list_names,
 )
 
 MAGIC: Final = b"MAINSTAY JOURNAL 1\n"
@@ -193,7 +193,7 @@ class Builder:
         data = start + frames.frame(_BLOCK + self._compress(joined))
         found = [glance for content in self._pending for glance in content.glances]
         self._blocks.append(described(found, offset))
-        self._hashes.append(hashes_of(found))
+        self._hashes.append(hash_names(found))
         self._size += len(data)
         self._bytes_before += self._pending_bytes
         self._pending.clear()
@@ -201,9 +201,9 @@ class Builder:
         return data
 
 
-def hashes_of(found: Iterable[Glance]) -> set[int]:
+def hash_names(found: Iterable[Glance]) -> set[int]:
     """Of all names of some records. Each name is hashed once."""
-    return {naming.hashed(name) for name in {name for glance in found for name in names_of(glance)}}
+    return {naming.hashed(name) for name in {name for glance in found for name in list_names(glance)}}
 
 
 def described(records: Sequence[Glance], offset: int) -> BlockIndex:

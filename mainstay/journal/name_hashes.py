@@ -1,6 +1,6 @@
 """The names in a closed file, as hashes: which blocks may be about an object or a decision, without reading them.
 
-A file of names has, for each block in order, the sorted hashes of all names in it (`glance.names_of`). Two names may
+A file of names has, for each block in order, the sorted hashes of all names in it (`glance.list_names`). Two names may
 have the same hash, so a block may turn out not to have what it may have; the other way round cannot be. Four bytes for
 a name: about eight for each decision. Files of the first format have the hashes of all blocks together.
 """

@@ -303,14 +303,14 @@ def _snapshot(scan: Scan, latest: int, limits: Mapping[str, int]) -> tuple[int, 
 
     for revision in candidates[:SNAPSHOTS_TRIED_MAX]:
         held: _Held = {prefix: {} for prefix in limits}
-        damaged = len(scan.damages_of(Series.SNAPSHOT))
+        damaged = len(scan.find_damages(Series.SNAPSHOT))
         for block in scan.blocks(Series.SNAPSHOT, wanted, number=revision):
             for record in block.records:
                 if isinstance(record, EntryRecord):
                     group, plural, _ = record.key.split("/", 2)
                     if (prefix := f"{group}/{plural}/") in held:
                         held[prefix][record.key] = record.revision, record.value
-        if len(scan.damages_of(Series.SNAPSHOT)) == damaged:
+        if len(scan.find_damages(Series.SNAPSHOT)) == damaged:
             return revision, held
     return 0, {prefix: {} for prefix in limits}
 
@@ -330,14 +330,14 @@ def _gaps(scan: Scan, needed: Interval, covers: Sequence[Interval]) -> tuple[Gap
 
 
 def _history_damages(scan: Scan) -> tuple[Damage, ...]:
-    return (*scan.damages_of(Series.HISTORY), *scan.damages_of(Series.SNAPSHOT))
+    return (*scan.find_damages(Series.HISTORY), *scan.find_damages(Series.SNAPSHOT))
 
 
 def _damaged(scan: Scan) -> list[Interval]:
     """The revisions in what cannot be read. Where those are unknown, it may have been any hole."""
     recorded = scan.recorded
     result: list[Interval] = []
-    for damage in scan.damages_of(Series.HISTORY):
+    for damage in scan.find_damages(Series.HISTORY):
         result += damage.lost or holes((recorded[0][0], recorded[-1][1]), (*recorded, *scan.missed)) if recorded else ()
     return result
 
@@ -404,7 +404,7 @@ def _decisions(
             oldest = max(oldest, _last(sorted(record.at for record in found.values()), limit)[0])
     records = _last(sorted(found.values(), key=lambda record: (record.at, record.id)), limit)
     lost, left_out = scan.absent(times)
-    return Decisions((), scan.damages_of(Series.DECISIONS), tuple(records), lost, left_out)
+    return Decisions((), scan.find_damages(Series.DECISIONS), tuple(records), lost, left_out)
 
 
 def _writes(
@@ -421,7 +421,7 @@ def _writes(
             if isinstance(record, WriteRecord) and matches(record):
                 found[record.revision, record.kind, record.namespace, record.name] = record
     records = _last([found[key] for key in sorted(found)], limit)
-    return Writes((), scan.damages_of(Series.DECISIONS), tuple(records))
+    return Writes((), scan.find_damages(Series.DECISIONS), tuple(records))
 
 
 def _is_within(times: Interval, index: BlockIndex) -> bool:

@@ -90,7 +90,7 @@ def glances(content: bytes) -> Sequence[Glance]:
     return known
 
 
-def names_of(glance: Glance) -> tuple[str, ...]:
+def list_names(glance: Glance) -> tuple[str, ...]:
     """What a record can be found by, in an index."""
     match glance:
         case DecisionGlance(id=decision, subject=subject, component=component):

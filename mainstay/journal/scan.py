@@ -23,7 +23,7 @@ from mainstay.journal.files import (
     Series,
     Suffix,
     described,
-    hashes_of,
+    hash_names,
     merged,
     parsed_name,
     read_block,
@@ -141,7 +141,7 @@ class Scan:
             self._files_of(series)
         return tuple(self._damages.values())
 
-    def damages_of(self, series: Series) -> tuple[Damage, ...]:
+    def find_damages(self, series: Series) -> tuple[Damage, ...]:
         self._files_of(series)
         return tuple(damage for damage in self._damages.values() if damage.file.startswith(series))
 
@@ -281,7 +281,7 @@ class Scan:
         contents, damages, end = read_frames(data, read.end)
         for damage in damages:
             self._note(name, damage, ())
-        blocks = [*read.blocks, *map(_block_of, contents)]
+        blocks = [*read.blocks, *map(_read_block, contents)]
         if not damages:
             read.blocks, read.end = blocks, end
         index = FileIndex(1, name.series, name.number, 0, 0, tuple(block.index for block in blocks))
@@ -291,5 +291,5 @@ class Scan:
         self._damages[str(name), what] = Damage(str(name), what, lost)
 
 
-def _block_of(content: Content) -> _OpenBlock:
-    return _OpenBlock(described(content.glances, 0), content.data, hashes_of(content.glances))
+def _read_block(content: Content) -> _OpenBlock:
+    return _OpenBlock(described(content.glances, 0), content.data, hash_names(content.glances))

@@ -28,7 +28,7 @@ from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.helper import Answer
 from mainstay.env.invariants import broken
-from mainstay.journal.closed_segment import HELPED_FROM_BYTES, Closed, ClosingHelper, closed, result_of
+from mainstay.journal.closed_segment import HELPED_FROM_BYTES, Closed, ClosingHelper, closed, read_result
 from mainstay.journal.errors import InUse
 from mainstay.journal.files import (
     MAGIC,
@@ -225,7 +225,7 @@ class Segments:
                 self._helped = number, helper.start(self._series, number, content)
         if helper is not None and self._helped is not None and not self._helped[1].is_there:
             return False
-        form = self._form_of(number, open_name)
+        form = self._build_closed(number, open_name)
         if form is not None:
             for damage in form.file_index.damages:
                 _log.warning("%s: %s; what can be read is kept", open_name, damage)
@@ -237,10 +237,10 @@ class Segments:
         self._helped = None
         return True
 
-    def _form_of(self, number: int, open_name: str) -> Closed | None:
+    def _build_closed(self, number: int, open_name: str) -> Closed | None:
         if self._helped is not None and self._helped[0] == number and self._helped[1].is_there:
             try:
-                return result_of(self._helped[1])
+                return read_result(self._helped[1])
             except (OSError, msgspec.MsgspecError) as error:
                 self._helped = None
                 _log.warning("the helper failed; closing a segment of the journal in this process: %s", error)

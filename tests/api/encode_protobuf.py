@@ -17,9 +17,9 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
 
 def encode(message: str, value: dict[str, Any]) -> bytes:
     out = b""
-    for field in schema.wire_fields_of(message).values():
+    for field in schema.find_wire_fields(message).values():
         if field.is_inlined:
-            names = schema.fields_of(field.type)
+            names = schema.find_fields(field.type)
             inner = {name: each for name, each in value.items() if name in names}
             out += _delimited(field.number, encode(field.type, inner))
         elif field.name in value:

@@ -7,7 +7,7 @@ from hypothesis import given
 from mainstay.api.apply import Application
 from mainstay.api.errors import ApiError
 from mainstay.api.field_sets import fields_in
-from mainstay.api.field_shapes import shape_of
+from mainstay.api.field_shapes import find_shape
 from mainstay.api.json_values import copied
 from mainstay.api.kind import STATUS, Kind
 from tests.api.owned_objects import POD, pods
@@ -252,7 +252,7 @@ def test_what_was_applied_is_there_and_owned(live: Any, patch: Any) -> None:
     live = apply(None, "m1", PODS, **_said(live))
     new = apply(live, "m2", PODS, force=True, **_said(patch))
     assert _has(new, patch)
-    shape = shape_of(POD)
+    shape = find_shape(POD)
     assert owned(new).get("m2", {}).get("f:spec") == fields_in(patch, shape).get("f:spec")
 
 

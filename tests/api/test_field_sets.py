@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from mainstay.api.field_sets import (
     begun,
+    compare_fields,
     difference,
-    difference_of,
     fields_in,
     intersection,
     is_field_set,
@@ -16,10 +16,10 @@ from mainstay.api.field_sets import (
     union,
     whole,
 )
-from mainstay.api.field_shapes import shape_of
+from mainstay.api.field_shapes import find_shape
 from tests.api.owned_objects import POD, pods
 
-SHAPE = shape_of(POD)
+SHAPE = find_shape(POD)
 
 _steps = st.sampled_from(["f:a", "f:b", 'k:{"name":"a"}', 'v:"a"'])
 _trees: st.SearchStrategy[Any] = st.recursive(
@@ -81,15 +81,15 @@ def test_a_set_survives_being_sent(pod: Any) -> None:
 
 @given(pods())
 def test_what_is_made_is_what_differs_from_nothing(pod: Any) -> None:
-    assert difference_of({}, pod, SHAPE) == (begun(pod, SHAPE), {})
-    assert difference_of(pod, {}, SHAPE) == ({}, begun(pod, SHAPE))
-    assert difference_of(pod, pod, SHAPE) == ({}, {})
+    assert compare_fields({}, pod, SHAPE) == (begun(pod, SHAPE), {})
+    assert compare_fields(pod, {}, SHAPE) == ({}, begun(pod, SHAPE))
+    assert compare_fields(pod, pod, SHAPE) == ({}, {})
 
 
 @given(pods(), pods())
 def test_what_changes_on_the_way_goes_on_the_way_back(old: Any, new: Any) -> None:
-    there, gone = difference_of(old, new, SHAPE)
-    back, lost = difference_of(new, old, SHAPE)
+    there, gone = compare_fields(old, new, SHAPE)
+    back, lost = compare_fields(new, old, SHAPE)
     assert intersection(there, gone) == {}
     assert difference(there, lost) == difference(back, gone), "what is there both times, with other values"
     assert difference(there, begun(new, SHAPE)) == {}
@@ -168,7 +168,7 @@ def test_an_empty_map_is_said_and_an_empty_list_is_not() -> None:
 
 def test_of_a_custom_kind_objects_are_owned_singly_and_lists_as_a_whole() -> None:
     custom = {"metadata": {"finalizers": ["x"]}, "spec": {"size": 3, "parts": [{"name": "a"}], "deep": {"er": {}}}}
-    assert begun(custom, shape_of("")) == {
+    assert begun(custom, find_shape("")) == {
         "f:metadata": {"f:finalizers": {".": {}, 'v:"x"': {}}},
         "f:spec": {".": {}, "f:size": {}, "f:parts": {}, "f:deep": {".": {}, "f:er": {}}},
     }

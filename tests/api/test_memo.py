@@ -11,7 +11,7 @@ from mainstay.api import conform as conforming
 from mainstay.api import field_sets, managed_fields, memo
 from mainstay.api.conform import conform
 from mainstay.api.errors import Cause
-from mainstay.api.field_shapes import shape_of
+from mainstay.api.field_shapes import find_shape
 from mainstay.api.kinds import pod_spec
 from mainstay.api.kinds.pod_defaults import default_pod_spec
 from mainstay.api.kinds.pod_spec import check_pod_spec
@@ -104,10 +104,10 @@ def test_an_unknown_field_is_reported_every_time():
 
 @given(pods())
 def test_the_fields_of_a_spec_that_comes_again_are_those_of_the_first_time(pod: Any):
-    plain = field_sets.begun(pod.get("spec", {}), shape_of(POD_SPEC))
+    plain = field_sets.begun(pod.get("spec", {}), find_shape(POD_SPEC))
 
     for _ in range(2):
-        assert field_sets.begun(copy.deepcopy(pod), shape_of(POD)).get("f:spec", {}) == plain
+        assert field_sets.begun(copy.deepcopy(pod), find_shape(POD)).get("f:spec", {}) == plain
 
 
 @pytest.mark.slow

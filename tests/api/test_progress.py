@@ -10,7 +10,7 @@ APPS, BATCH = "k8s.io.api.apps.v1.", "k8s.io.api.batch.v1."
 
 @pytest.mark.parametrize("message", [APPS + "DeploymentStatus", APPS + "ReplicaSetStatus", BATCH + "JobStatus"])
 def test_the_status_of_a_workload_has_a_record_of_its_progress_that_is_in_no_message_on_the_wire(message: str):
-    field = schema.fields_of(message)["progress"]
+    field = schema.find_fields(message)["progress"]
 
     assert (field.number, field.repeated, field.is_map) == (0, False, False)
     assert schema.is_message(field.type)
@@ -32,9 +32,9 @@ def test_each_part_of_a_record_is_a_field_that_the_server_knows():
         verdict=Verdict.WAITING,
     )
     said = record.as_object()
-    known = schema.fields_of("k8s.io.api.mainstay.v1.Progress")
+    known = schema.find_fields("k8s.io.api.mainstay.v1.Progress")
 
     assert said.keys() <= known.keys()
     assert all(known[name].keeps_zero for name, value in said.items() if value == 0)
-    assert said["limitedBy"].keys() <= schema.fields_of(known["limitedBy"].type).keys()
+    assert said["limitedBy"].keys() <= schema.find_fields(known["limitedBy"].type).keys()
     assert progress_of({"status": {"progress": said}}) == record

@@ -187,7 +187,7 @@ def values_of(type_: str, depth: int) -> st.SearchStrategy[Any]:
 
 @st.composite
 def objects_of(draw: st.DrawFn, message: str, depth: int) -> dict[str, Any]:
-    fields = [field for field in schema.fields_of(message).values() if field.name not in ("kind", "apiVersion")]
+    fields = [field for field in schema.find_fields(message).values() if field.name not in ("kind", "apiVersion")]
     if depth <= 0:
         fields = [field for field in fields if field.type in schema.SCALARS]
     if not fields:

@@ -4,45 +4,45 @@ import sys
 import pytest
 
 from mainstay.api import schema
-from mainstay.api.schema import Field, fields_of, wire_fields_of
+from mainstay.api.schema import Field, find_fields, find_wire_fields
 
 CORE = "k8s.io.api.core.v1."
 
 
 def test_a_message_has_its_fields_with_numbers_and_types():
-    assert fields_of(CORE + "ConfigMap")["data"] == Field("data", 2, "string", repeated=False, is_map=True)
-    assert fields_of(CORE + "PodSpec")["containers"] == Field("containers", 2, CORE + "Container", True, False, True)
-    assert fields_of(CORE + "Pod")["metadata"].type == schema.OBJECT_META
-    assert fields_of("k8s.io.api.apps.v1.DeploymentSpec")["replicas"].keeps_zero
+    assert find_fields(CORE + "ConfigMap")["data"] == Field("data", 2, "string", repeated=False, is_map=True)
+    assert find_fields(CORE + "PodSpec")["containers"] == Field("containers", 2, CORE + "Container", True, False, True)
+    assert find_fields(CORE + "Pod")["metadata"].type == schema.OBJECT_META
+    assert find_fields("k8s.io.api.apps.v1.DeploymentSpec")["replicas"].keeps_zero
 
 
 def test_an_unknown_message_has_no_fields():
-    assert dict(fields_of("k8s.io.api.core.v1.Unheard")) == {}
-    assert dict(fields_of("x")) == {}
+    assert dict(find_fields("k8s.io.api.core.v1.Unheard")) == {}
+    assert dict(find_fields("x")) == {}
 
 
 def test_what_go_embeds_is_flat_in_json_and_nested_on_the_wire():
-    assert {"name", "emptyDir", "configMap"} <= fields_of(CORE + "Volume").keys()
-    assert list(wire_fields_of(CORE + "Volume")) == ["name", "volumeSource"]
-    assert "httpGet" in fields_of(CORE + "Probe")
-    assert "apiGroups" in fields_of("k8s.io.api.admissionregistration.v1.NamedRuleWithOperations")
+    assert {"name", "emptyDir", "configMap"} <= find_fields(CORE + "Volume").keys()
+    assert list(find_wire_fields(CORE + "Volume")) == ["name", "volumeSource"]
+    assert "httpGet" in find_fields(CORE + "Probe")
+    assert "apiGroups" in find_fields("k8s.io.api.admissionregistration.v1.NamedRuleWithOperations")
 
 
 def test_objects_say_what_they_are_and_templates_do_not():
-    assert {"kind", "apiVersion"} <= fields_of(CORE + "PersistentVolumeClaim").keys()
-    assert {"kind", "apiVersion"} <= fields_of("k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions").keys()
-    assert not {"kind", "apiVersion"} & fields_of(CORE + "PodTemplateSpec").keys()
+    assert {"kind", "apiVersion"} <= find_fields(CORE + "PersistentVolumeClaim").keys()
+    assert {"kind", "apiVersion"} <= find_fields("k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions").keys()
+    assert not {"kind", "apiVersion"} & find_fields(CORE + "PodTemplateSpec").keys()
 
 
 def test_names_are_those_of_json():
-    assert {"$ref", "x-kubernetes-preserve-unknown-fields"} <= fields_of(schema.SCHEMA).keys()
-    assert "uid" in fields_of("k8s.io.api.authentication.v1.BoundObjectReference")
+    assert {"$ref", "x-kubernetes-preserve-unknown-fields"} <= find_fields(schema.SCHEMA).keys()
+    assert "uid" in find_fields("k8s.io.api.authentication.v1.BoundObjectReference")
     admission = "k8s.io.api.admissionregistration.v1."
-    assert "webhooks" in fields_of(admission + "MutatingWebhookConfiguration")
-    assert "webhooks" in fields_of(admission + "ValidatingWebhookConfiguration")
-    assert "expression" in fields_of(admission + "Validation")
-    assert {"name", "expression"} == fields_of(admission + "Variable").keys()
-    assert "Port" in fields_of(CORE + "DaemonEndpoint")
+    assert "webhooks" in find_fields(admission + "MutatingWebhookConfiguration")
+    assert "webhooks" in find_fields(admission + "ValidatingWebhookConfiguration")
+    assert "expression" in find_fields(admission + "Validation")
+    assert {"name", "expression"} == find_fields(admission + "Variable").keys()
+    assert "Port" in find_fields(CORE + "DaemonEndpoint")
 
 
 @pytest.mark.parametrize("kind", ["Pod", "ConfigMap", "Node"])

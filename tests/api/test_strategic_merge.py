@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainstay.api.errors import ApiError
 from mainstay.api.kind import Object
 from mainstay.api.merge_keys import MERGE_RULES, MergeRule, merge_rule
-from mainstay.api.schema import fields_of
+from mainstay.api.schema import find_fields
 from mainstay.api.strategic_merge import strategic_merge
 
 POD = "k8s.io.api.core.v1.Pod"
@@ -303,17 +303,17 @@ def test_the_rules_are_those_of_the_struct_tags():
 def test_every_rule_is_of_a_field_that_there_is():
     for message, field in MERGE_RULES:
         if not message.startswith("k8s.io.kube_aggregator."):  # Nobody describes these.
-            assert field in fields_of(message), f"{message} has no {field}"
+            assert field in find_fields(message), f"{message} has no {field}"
 
 
 def test_every_key_is_a_field_of_the_elements():
     for (message, field), rule in MERGE_RULES.items():
-        declared = fields_of(message).get(field)
+        declared = find_fields(message).get(field)
         if declared is None:
             continue
         if rule.key:
             assert declared.repeated
-            assert rule.key in fields_of(declared.type), f"{declared.type} has no {rule.key}"
+            assert rule.key in find_fields(declared.type), f"{declared.type} has no {rule.key}"
         elif rule.merges:
             assert (declared.repeated, declared.type) == (True, "string")
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from mainstay.client import errors
-from mainstay.client.dispatch import retry_after_of
-from mainstay.client.errors import ApiError, Throttled, error_of, error_of_event
+from mainstay.client.dispatch import parse_retry_after
+from mainstay.client.errors import ApiError, Throttled, build_error, error_of_event
 
 
 def a_status(code: int, reason: str = "", message: str = "no", **details: object) -> bytes:
@@ -17,7 +17,7 @@ def a_status(code: int, reason: str = "", message: str = "no", **details: object
 
 
 def error(status: int, body: bytes = b"", retry_after: timedelta | None = None, *, is_read: bool = False) -> ApiError:
-    return error_of(status, body, retry_after=retry_after, is_read=is_read)
+    return build_error(status, body, retry_after=retry_after, is_read=is_read)
 
 
 FENCED = {"causes": [{"reason": "Fenced", "message": "another leader is in office"}]}
@@ -109,7 +109,7 @@ def test_how_long_to_stay_away(header, detail, expected):
     ],
 )
 def test_what_a_server_asks_for_in_its_header(value, expected):
-    assert retry_after_of({"retry-after": value}) == (None if expected is None else timedelta(seconds=expected))
+    assert parse_retry_after({"retry-after": value}) == (None if expected is None else timedelta(seconds=expected))
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'{"kind": 5}', b"\xff\xfe", b"[]", b"null"])

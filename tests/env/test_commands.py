@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real_loop
 async def test_a_program_runs_and_is_known_by_its_identity_until_it_ends(tmp_path: Path):
     running = commands.start(["/bin/sh", "-c", "echo begun; exec sleep 1000"], output=tmp_path / "log")
     assert commands.is_alive(running)
-    assert commands.identity_of(running.pid) == running
+    assert commands.find_identity(running.pid) == running
     assert os.getsid(running.pid) == running.pid
 
     waits = [asyncio.ensure_future(commands.ended(running)) for _ in range(3)]
@@ -28,7 +28,7 @@ async def test_a_program_runs_and_is_known_by_its_identity_until_it_ends(tmp_pat
     await asyncio.gather(*waits)
 
     assert not commands.is_alive(running)
-    assert commands.identity_of(running.pid) is None
+    assert commands.find_identity(running.pid) is None
     assert not commands.send(running, signal.SIGTERM)
     await commands.ended(running)
 

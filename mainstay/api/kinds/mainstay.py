@@ -16,7 +16,7 @@ from mainstay.api.kinds.amounts import check_amount
 from mainstay.api.kinds.checks import check_selector, check_subdomain
 from mainstay.api.kinds.declare import child, declare, fill, own_status
 from mainstay.api.quantity import canonical
-from mainstay.api.reservations import Phase, phase_of, reservation_name
+from mainstay.api.reservations import Phase, read_phase, reservation_name
 from mainstay.api.times import parse_time
 
 _PERCENT_MAX = 100
@@ -285,10 +285,10 @@ def _validate_reservation(new: Object, old: Object | None) -> Sequence[Cause]:
     phase = (new.get("status") or {}).get("phase") or Phase.ACTIVE
     if phase not in list(Phase):
         causes.append(not_supported("status.phase", phase, list(Phase)))
-    elif old is not None and phase != phase_of(old):
-        if phase_of(old) is not Phase.ACTIVE:
+    elif old is not None and phase != read_phase(old):
+        if read_phase(old) is not Phase.ACTIVE:
             causes.append(
-                forbidden_value("status.phase", f"the phase of a reservation that is {phase_of(old)} cannot change")
+                forbidden_value("status.phase", f"the phase of a reservation that is {read_phase(old)} cannot change")
             )
         elif phase == Phase.CONFIRMED:
             causes.append(forbidden_value("status.phase", "a reservation can only be confirmed by binding its pod"))
