@@ -22,7 +22,7 @@ from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.decision_log import log_decision
 from mainstay.loop.metrics import CONTENT_TYPE, OPEN_METRICS, ComponentMetrics, Measured
-from mainstay.loop.program import config_of
+from mainstay.loop.program import load_config
 from mainstay.loop.record import Recorder
 from mainstay.loop.record_shipper import Shipper
 
@@ -61,7 +61,7 @@ def run_component(
     except OSError as error:
         raise click.ClickException(f"cannot use data directory {directory}: {error.strerror}") from None
     try:
-        config = config_of(kubeconfig)
+        config = load_config(kubeconfig)
         tasks.run(_run(name, make, config, env, instance, journal, metrics, measure))
     except BadConfig as error:
         raise click.ClickException(str(error)) from error

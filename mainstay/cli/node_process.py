@@ -28,7 +28,7 @@ from mainstay.env.build import build
 from mainstay.env.disk import DiskFull
 from mainstay.http.certificates import BadCertificate, ServingCertificate, ensure_self_signed
 from mainstay.loop.fencing import LeaseTimes
-from mainstay.loop.program import config_of
+from mainstay.loop.program import load_config
 from mainstay.loop.record import Recorder
 
 Work = Callable[[], Awaitable[None]]
@@ -63,7 +63,7 @@ def run_node(kubeconfig: str, data_dir: Path | None, *, name: str, **options: An
     directory = data_dir or machine.state_dir(os.environ) / f"agent.{node.name}"
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
-        tasks.run(_run(config_of(kubeconfig), env, directory, node))
+        tasks.run(_run(load_config(kubeconfig), env, directory, node))
     except (BadConfig, BadCertificate, CannotRun, DiskFull) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:

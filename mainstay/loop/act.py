@@ -29,7 +29,7 @@ class Wrote:
     """Or: the object of this uid is gone, at an unknown revision."""
 
 
-def key_of(action: Action) -> ObjectKey:
+def find_key(action: Action) -> ObjectKey:
     if isinstance(action, Create | Apply):
         metadata = action.object["metadata"]
         return ObjectKey(metadata.get("namespace", ""), metadata["name"])
@@ -38,7 +38,7 @@ def key_of(action: Action) -> ObjectKey:
 
 async def act(action: Action, client: Client, write: WriteOptions) -> Wrote:
     """Carry out an action. Raises `ApiError` (client/errors.py)."""
-    key = key_of(action)
+    key = find_key(action)
     answer: Object
     match action:
         case Create(kind=kind, object=wanted):

@@ -112,7 +112,7 @@ class Said:
         return self.about.namespace or NAMESPACE
 
 
-def event_of(said: Said, component: str, instance: str, first: str) -> Object:
+def build_event(said: Said, component: str, instance: str, first: str) -> Object:
     """The Event as it is stored."""
     source = {"component": component, **({"host": instance} if instance and instance != component else {})}
     return {
@@ -194,7 +194,7 @@ class EventWriter:
                 return
         try:
             await self._client.create(
-                EVENTS, event_of(said, self._component, self._instance, first), namespace, write=write
+                EVENTS, build_event(said, self._component, self._instance, first), namespace, write=write
             )
         except AlreadyExists:  # From an earlier incarnation, or from another process that does the same.
             if not once:

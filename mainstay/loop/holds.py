@@ -3,7 +3,7 @@
 One `Holding` follows the Holds for all controllers of a process, and each of these has a *gate*:
 
     await known(holding, term)                 not before it is known who is held: also a new leader does not begin
-    with gate_of(holding, name, term, queue.pause, queue.resume) as gate:
+    with make_gate(holding, name, term, queue.pause, queue.resume) as gate:
         ...
         if gate.held: ...                      also between two writes of one decision
 
@@ -95,7 +95,7 @@ class Gate:
             self._holding.leave(self)
 
 
-def gate_of(
+def make_gate(
     holding: "Holding | None",
     name: str,
     term: Term | None = None,
@@ -108,7 +108,7 @@ def gate_of(
     return Gate(holding, name, term, shut, opened, component or name)
 
 
-OPEN: Final = gate_of(None, "")
+OPEN: Final = make_gate(None, "")
 """Of a loop that no Hold can name."""
 
 

@@ -35,8 +35,8 @@ from mainstay.client.errors import AlreadyExists, ApiError, Fenced
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Env
 from mainstay.loop.decider import Decider
-from mainstay.loop.events import About, Events, Said, event_of
-from mainstay.loop.holds import Holding, gate_of, known
+from mainstay.loop.events import About, Events, Said, build_event
+from mainstay.loop.holds import Holding, known, make_gate
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.record import Origin, Recorder
 from mainstay.loop.term import Deposed, Term
@@ -103,7 +103,7 @@ class Kernel:
         self._holding = context.holding
         pause = queue.pause if queue is not None else _do_nothing
         resume = resumed or (queue.resume if queue is not None else _do_nothing)
-        self.gate = gate_of(context.holding, name, context.term, pause, resume, component)
+        self.gate = make_gate(context.holding, name, context.term, pause, resume, component)
 
     async def ready(self, informers: Iterable[Informer], *, from_term: bool = True) -> None:
         """Wait until decisions may begin. Raises `Stopped` when a cache is not fed any more.
@@ -152,7 +152,7 @@ class Kernel:
         same = f"{message} at {at}"
         said = Said(About.of(kind, about), reason, message, now, True, identity=same, decision=write.decision)
         try:
-            await self.client.create(EVENTS, event_of(said, self.name, "", at), said.namespace, write=write)
+            await self.client.create(EVENTS, build_event(said, self.name, "", at), said.namespace, write=write)
         except AlreadyExists:
             pass
         except ApiError as error:

@@ -33,7 +33,7 @@ def run(
     `data_dir`, by default in `~/.local/state/mainstay`.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    config = config_of(kubeconfig)
+    config = load_config(kubeconfig)
     directory = Path(data_dir) if data_dir else machine.state_dir(os.environ) / name
     env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
     tasks.run(_run(name, controllers, config, env, elected, settings))
@@ -77,7 +77,7 @@ async def _run(
             stopping.close()
 
 
-def config_of(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Config:
+def load_config(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Config:
     """Whom to ask, and as whom. Raises `BadConfig`, `OSError`."""
     named = kubeconfig or environ.get("KUBECONFIG", "")
     if named:

@@ -31,11 +31,11 @@ from mainstay.journal.record import (
     WriteResult,
     micros,
 )
-from mainstay.loop.act import Wrote, key_of
+from mainstay.loop.act import Wrote, find_key
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Apply, Create, Decision, Delete, GiveUp, Patch, Retry, WakeAt
 from mainstay.loop.queue.items import Item
-from mainstay.loop.record_marks import marks_of
+from mainstay.loop.record_marks import read_marks
 from mainstay.loop.view import View
 
 Recorder = Callable[[DecisionRecord], None]
@@ -152,13 +152,13 @@ class Acted:
 
     def did(self, action: Action, wrote: Wrote) -> None:
         self.done.append(action)
-        self.results.append(WriteResult(action.kind.text, *key_of(action), revision=wrote.revision))
+        self.results.append(WriteResult(action.kind.text, *find_key(action), revision=wrote.revision))
 
     def failed(self, action: Action, error: ApiError) -> None:
         if self.error is None:
             self.error, self.failed_action = error, action
         name, happened = type(error).__name__, error.may_have_happened
-        self.results.append(WriteResult(action.kind.text, *key_of(action), error=name, may_have_happened=happened))
+        self.results.append(WriteResult(action.kind.text, *find_key(action), error=name, may_have_happened=happened))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def record_decision(
         conditions=_conditions(decision),
         actions=_actions(decision),
         rest=_rest(decision),
-        **marks_of(subject)._asdict(),
+        **read_marks(subject)._asdict(),
     )
 
 
@@ -283,7 +283,7 @@ def describe_outcome(decision: Decision) -> Outcome:
 
 
 def _action(action: Action) -> record.Action:
-    kind, key = action.kind.text, key_of(action)
+    kind, key = action.kind.text, find_key(action)
     match action:
         case Create(object=obj):
             return record.action("create", kind, *key, body=encode_sorted(obj))

@@ -16,7 +16,7 @@ class Marks(NamedTuple):
 NO_MARKS = Marks()
 
 
-def marks_of(subject: Object | None) -> Marks:
+def read_marks(subject: Object | None) -> Marks:
     """The marks of an object, of whatever kind; none for one that is gone."""
     if subject is None:
         return NO_MARKS

@@ -18,7 +18,7 @@ from mainstay.api.kind_names import PODS, STATEFUL_SETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.indexes import OWNER
-from mainstay.controllers.deployment.revisions import hash_of
+from mainstay.controllers.deployment.revisions import compute_hash
 from mainstay.env import tasks
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete
@@ -55,7 +55,7 @@ class OrderedSets(Controller):
         found = view.get(STATEFUL_SETS, key)
         if found is None or pod_state.is_leaving(found):
             return Decision()
-        wanted, revision = int(found["spec"]["replicas"]), hash_of(found["spec"]["template"], 0)
+        wanted, revision = int(found["spec"]["replicas"]), compute_hash(found["spec"]["template"], 0)
         pods = {_ordinal(pod): pod for pod in view.owned_by(PODS, found["metadata"]["uid"])}
         step = next_step(found, pods, wanted, revision)
         ready = sum(pod_state.is_ready(pod) for pod in pods.values())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.deployment.rolling import bounds_of
+from mainstay.controllers.deployment.rolling import compute_bounds
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Create, Delete, Patch
 from tests.controllers.objects import DEPLOYMENT_CONTROLLER, KEY, REPLICA_SETS, Object, a_deployment, a_node, a_view, at
@@ -151,7 +151,7 @@ def test_a_rollout_keeps_its_bounds_and_arrives_whatever_came_before(replicas, s
     chance = random.Random(seed)
     model = Model(a_deployment(replicas, surge=surge, unavailable=unavailable, image="web:0"), chance)
     model.settle()
-    bounds = bounds_of(model.objects[DEPLOYMENTS]["web"])
+    bounds = compute_bounds(model.objects[DEPLOYMENTS]["web"])
 
     def check() -> None:
         assert model.ready() >= bounds.least

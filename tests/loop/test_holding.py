@@ -20,7 +20,7 @@ from mainstay.journal.record import DecisionRecord, Ending, moment
 from mainstay.loop import holds as holding
 from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.decision import Create, Decision
-from mainstay.loop.holds import HeldBack, Holding, gate_of
+from mainstay.loop.holds import HeldBack, Holding, make_gate
 from mainstay.loop.metrics import ComponentMetrics
 from mainstay.loop.view import View
 from mainstay.sim.simulation import Simulation
@@ -332,7 +332,7 @@ async def test_beside_a_server_without_holds_no_controller_is_held(sim, monkeypa
 
         await holding.known(found)
 
-        with gate_of(found, "copying") as gate:
+        with make_gate(found, "copying") as gate:
             assert (gate.held, informers.all()) == (None, [])
 
 
@@ -351,7 +351,7 @@ async def test_a_clock_that_is_set_is_noticed_within_a_minute(sim):
 
 
 def test_a_gate_that_is_shut_says_by_whom():
-    gate = gate_of(None, "copying")
+    gate = make_gate(None, "copying")
     gate.require()
     at = moment(3_600_000_000)
     gate.set(holds.Held("stop", "u", What.CONTROLLER, "", "copying", "anna", "a look", at))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.loop.record_marks import Marks, marks_of
+from mainstay.loop.record_marks import Marks, read_marks
 
 
 def an_object(generation: int = 1, status: Any = None, **spec: Any) -> dict[str, Any]:
@@ -32,4 +32,4 @@ TEMPLATE = {"template": {"spec": {"priorityClassName": "high"}}}
     ],
 )
 def test_priority_and_rollout_are_read_from_the_object(subject: Any, marks: Marks):
-    assert marks_of(subject) == marks
+    assert read_marks(subject) == marks

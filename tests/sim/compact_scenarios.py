@@ -109,7 +109,7 @@ class CompactStage(ComparedStage, WorkloadStage):
         elif pod["spec"].get("restartPolicy") == "Never":
             await told(client, pod, {"phase": "Succeeded"})
         elif not pod_state.is_ready(pod):
-            address = f"10.0.0.{1 + (slots.slot_of(pod) or 0)}"
+            address = f"10.0.0.{1 + (slots.parse_slot(pod) or 0)}"
             ready = {"type": "Ready", "status": "True"}
             status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [ready]}
             await told(client, pod, status)

@@ -12,7 +12,7 @@ import pytest
 from mainstay.client import reflector
 from mainstay.client.pump import Pump
 from mainstay.controllers.pods import adoption
-from mainstay.controllers.pods.slots import slot_of
+from mainstay.controllers.pods.slots import parse_slot
 from mainstay.controllers.replicaset import controller
 from mainstay.env.disk import DiskFull
 from mainstay.store.disk_log import FILE, DiskLog
@@ -71,6 +71,6 @@ def counts_only_what_its_own_build_has_made(patch: pytest.MonkeyPatch) -> None:
 
     def claim(*args: Any) -> Any:
         claimed = honest(*args)
-        return replace(claimed, mine=tuple(pod for pod in claimed.mine if slot_of(pod) is not None))
+        return replace(claimed, mine=tuple(pod for pod in claimed.mine if parse_slot(pod) is not None))
 
     patch.setattr(controller, "claim", claim)

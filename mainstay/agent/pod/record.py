@@ -28,7 +28,7 @@ from mainstay.journal.record import (
     micros,
 )
 from mainstay.loop.record import Origin, Recorder, make_record
-from mainstay.loop.record_marks import marks_of
+from mainstay.loop.record_marks import read_marks
 
 COMPONENT: Final = "agent"
 PODS: Final = "pods"
@@ -106,7 +106,7 @@ class AgentRecording:
                 reasons=(f"node={self._node}", *told.steps),
                 conditions=told.conditions,
                 why_not=(WhyNot.READ_OUTSIDE,),
-                **marks_of(pod)._asdict(),
+                **read_marks(pod)._asdict(),
             )
         )
         return name

@@ -61,8 +61,8 @@ class Rollout:
     @property
     def revision(self) -> int:
         """What the new set's is, or is going to be."""
-        others = max((revisions.revision_of(each) for each in self.old), default=0)
-        return max(others + 1, 0 if self.new is None else revisions.revision_of(self.new))
+        others = max((revisions.parse_revision(each) for each in self.old), default=0)
+        return max(others + 1, 0 if self.new is None else revisions.parse_revision(self.new))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Deployments(Controller):
         claimed = claim(view, REPLICASETS, deployment, DEPLOYMENTS)
         new = revisions.new_set(deployment, claimed.mine)
         old = tuple([each for each in revisions.by_age(claimed.mine) if each is not new])
-        rollout = Rollout(deployment, new, old, rolling.bounds_of(deployment))
+        rollout = Rollout(deployment, new, old, rolling.compute_bounds(deployment))
         held = rollout_holds.hold_on(view, key)
         collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
         if claimed.patches or pod_state.is_leaving(deployment):
@@ -361,7 +361,7 @@ def _free_hash(rollout: Rollout, view: View, collisions: int) -> tuple[int, str]
     """The hash for a new set whose name is free, and the number of collisions that led to it."""
     deployment = rollout.deployment
     for number in range(collisions, collisions + COLLISIONS_MAX):
-        suffix = revisions.hash_of(deployment["spec"]["template"], number)
+        suffix = revisions.compute_hash(deployment["spec"]["template"], number)
         key = ObjectKey(deployment["metadata"]["namespace"], revisions.name_of(deployment, suffix))
         if view.get(REPLICASETS, key) is None:
             return number, suffix

@@ -45,7 +45,7 @@ def annotations_of(obj: Object) -> Mapping[str, str]:
     return found
 
 
-def revision_of(obj: Object) -> int:
+def parse_revision(obj: Object) -> int:
     """0: it has none."""
     return number_in(obj, REVISION)
 
@@ -81,7 +81,7 @@ def _said(value: Any) -> Any:
     return value
 
 
-def hash_of(template: Object, collisions: int) -> str:
+def compute_hash(template: Object, collisions: int) -> str:
     text = json.dumps(comparable(template), sort_keys=True, separators=(",", ":"))
     return short_hash(text, str(collisions) if collisions else "", length=_HASH_LENGTH)
 
@@ -131,8 +131,8 @@ def changes_to_new(deployment: Object, new: Object, old: Sequence[Object]) -> Ob
     annotations: dict[str, str] = {
         name: text for name, text in _copied(deployment).items() if annotations_of(new).get(name) != text
     }
-    revision = revision_of(new)
-    wanted = max((revision_of(each) for each in old), default=0) + 1
+    revision = parse_revision(new)
+    wanted = max((parse_revision(each) for each in old), default=0) + 1
     if revision < wanted:
         annotations[REVISION] = str(wanted)
         if revision:
@@ -161,7 +161,7 @@ def forgotten(deployment: Object, old: Sequence[Object]) -> list[Object]:
     if limit is None:
         return []
     kept = [each for each in old if not pod_state.is_leaving(each)]
-    kept.sort(key=lambda each: (revision_of(each), pod_state.created_at(each), each["metadata"]["name"]))
+    kept.sort(key=lambda each: (parse_revision(each), pod_state.created_at(each), each["metadata"]["name"]))
     return [each for each in kept[: max(0, len(kept) - limit)] if is_at_rest(each)]
 
 

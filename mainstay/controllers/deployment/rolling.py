@@ -56,7 +56,7 @@ class SetSize:
     """What `Bounds.most` was when it was last sized; 0: it was not noted."""
 
 
-def bounds_of(deployment: Object) -> Bounds:
+def compute_bounds(deployment: Object) -> Bounds:
     spec = deployment.get("spec") or {}
     replicas = int(spec.get("replicas", 1))
     strategy = spec.get("strategy") or {}

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from mainstay.api.kind import Object, Propagation
-from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Reference, references_of
+from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Reference, parse_references
 
 
 class Standing(StrEnum):
@@ -63,7 +63,7 @@ def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) 
     `has_dependents` counts only if an owner waits: then the caller must know of all of them.
     """
     metadata = obj["metadata"]
-    references = references_of(obj)
+    references = parse_references(obj)
     assert len(references) == len(standings)
     if "deletionTimestamp" in metadata:
         return Keep("it is on its way out")
@@ -112,7 +112,7 @@ def written(obj: Object, known: Known) -> tuple[str, Any] | None:
     """What is written about an object: the verb, and the fields of its metadata or how it is deleted. None: nothing."""
     match known.because:
         case Because.ENDS:
-            return "patch", {"finalizers": finalizers_but(obj, end_of(obj))}
+            return "patch", {"finalizers": finalizers_but(obj, find_finalizer(obj))}
         case Because.LET_GO:
             return "patch", {"ownerReferences": owners_but(obj, frozenset({known.owner}))}
         case Because.OWNERS:
@@ -133,7 +133,7 @@ def finalizers_but(obj: Object, finalizer: str) -> list[Any] | None:
     return [each for each in obj["metadata"].get("finalizers") or () if each != finalizer] or None
 
 
-def end_of(obj: Object) -> str:
+def find_finalizer(obj: Object) -> str:
     """Which of our finalizers an object that is leaving waits for; empty if none. Letting go comes first."""
     metadata = obj["metadata"]
     finalizers = metadata.get("finalizers") or ()

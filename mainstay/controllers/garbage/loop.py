@@ -24,7 +24,7 @@ from mainstay.client.errors import NotFound
 from mainstay.controllers.garbage import decide as deciding
 from mainstay.controllers.garbage.decide import Because, Keep, Known, LetGo, Remove, Standing
 from mainstay.controllers.garbage.follow import Following
-from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Node, Reference, references_of
+from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Node, Reference, parse_references
 from mainstay.env import tasks
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.fresh_read import FreshRead, FreshReadLoop
@@ -88,7 +88,7 @@ class OwnerCleanup(FreshReadLoop[str]):
         obj = await self._read(node)
         if obj is None:
             return DONE  # The graph will hear of it.
-        return await self._finish(node, obj) if deciding.end_of(obj) else await self._judge(node, obj)
+        return await self._finish(node, obj) if deciding.find_finalizer(obj) else await self._judge(node, obj)
 
     async def _read(self, node: Node) -> Object | None:
         """The metadata of an object as it is now; None if it is gone."""
@@ -104,7 +104,7 @@ class OwnerCleanup(FreshReadLoop[str]):
     # Something that has owners.
 
     async def _judge(self, node: Node, obj: Object) -> Outcome:
-        references = references_of(obj)
+        references = parse_references(obj)
         standings = [await self._standing(each, node.key.namespace) for each in references]
         has_dependents = False
         if Standing.WAITS in standings and Standing.HOLDS not in standings:
@@ -157,7 +157,7 @@ class OwnerCleanup(FreshReadLoop[str]):
         if owner is None or owner["metadata"]["uid"] != reference.uid:
             self._note_absent(place)
             return Standing.ABSENT
-        return Standing.WAITS if deciding.end_of(owner) == FOREGROUND else Standing.HOLDS
+        return Standing.WAITS if deciding.find_finalizer(owner) == FOREGROUND else Standing.HOLDS
 
     def _is_known_absent(self, place: _Place) -> bool:
         found_ns = self._absent.get(place)
@@ -189,7 +189,7 @@ class OwnerCleanup(FreshReadLoop[str]):
     async def _finish(self, node: Node, obj: Object) -> Outcome:
         if not await self.following.is_whole(int(obj["metadata"]["resourceVersion"])):
             return Retry(counts=False)
-        finalizer = deciding.end_of(obj)
+        finalizer = deciding.find_finalizer(obj)
         if finalizer == ORPHAN:
             dependents = self.graph.dependents(node)
             if dependents:
@@ -209,7 +209,7 @@ class OwnerCleanup(FreshReadLoop[str]):
 
     async def _let_go(self, owner: Node, dependent: Node) -> None:
         obj = await self._read(dependent)
-        if obj is None or owner.uid not in [each.uid for each in references_of(obj)]:
+        if obj is None or owner.uid not in [each.uid for each in parse_references(obj)]:
             return
         owners = deciding.owners_but(obj, frozenset({owner.uid}))
         known = Known(Because.LET_GO, owner=owner.uid)

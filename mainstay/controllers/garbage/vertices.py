@@ -138,7 +138,7 @@ class Nodes(Cache):
         return self._shared.setdefault(owners, owners)
 
 
-def references_of(obj: Object) -> tuple[Reference, ...]:
+def parse_references(obj: Object) -> tuple[Reference, ...]:
     """The owners that an object names."""
     found: list[Any] = obj["metadata"].get("ownerReferences") or []
     return tuple(

@@ -47,7 +47,7 @@ from mainstay.controllers.job.status import Seen, conditions_of, says_more, seen
 from mainstay.controllers.job.tally import Outcome, failures_after, outcome_of
 from mainstay.controllers.pods import deletion_order, slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
-from mainstay.controllers.pods.events import refused, told_of
+from mainstay.controllers.pods.events import describe_pods, refused
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
 from mainstay.loop.view import View
@@ -148,7 +148,7 @@ def _go_on(seen: Seen, strays: tuple[Action, ...], view: View, key: ObjectKey) -
         status,
         conditions_of(seen, target, is_over=is_over),
         reasons=(what.reason,) if what.reason else (),
-        events=(*told_of(what.actions), *(_told(target) if is_over and target is not None else ())),
+        events=(*describe_pods(what.actions), *(_told(target) if is_over and target is not None else ())),
         at_once=all(isinstance(each, Create) for each in what.actions) and not left,
     )
 

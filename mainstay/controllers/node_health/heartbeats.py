@@ -61,7 +61,7 @@ def with_lease(heard: Heard, node: str, lease: Object | None, now_ns: int) -> He
         lease=Observed(revision, now_ns),
         has_lease=True,
         holder=holder,
-        duration=duration_of(spec),
+        duration=parse_duration(spec),
         heartbeat_ns=now_ns if is_heartbeat else heard.heartbeat_ns,
     )
 
@@ -79,7 +79,7 @@ def without_node(heard: Heard, now_ns: int) -> Heard:
     return replace(heard, removed_ns=now_ns)
 
 
-def duration_of(spec: Any) -> timedelta:
+def parse_duration(spec: Any) -> timedelta:
     """How long a lease lasts, at least: agents write whole seconds, and may have meant a part of one more."""
     seconds = spec.get("leaseDurationSeconds")
     if not isinstance(seconds, int) or seconds <= 0:

@@ -10,7 +10,7 @@ from mainstay.loop.decision import Action, Create, Delete, Tell
 _MESSAGE_LENGTH_MAX: Final = 1000
 
 
-def told_of(actions: Iterable[Action]) -> tuple[Tell, ...]:
+def describe_pods(actions: Iterable[Action]) -> tuple[Tell, ...]:
     """One for each pod that is made or taken away, once it is."""
     found = []
     for action in actions:

@@ -41,7 +41,7 @@ def vacant(pods: Sequence[Object], count: int) -> list[Vacant]:
     replaced = frozenset(_annotation(pod, REPLACES) for pod in pods)
     # One that was replaced comes before the others, so the last of a slot is the one without a replacement.
     for pod in sorted(pods, key=lambda each: (each["metadata"]["uid"] not in replaced, _age(each))):
-        slot = slot_of(pod)
+        slot = parse_slot(pod)
         if slot is not None:
             last[slot] = pod
             if pod_state.is_active(pod):
@@ -55,7 +55,7 @@ def vacant(pods: Sequence[Object], count: int) -> list[Vacant]:
     return found
 
 
-def slot_of(pod: Object) -> int | None:
+def parse_slot(pod: Object) -> int | None:
     text = _annotation(pod, SLOT)
     return int(text) if text.isascii() and text.isdigit() else None
 

@@ -268,7 +268,7 @@ def _miscounted(namespace: str) -> Finding:
 # What came of it.
 
 
-def condition_of(findings: Sequence[Finding]) -> Condition:
+def summarize(findings: Sequence[Finding]) -> Condition:
     if not findings:
         return Condition(COMPLETE, Truth.TRUE, "NothingLeft", "there is nothing to put right")
     first, more = findings[0], len(findings) - 1

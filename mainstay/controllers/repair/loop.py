@@ -31,9 +31,9 @@ from mainstay.controllers.repair.decide import (
     ReplaceStranded,
     Step,
     Tell,
-    condition_of,
     decide,
     describe_workloads,
+    summarize,
 )
 from mainstay.controllers.repair.snapshot import (
     DECIDER,
@@ -202,7 +202,7 @@ class Repair(PeriodicLoop[Step]):
     # Saying what came of it.
 
     async def _publish(self, workloads: dict[str, Object]) -> None:
-        condition = condition_of(self.findings)
+        condition = summarize(self.findings)
         faults: dict[str, int] = {}
         for finding in self.findings:
             faults[str(finding.fault)] = faults.get(str(finding.fault), 0) + 1

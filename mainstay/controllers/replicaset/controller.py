@@ -27,11 +27,11 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.api.owners import controller_of
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
-from mainstay.controllers.deployment.revisions import revision_of
+from mainstay.controllers.deployment.revisions import parse_revision
 from mainstay.controllers.pods import deletion_order, slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.deletion_order import find_zones
-from mainstay.controllers.pods.events import refused, told_of
+from mainstay.controllers.pods.events import describe_pods, refused
 from mainstay.controllers.replicaset import replacement
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
@@ -86,12 +86,18 @@ class ReplicaSets(Controller):
             created = tuple([Create(PODS, new_pod(replica_set, place, is_taken)) for place in due])
             reasons = (f"{missing} missing",)
             if later is None:
-                return Decision(created, result, status, reasons=reasons, events=told_of(created), at_once=True)
+                return Decision(created, result, status, reasons=reasons, events=describe_pods(created), at_once=True)
             if wake_at is None or later < wake_at:
                 result = WakeAt(later, "a pod that keeps failing is replaced")
             said, status = _backing_off(len(places) - len(due), later), _without_conditions(status)
             return Decision(
-                created, result, status, conditions=(said,), reasons=reasons, events=told_of(created), at_once=True
+                created,
+                result,
+                status,
+                conditions=(said,),
+                reasons=reasons,
+                events=describe_pods(created),
+                at_once=True,
             )
         related, successors = _related(view, replica_set)
         zones = find_zones(view, [*active, *successors])
@@ -99,7 +105,7 @@ class ReplicaSets(Controller):
         leaving = deletion_order.chosen(active, count, related=related, successors=successors, zones=zones)
         drained = tuple([_drain(pod) for pod in leaving])
         reasons = (f"{-missing} too many",)
-        return Decision(drained, result, status, reasons=reasons, events=told_of(drained), at_once=True)
+        return Decision(drained, result, status, reasons=reasons, events=describe_pods(drained), at_once=True)
 
     def after_failure(self, decision: Decision, action: Action, error: ApiError) -> Decision:
         """What was refused is said as a condition, until a round succeeds."""
@@ -146,7 +152,7 @@ def _related(view: View, replica_set: Object) -> tuple[list[Object], list[Object
         return [], []
     uid = replica_set["metadata"]["uid"]
     siblings = view.owned_by(REPLICASETS, reference["uid"])
-    newest = max(siblings, key=revision_of, default=replica_set)["metadata"]["uid"]
+    newest = max(siblings, key=parse_revision, default=replica_set)["metadata"]["uid"]
     pods = {
         sibling: view.owned_by(PODS, sibling)
         for sibling in (each["metadata"]["uid"] for each in siblings)

@@ -29,7 +29,7 @@ def not_before(pods: Sequence[Object]) -> dict[int, datetime]:
         return {}
     by_slot: dict[int, list[Object]] = {}
     for pod in pods:
-        if (slot := slots.slot_of(pod)) is not None:
+        if (slot := slots.parse_slot(pod)) is not None:
             by_slot.setdefault(slot, []).append(pod)
     found = {}
     for slot, own in by_slot.items():

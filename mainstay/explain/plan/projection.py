@@ -51,7 +51,7 @@ from mainstay.controllers.job.controller import Jobs
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.explain.plan.placement import Placing
 from mainstay.explain.plan.quotas import QuotaBook
-from mainstay.loop.act import key_of
+from mainstay.loop.act import find_key
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Apply, Create, Decision, Delete, Patch, WakeAt
@@ -306,7 +306,7 @@ class Expansion:
             self._at(self.now + DEFAULT_RETRY.delay(attempts, _MIDDLE), "retry", (number, key))
 
     def _carry_out(self, action: Action) -> None:
-        kind, key = action.kind, key_of(action)
+        kind, key = action.kind, find_key(action)
         there = self.get(kind, key)
         match action:
             case Create(object=wanted) | Apply(object=wanted):

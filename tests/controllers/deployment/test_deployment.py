@@ -4,7 +4,7 @@ from typing import Any
 
 from mainstay.api.kind_names import DEPLOYMENTS, REPLICASETS
 from mainstay.client.errors import Forbidden
-from mainstay.controllers.deployment.revisions import hash_of
+from mainstay.controllers.deployment.revisions import compute_hash
 from mainstay.loop.decision import Create, Decision, Delete, Patch
 from tests.controllers.objects import (
     DEPLOYMENT_CONTROLLER,
@@ -64,7 +64,7 @@ def test_a_new_deployment_gets_a_set_of_its_full_size_and_a_revision():
     decision = decide(a_deployment(3))
 
     found = made(decision)
-    assert found["metadata"]["name"] == f"web-{hash_of(a_template(), 0)}"
+    assert found["metadata"]["name"] == f"web-{compute_hash(a_template(), 0)}"
     assert found["spec"]["replicas"] == 3
     assert decision.actions[1:] == (Patch(DEPLOYMENTS, KEY, "web", {"metadata": {"annotations": AT_ONE}}),)
 
@@ -160,11 +160,11 @@ def test_a_late_rollout_neither_grows_nor_takes_old_pods_while_its_own_do_not_wo
 
 
 def test_other_sets_of_the_same_name_give_way_to_another_name():
-    taken = a_set(f"web-{hash_of(a_template(), 0)}", 1, owner="another", image="other:1")
+    taken = a_set(f"web-{compute_hash(a_template(), 0)}", 1, owner="another", image="other:1")
 
     decision = decide(a_deployment(3), taken)
 
-    assert made(decision)["metadata"]["name"] == f"web-{hash_of(a_template(), 1)}"
+    assert made(decision)["metadata"]["name"] == f"web-{compute_hash(a_template(), 1)}"
     assert decision.status["collisionCount"] == 1
 
 

@@ -1,7 +1,7 @@
 """The sets of a Deployment as its history."""
 
 from mainstay.controllers.deployment import revisions
-from mainstay.controllers.deployment.revisions import changes_to_new, forgotten, hash_of, made_set, new_set
+from mainstay.controllers.deployment.revisions import changes_to_new, compute_hash, forgotten, made_set, new_set
 from tests.controllers.objects import a_deployment, a_set, a_template
 
 
@@ -25,8 +25,8 @@ def test_what_says_nothing_makes_no_other_template():
         "spec": template["spec"],
     }
 
-    assert hash_of(said, 0) == hash_of(template, 0)
-    assert hash_of(template, 1) != hash_of(template, 0) != hash_of(a_template("web:2"), 0)
+    assert compute_hash(said, 0) == compute_hash(template, 0)
+    assert compute_hash(template, 1) != compute_hash(template, 0) != compute_hash(a_template("web:2"), 0)
 
 
 def test_a_new_set_has_the_template_and_its_hash_as_a_label_everywhere():

@@ -3,13 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
-from mainstay.controllers.deployment.rolling import bounds_of
+from mainstay.controllers.deployment.rolling import compute_bounds
 from mainstay.controllers.deployment.status import Said, is_timed_out, said
 from tests.controllers.objects import NOON, Object, a_deployment, a_set, at
 
 
 def say(deployment: Object, new: Object | None, *old: Object, now: float = 0, **more: Any) -> Said:
-    return said(deployment, new, old, bounds_of(deployment), NOON + timedelta(seconds=now), **more)
+    return said(deployment, new, old, compute_bounds(deployment), NOON + timedelta(seconds=now), **more)
 
 
 def progressing(found: Said) -> tuple[str, str, str] | None:

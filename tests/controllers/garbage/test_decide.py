@@ -14,8 +14,8 @@ from mainstay.controllers.garbage.decide import (
     Remove,
     Standing,
     decide,
-    end_of,
     finalizers_but,
+    find_finalizer,
     owners_but,
 )
 
@@ -126,4 +126,4 @@ def test_what_is_taken_out_is_all_that_changes():
     ],
 )
 def test_what_an_object_on_its_way_out_waits_for(metadata, expected):
-    assert end_of({"metadata": metadata}) == expected
+    assert find_finalizer({"metadata": metadata}) == expected

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainstay.api.kind_names import COMPONENT_STATES, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair.decide import Fault, Finding, Memory, RepairSnapshot, condition_of, decide
+from mainstay.controllers.repair.decide import Fault, Finding, Memory, RepairSnapshot, decide, summarize
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import tasks
 from mainstay.loop.conditions import Condition, Truth
@@ -159,6 +159,6 @@ def test_a_namespace_that_is_counted_wrong_is_a_finding():
     message = "what is used of its quotas is not the sum of what is there"
     finding = Finding(Fault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", "default"), "default", message)
     assert (plan.steps, plan.findings) == ((), (finding,))
-    assert condition_of(plan.findings) == Condition(
+    assert summarize(plan.findings) == Condition(
         "RepairComplete", Truth.FALSE, "QuotaDrift", f"Namespace default: {message}"
     )

@@ -23,9 +23,9 @@ from mainstay.controllers.repair.decide import (
     RepairSnapshot,
     ReplaceStranded,
     Tell,
-    condition_of,
     decide,
     describe_workloads,
+    summarize,
 )
 from mainstay.loop.conditions import Condition, Truth
 from tests.controllers.node_health.nodes import START, at, heard_at
@@ -175,8 +175,8 @@ def test_what_is_found_is_said_for_the_workload_that_it_holds_up():
 def test_repair_is_complete_when_nothing_is_left():
     one = Finding(Fault.ORPHANED_RESERVATION, RESERVATIONS, ObjectKey("default", "r"), "uid-r", "it is lost")
 
-    assert condition_of(()) == Condition("RepairComplete", Truth.TRUE, "NothingLeft", "there is nothing to put right")
-    assert condition_of((one, one)) == Condition(
+    assert summarize(()) == Condition("RepairComplete", Truth.TRUE, "NothingLeft", "there is nothing to put right")
+    assert summarize((one, one)) == Condition(
         "RepairComplete", Truth.FALSE, "OrphanedReservation", "Reservation default/r: it is lost; and 1 more"
     )
 
