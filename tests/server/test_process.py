@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+import mainstay
 from mainstay.cli.main import run
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.server import process
@@ -394,7 +395,7 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
 
 def test_help_and_version_are_there():
     command = [sys.executable, "-m", "mainstay.cli.main"]
-    for arguments, said in ((["--version"], "mainstay, version"), (["server", "-h"], "--data-dir DIR")):
+    for arguments, said in ((["--version"], f"mainstay {mainstay.__version__} "), (["server", "-h"], "--data-dir DIR")):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=True)
         assert said in done.stdout
 
