@@ -1,7 +1,7 @@
 """What one pod goes through in the scheduler, from when it needs a node until the cache shows it on one.
 
-`STEPS` is the whole of it; docs/scheduler.md has the diagram. `PendingPods` (pending_pods.py) keeps the state of each
-pod, and refuses a step that is not in the table.
+`STEPS` is the whole of it; docs/state-machines.md has the diagram. `PendingPods` (pending_pods.py) keeps the state of
+each pod, and refuses a step that is not in the table.
 
 Three groups of states. A pod *waits* in the queue: gated, active, backing off or unschedulable. It is *in hand* while
 the scheduler decides about it and binds it. It is *assumed* on its node from the decision until the cache shows what

@@ -16,7 +16,7 @@ from mainstay.scheduler.reasons import Cure
 from mainstay.scheduler.record import Deciding, Setting
 from tests.scheduler.objects import a_pod
 
-DOCS = Path(__file__).parents[3] / "docs" / "scheduler.md"
+DOCS = Path(__file__).parents[3] / "docs" / "state-machines.md"
 CURES = (Cure.NODE_ADDED, Cure.POD_REMOVED)
 
 
