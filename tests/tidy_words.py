@@ -32,6 +32,10 @@ HELD: Final = (
     "mainstay/env/",
     "mainstay/http/",
     "mainstay/journal/",
+    "mainstay/server/",
+    "mainstay/store/",
+    "tests/server/",
+    "tests/store/",
     "tests/tidy_",
 )
 # This table, and the tests that plant the words to see them found.

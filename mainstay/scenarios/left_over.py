@@ -23,7 +23,7 @@ from mainstay.scenarios._agents import CALM, SILENCE
 from mainstay.scenarios._health import HealthStage
 from mainstay.scenarios._stages import NAMESPACE, USER
 from mainstay.server.placement.ledger.charge import Charge
-from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
+from mainstay.server.placement.ledger.ledger import build_write, charged, ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import find_drift
 from mainstay.sim.checkers import Violated, orphans
 from mainstay.sim.checkers.released import Released
@@ -89,7 +89,7 @@ class LeftOver(HealthStage):
         wrong = Charge(f"nobody-{self.choose('who', 9)}", "default/nobody", node, {"cpu": 5}, ())
         entry = await store.get(ledger_key(node))
         if entry is not None:
-            await store.commit([], [write_of(entry.key, charged(ledger_in(entry), wrong))])
+            await store.commit([], [build_write(entry.key, charged(ledger_in(entry), wrong))])
 
     async def check(self) -> None:
         store = self.world.store

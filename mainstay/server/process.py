@@ -2,7 +2,7 @@
 
     data directory ─► certificates ─► store ─► API ─► listening ─► kubeconfig
 
-The kubeconfig comes last, because only then is the port known, and because whoever waits for that file can then
+The kubeconfig comes last, because only then is the port known, and because a script that waits for that file can then
 connect. Going down: no new connections, what was begun is finished or cut off after the grace, then the rest in
 reverse order.
 
@@ -76,7 +76,7 @@ _log = logging.getLogger(__name__)
 
 
 class CannotStart(Exception):
-    """The server does not run. The message is for whoever started it, and says what to do."""
+    """The server does not run. The message is for the user who started it, and says what to do."""
 
 
 class CannotGoOn(Exception):
@@ -145,7 +145,7 @@ class ServerOptions:
 
 async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerProcess"], None]) -> None:
     """Run a server until SIGTERM or SIGINT. A second signal does not wait for requests. Raises `CannotStart`; and
-    `CannotGoOn` if the store takes no more writes until it is opened again: whoever keeps this process starts it anew.
+    `CannotGoOn` if the store takes no more writes until it is opened again: the supervisor restarts the process.
     """
     signals = StopSignals()
     try:
@@ -158,7 +158,7 @@ async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerPro
         await process.stop()
         await tasks.stop(hurrying)
         if process.broken:
-            raise CannotGoOn(f"the store cannot be written, and the server ends to read it anew: {process.broken}")
+            raise CannotGoOn(f"cannot write the store; stopping, so that a restart reads it again: {process.broken}")
     finally:
         signals.close()
 
@@ -231,7 +231,7 @@ class ServerProcess:
         tokens = dict(options.tokens)
         if tls is None:
             if options.host not in ("localhost", "127.0.0.1", "::1"):
-                _log.warning("there is no TLS: whoever sees the traffic can read everything, tokens included")
+                _log.warning("serving without TLS: anyone who sees the traffic can read everything, tokens included")
             tokens[_admin_token(env.disk)] = User(ADMIN, (MASTERS,))
         signing_key = SigningKey(await self._worker.run(ensure_key, env.disk, KEY_FILE))
         store = self._store = await _open_store(options, env)
@@ -333,7 +333,7 @@ class ServerProcess:
             case OwnTls():
                 admin = ByCertificate(certificates.authority, certificates.admin, certificates.admin_key)
             case GivenTls(certificate, _, _) as given:
-                # Whoever signed the given certificate is not known. What is certain to be of use is what came with it.
+                # Which authority signed the given certificate is not known. What came with it is certain to be of use.
                 # Ours is there for agents: it is how they know this server when it asks them something.
                 authorities = _read(certificate) + _client_authority(given) + b"\n" + certificates.authority
                 admin = ByCertificate(authorities, certificates.admin, certificates.admin_key)
@@ -359,7 +359,7 @@ class ServerProcess:
                         load_certificate(tls, certificate, key)
                 await self._worker.run(self._write_kubeconfig, certificates)
             except (BadCertificate, CannotStart, DiskFull, OSError) as error:
-                _log.error("the certificates cannot be renewed, and stay as they are: %s", error)
+                _log.error("cannot renew certificates; keeping the present ones: %s", error)
 
 
 async def _open_store(options: ServerOptions, env: Env) -> Store:

@@ -45,7 +45,7 @@ class DiskLog:
         self._size = 0
         """Of the file, up to the end of its last whole frame."""
         self._is_broken = False
-        """A write has failed, and nobody knows what is in the file now."""
+        """A write has failed, and what is in the file now is unknown."""
 
     async def open(self) -> Recovered:
         return await self._worker.run(self._open)
@@ -74,7 +74,7 @@ class DiskLog:
     def _read(self) -> Recovered:
         data = self._disk.read(FILE) if FILE in self._disk.names() else b""
         if len(data) < len(_MAGIC) and _MAGIC.startswith(data):  # New, or its making was cut short.
-            self._write_anew(0, {})
+            self._rewrite(0, {})
             return Recovered(0, [])
         if not data.startswith(_MAGIC):
             raise Corrupt("the file is not a Mainstay log. Restore it from a backup, or move it away to start empty")
@@ -99,10 +99,10 @@ class DiskLog:
         if sum(map(len, rows.values())) < self._size // 2:
             # It only saves room: a disk without any must not keep the log from being opened.
             with contextlib.suppress(StorageFull):
-                self._write_anew(compacted, rows)
+                self._rewrite(compacted, rows)
         return Recovered(compacted, [decode_row(revision, rows[revision]) for revision in revisions])
 
-    def _write_anew(self, compacted: int, rows: dict[int, bytes]) -> None:
+    def _rewrite(self, compacted: int, rows: dict[int, bytes]) -> None:
         if NEW_FILE in self._disk.names():
             self._disk.remove(NEW_FILE)
         data = _MAGIC + _encode(_Frame(compacted, [(revision, rows[revision]) for revision in sorted(rows)]))

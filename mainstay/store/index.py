@@ -190,9 +190,9 @@ class Index:
         keys = self._shared_rows.get(revision, ())
         if not keys:
             self._shared_rows.pop(revision, None)
-        return Row(revision, tuple(self._version_of(key, revision) for key in keys))
+        return Row(revision, tuple(self._find_version(key, revision) for key in keys))
 
-    def _version_of(self, key: str, revision: int) -> Entry | Gone:
+    def _find_version(self, key: str, revision: int) -> Entry | Gone:
         entry = self.live.get(key)
         if entry is not None and entry.revision == revision:
             return entry

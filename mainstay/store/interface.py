@@ -11,7 +11,7 @@ the rest of Mainstay relies on:
 - What was read was durable: no read, watch or refusal shows a write that a crash could still undo.
 
 Keys are text and sort by code point (which is the order of their UTF-8 bytes). A prefix is just that: `pods/a` also
-covers `pods/ab`. History is kept until `compact`; whoever still needs some of it takes a `hold`.
+covers `pods/ab`. History is kept until `compact`; a reader that still needs some of it takes a `hold`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -119,7 +119,7 @@ class Watch(Protocol):
     async def __anext__(self) -> Batch: ...
 
     def close(self) -> None:
-        """End it. Whoever is waiting for the next batch sees the end of the iteration."""
+        """End it. A reader that waits for the next batch sees the end of the iteration."""
 
     def __enter__(self) -> Self: ...
 
@@ -190,7 +190,7 @@ class Store(Protocol):
         """
 
     async def revision(self) -> int:
-        """The latest revision that any commit, of any process, has been told."""
+        """The latest revision that any commit, of any process, has returned."""
 
     async def compact(self, revision: int) -> int:
         """Forget history before a revision; what was current at it stays. Never goes past a hold.

@@ -3,7 +3,7 @@
 A commit walks through here:
 
     checks    looked up in what is there *including* what is staged but not yet durable: the order of revisions is
-              the order in which commits arrive, and nobody waits for a disk to learn whether its checks hold
+              the order in which commits arrive, and no commit waits for a disk to learn whether its checks hold
     stage     it gets its revision, and what it changes is staged
     append    whatever is staged goes to the log as one group: many transactions, one sync
     publish   once durable: into the index, to the watches, and the answer to the caller
@@ -12,7 +12,7 @@ Reads and watches only ever see the index, so nothing can be read that a crash m
 refusal that was caused by something staged waits until that is durable: it tells the caller what is there.
 
 When the log is full, everything staged is taken back and its callers are told so; the store goes on. When an append
-fails in any other way, nobody can know whether it reached the disk: those callers get `OutcomeUnknown`, and the store
+fails in any other way, whether it reached the disk is unknown: those callers get `OutcomeUnknown`, and the store
 takes no more writes until it is opened again, which reads the truth from the log.
 """
 
@@ -211,7 +211,7 @@ class LocalStore:
             while self._staged:
                 group: list[_Staged] = []
                 try:
-                    # Whoever is about to commit as well comes into the same group.
+                    # Callers that are about to commit as well come into the same group.
                     await tasks.turns(JOINING_TURNS)
                     group = self._take_group()
                     rows = [_row(staged.transaction) for staged in group if staged.transaction is not None]
@@ -225,7 +225,9 @@ class LocalStore:
                 except OutcomeUnknown as error:
                     _logger.error("the store takes no more writes until it is opened again: %s", error)
                     self._break(group, error)
-                except BaseException as error:  # A bug, or we are being stopped: also then nobody must wait for ever.
+                except (
+                    BaseException
+                ) as error:  # A bug, or we are being stopped: also then no caller must wait for ever.
                     self._break(group, error)
                     raise
         finally:
@@ -307,8 +309,8 @@ class LocalStore:
         return self._holds.take(revision)
 
     async def broken(self) -> str:
-        """Wait until the log cannot be trusted any more, and say why. Whoever has opened the store ends then, and is
-        started again: it takes no more writes."""
+        """Wait until the log cannot be trusted any more, and return why. Such a store takes no more writes: the process
+        that has opened it must end, and open it again."""
         await self._breaking.wait()
         return self._broken or ""
 

@@ -27,7 +27,7 @@ class LocalWatch:
         self.reached = after
         """Everything up to this revision has been delivered, or did not concern us."""
         self.waiter: asyncio.Future[Batch | None] | None = None
-        """Somebody waits for the next batch. None for an answer: look again, something else has changed."""
+        """A reader waits for the next batch. None for an answer: look again, something else has changed."""
         self._closed = False
         self._is_read = False
 
@@ -69,7 +69,7 @@ class LocalWatch:
         self.wake(None)
 
     def wake(self, batch: Batch | None) -> None:
-        """Answer whoever waits. If nobody does, they find out when they come back."""
+        """Answer the reader that waits. If none does, it finds out when it comes back."""
         if self.is_waiting and self.waiter is not None:
             self.waiter.set_result(batch)
 

@@ -249,7 +249,7 @@ def test_the_words_of_a_refusal_are_the_server_s(hard: dict[str, str], used: dic
         "status": {"used": used},
     }
     tally = quota_tally.Tally({"team": quota_tally.Limit("u", hard, used)})
-    servers = quota_tally.refusal_of(tally, ("", "pods"), pod, None)
+    servers = quota_tally.find_exceeded(tally, ("", "pods"), pod, None)
     assert QuotaBook([limit_of(quota)]).refusal(PODS, pod, None) == (servers.message if servers is not None else "")
 
 

@@ -75,7 +75,7 @@ async def freeze(sim: Simulation, faults: Faults | None = None) -> None:
         await _require_frozen(stores[2], started, latest)
         left = [name for name in NAMES if name not in await going_at(stores[2], latest)]
         if faults is None and left:
-            raise Broken(f"{left} are still there, though nobody holds evictions any more")
+            raise Broken(f"{left} are still there, though evictions are not held any more")
 
 
 async def _require_frozen(store: Store, started: int, latest: int) -> None:

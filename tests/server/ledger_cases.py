@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from mainstay.server.placement.ledger.charge import CHARGES, Charge, charge_of, decode_charge
+from mainstay.server.placement.ledger.charge import CHARGES, Charge, build_charge, decode_charge
 from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, charged, ledger_in
-from mainstay.server.placement.ledger.nodes import facts_of
+from mainstay.server.placement.ledger.nodes import read_facts
 from mainstay.server.placement.ledger.room import shortages
 from mainstay.store.interface import Change, Entry, Store
 
@@ -86,7 +86,7 @@ def require_sums(told: dict[str, Entry], revision: int) -> dict[str, Ledger]:
     charges = {key.removeprefix(CHARGES): decode_charge(e.value) for key, e in told.items() if key.startswith(CHARGES)}
     pods = {key.removeprefix("core/pods/"): _object(e) for key, e in told.items() if key.startswith("core/pods/")}
     nodes = {key.removeprefix("core/nodes/"): _object(e) for key, e in told.items() if key.startswith("core/nodes/")}
-    wanted = {place: charge.uid for place, pod in pods.items() if (charge := charge_of(pod)) is not None}
+    wanted = {place: charge.uid for place, pod in pods.items() if (charge := build_charge(pod)) is not None}
     if wanted != {place: charge.uid for place, charge in charges.items()}:
         raise Broken(f"revision {revision}: charged are {sorted(charges)}, and should be {sorted(wanted)}")
     for name in sorted({*ledgers, *nodes, *(charge.node for charge in charges.values())}):
@@ -97,7 +97,7 @@ def require_sums(told: dict[str, Entry], revision: int) -> dict[str, Ledger]:
         if (counted.used, counted.ports) != (ledger.used, ledger.ports):
             raise Broken(f"revision {revision}: of {name} {ledger.used} is used, and {counted.used} is charged")
         if name in nodes:
-            facts = facts_of(nodes[name])
+            facts = read_facts(nodes[name])
             known = (ledger.node_uid, ledger.is_accepting, ledger.zone, ledger.allocatable)
             if known != (facts.uid, facts.is_accepting, facts.zone, facts.allocatable):
                 raise Broken(f"revision {revision}: the ledger of {name} says {known} of its Node, which is {facts}")
@@ -107,7 +107,7 @@ def require_sums(told: dict[str, Entry], revision: int) -> dict[str, Ledger]:
 
 
 def _require_room(ledger: Ledger, pod: dict[str, Any], revision: int) -> None:
-    charge = charge_of(pod)
+    charge = build_charge(pod)
     if charge is None or not ledger.node_uid:
         return
     short = {name: free for name, (_, free) in shortages(ledger, dict.fromkeys(charge.amounts, 0)).items()}

@@ -9,9 +9,9 @@ from mainstay.api.quantity import ZERO, parse
 from mainstay.env import Chance
 from mainstay.server.quota.resource_quota import count
 from mainstay.server.quota.tally import Limit, Tally, tally_in, tally_key
-from mainstay.server.quota.tally import write_of as tally_write
+from mainstay.server.quota.tally import build_write as tally_write
 from mainstay.server.quota.zone_quota import ZoneUse, count_charges, use_in, zone_key
-from mainstay.server.quota.zone_quota import write_of as zone_write
+from mainstay.server.quota.zone_quota import build_write as zone_write
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Delete, Store
@@ -41,7 +41,7 @@ def spoiled(tally: Tally, how: str, amount: int = 3) -> Tally:
         case "one is missing":
             return replace(tally, quotas={name: limit for name, limit in tally.quotas.items() if name != "team"})
         case "one is left over":
-            return replace(tally, quotas={**tally.quotas, "gone": Limit("nobody", {"pods": "99"}, {"pods": "5"})})
+            return replace(tally, quotas={**tally.quotas, "gone": Limit("no-quota", {"pods": "99"}, {"pods": "5"})})
         case "another limit":
             return replace(
                 tally, quotas={**tally.quotas, "team": replace(team, hard={"pods": "98"}, used={"pods": "1"})}

@@ -156,7 +156,7 @@ async def race(sim: Simulation, faults: Faults | None = None) -> None:
                 raise Broken(f"{entry.key} is still active, long after its time")
         for node in ("n1", "n2"):
             if ledger_in(await stores[2].get(ledger_key(node))).held:
-                raise Broken(f"{node} still holds something for nobody")
+                raise Broken(f"{node} still holds something for no reservation")
 
 
 Case = Callable[[Simulation, Faults | None], Awaitable[None]]

@@ -14,7 +14,7 @@ from mainstay.agent.serve.server import AgentServing
 from mainstay.api.errors import ApiError
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
-from mainstay.server.node_proxy.agents import AgentAddress, Connector, address_of
+from mainstay.server.node_proxy.agents import AgentAddress, Connector, find_address
 from tests.agent.fake_runner import FakeRunner
 from tests.server.world import PODS, Client, a_pod, a_server
 
@@ -78,9 +78,9 @@ async def exec_in(machine: Machine, pod: str, *command: str, protocol: str = "v5
 
 
 async def test_the_agent_of_a_node_is_where_the_node_says():
-    assert address_of(a_node()) == AgentAddress("node-1", "node-1", PORT, "")
+    assert find_address(a_node()) == AgentAddress("node-1", "node-1", PORT, "")
     with pytest.raises(ApiError, match="does not say where its agent listens"):
-        address_of({"metadata": {"name": "node-1"}})
+        find_address({"metadata": {"name": "node-1"}})
 
 
 async def test_a_log_is_passed_on(sim):
@@ -163,7 +163,7 @@ async def test_a_terminal_is_told_its_size(sim):
             assert await socket.receive_bytes() == b"\x01132 40\n"
 
 
-async def test_a_command_whose_output_nobody_takes_waits_and_dies_with_its_client(sim):
+async def test_a_command_whose_output_is_not_read_waits_and_dies_with_its_client(sim):
     async with a_machine(sim) as machine:
         machine.runner.begin(await machine.add_pod("web"))
         async with exec_in(machine, "web", "yes") as socket:
@@ -242,7 +242,7 @@ async def test_where_there_is_tls_an_agent_without_is_not_asked(sim):
         await connector.ask(AgentAddress("node-1", "node-1", PORT, ""), ["usage"])
 
 
-async def test_without_a_certificate_of_its_own_a_server_asks_nobody_who_wants_one(sim):
+async def test_a_server_without_a_certificate_does_not_ask_agents_that_want_one(sim):
     with pytest.raises(ApiError, match="nothing to show"):
         await Connector().ask(AgentAddress("node-1", "node-1", PORT, "sha256:00"), ["usage"])
 

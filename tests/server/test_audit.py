@@ -106,7 +106,7 @@ async def test_a_request_that_is_about_no_object_has_its_method_as_verb(sim: Sim
     assert (line["verb"], "objectRef" in line) == ("get", False)
 
 
-async def test_who_acts_as_somebody_else_is_shown_too(sim: Simulation):
+async def test_an_impersonating_user_is_shown_too(sim: Simulation):
     headers = (("Authorization", "Bearer root-token"), ("Impersonate-User", "ann"))
 
     line = await written(sim, a_call(a_request("/x", *headers), ANN, None, "some-id"), 200, NOON, LATER)

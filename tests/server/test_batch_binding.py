@@ -103,7 +103,7 @@ async def test_an_item_that_is_sent_again_as_the_same_operation_has_the_same_out
         assert (await bind_all(client, an_item("p1"), Mainstay_Operation="op-2")).status == 400
 
 
-async def test_an_outcome_that_nobody_knows_is_said_to_be_unknown(sim):
+async def test_an_unknown_outcome_is_reported_as_unknown(sim):
     class Forgetful:
         """Does what it is asked for, and loses the answer."""
 

@@ -106,7 +106,7 @@ async def test_a_pod_is_bound_once(sim):
         assert sorted(cause(answer) for answer in answers) == [(201, ""), (409, "AlreadyBound")]
 
 
-async def test_a_pod_that_is_going_or_was_made_anew_is_not_bound(sim):
+async def test_a_pod_that_is_being_deleted_or_was_recreated_is_not_bound(sim):
     async with a_server(sim) as client:
         await client.create(NODES, a_node())
         await client.create(PODS, {**a_sized_pod("a"), "metadata": {"name": "a", "finalizers": ["test/x"]}})
@@ -134,7 +134,7 @@ async def test_a_node_that_is_not_there_is_refused_only_to_those_who_say_what_th
         require_ledgers(await history_of(store))
 
 
-async def test_whoever_is_strict_is_refused_when_the_node_has_changed_since(sim):
+async def test_a_strict_binding_is_refused_when_the_node_has_changed_since(sim):
     async with a_server(sim) as client:
         await client.create(NODES, a_node())
         made = [await client.create(PODS, a_sized_pod(name)) for name in ("a", "b")]

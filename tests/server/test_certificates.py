@@ -150,7 +150,7 @@ def test_nothing_outlives_its_authority_and_nothing_is_made_again_for_that(disk:
     assert ensure(disk, late + timedelta(days=1)) == made
 
 
-def test_a_new_authority_signs_everything_anew(disk: SystemDisk):
+def test_a_new_authority_signs_everything_again(disk: SystemDisk):
     first = ensure(disk)
     disk.remove("ca.crt")
     disk.remove("ca.key")

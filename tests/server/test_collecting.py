@@ -78,7 +78,7 @@ async def test_an_answer_means_that_the_records_survive_a_power_cut(sim: Simulat
     assert [each.id for each in found] == ["replicasets-1"]
 
 
-async def test_agents_may_tell_of_themselves_and_of_nobody_else(sim: Simulation):
+async def test_agents_may_record_only_their_own_decisions(sim: Simulation):
     async with a_journaled_server(sim) as served:
         await served.tell([a_decision(component="agent")], "node-a")
         with pytest.raises(Forbidden, match="node node-a may only tell of its agent"):
@@ -89,7 +89,7 @@ async def test_agents_may_tell_of_themselves_and_of_nobody_else(sim: Simulation)
         assert [each.component for each in (await served.journal.decisions()).records] == ["agent"]
 
 
-async def test_what_only_a_server_can_know_is_taken_from_nobody(sim: Simulation):
+async def test_what_only_a_server_can_know_is_taken_from_no_component(sim: Simulation):
     async with a_journaled_server(sim) as served:
         for record in (
             WriteRecord(3, "pods", "a", "web", AT, "create", "ann"),

@@ -30,9 +30,9 @@ from mainstay.journal.trace_id import trace_of
 from mainstay.server.auth.authorization import User
 from mainstay.server.decisions import feed as decision_feed
 from mainstay.server.decisions import reads
-from mainstay.server.decisions.objects import object_of, rendered
+from mainstay.server.decisions.objects import build_object, rendered
 from mainstay.server.decisions.reads import _field
-from mainstay.server.decisions.redaction import HIDDEN, redacted, rights_of
+from mainstay.server.decisions.redaction import HIDDEN, find_rights, redacted
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
 from tests.server.journal_world import Served, a_journaled_server
@@ -147,7 +147,7 @@ async def test_decisions_are_selected_by_fields(sim: Simulation, selector: str, 
 
 def test_a_record_is_selected_like_the_object_that_is_made_of_it():
     record = about("deployments.apps", "web", 1, outcome=Outcome(Ending.RETRY, "Conflict"))
-    shown = object_of(record)
+    shown = build_object(record)
 
     assert DECISION.selectable is not None
     assert {field: read(shown) for field, read in DECISION.selectable.items()} == {
@@ -220,11 +220,11 @@ def now(served: Served) -> Any:
 async def test_a_server_without_a_journal_has_no_decisions_and_says_why(sim: Simulation):
     async with a_journaled_server(sim, has_journal=False) as served:
         for ask in (served.admin.list(DECISIONS, "default"), served.admin.get(DECISIONS, "x", "default")):
-            with pytest.raises(NotFound, match="keeps no journal"):
+            with pytest.raises(NotFound, match="has no journal"):
                 await ask
 
 
-async def test_nobody_writes_decisions_as_objects(sim: Simulation):
+async def test_decisions_cannot_be_written_as_objects(sim: Simulation):
     async with a_journaled_server(sim) as served:
         with pytest.raises(ApiError) as refused:
             await served.admin.create(DECISIONS, {"metadata": {"name": "x", "namespace": "default"}})
@@ -310,8 +310,8 @@ def a_tenant(kind: str, namespace: str, name: str) -> bool:
 
 
 def test_a_decision_about_what_a_reader_may_not_get_is_left_out():
-    assert redacted(object_of(about("pods", "web", 1, "bank")), a_tenant) is None
-    assert redacted(object_of(about("nodes", "n1", 1, "")), a_tenant) is None
+    assert redacted(build_object(about("pods", "web", 1, "bank")), a_tenant) is None
+    assert redacted(build_object(about("nodes", "n1", 1, "")), a_tenant) is None
 
 
 def test_what_a_decision_says_of_others_is_taken_out_and_counted():
@@ -332,7 +332,7 @@ def test_what_a_decision_says_of_others_is_taken_out_and_counted():
         user="system:node:node-a17",
     )
 
-    shown = redacted(object_of(record), a_tenant)
+    shown = redacted(build_object(record), a_tenant)
 
     assert shown is not None
     assert shown["message"] == f"{HIDDEN}/{HIDDEN} holds {HIDDEN}, shop/api waits"
@@ -350,8 +350,8 @@ def test_what_a_decision_says_of_others_is_taken_out_and_counted():
 
 
 def test_rights_are_those_by_which_objects_are_read():
-    assert rights_of(User("root", ("system:masters",))) is None
-    of_node = rights_of(User("system:node:a", ("system:nodes",)))
+    assert find_rights(User("root", ("system:masters",))) is None
+    of_node = find_rights(User("system:node:a", ("system:nodes",)))
     assert of_node is not None
     assert of_node("pods", "shop", "web")
     assert not of_node("deployments.apps", "shop", "web")
@@ -360,7 +360,7 @@ def test_rights_are_those_by_which_objects_are_read():
 async def test_a_reader_with_fewer_rights_lists_gets_and_watches_less(sim: Simulation, monkeypatch: pytest.MonkeyPatch):
     # Until roles are evaluated only administrators may list decisions. This is what comes then.
     monkeypatch.setattr("mainstay.server.auth.authorization.require", lambda user, target: None)
-    monkeypatch.setattr(reads, "rights_of", lambda user: None if user.is_master else a_tenant)
+    monkeypatch.setattr(reads, "find_rights", lambda user: None if user.is_master else a_tenant)
     hidden, shown = about("pods", "x", 1, "bank"), about("pods", "y", 2, "shop")
     async with a_journaled_server(sim) as served:
         await served.tell([hidden, shown])

@@ -209,12 +209,12 @@ async def test_a_changed_schema_is_the_one_that_counts(sim):
     kind = world.registry.find("example.com", "v1", "foos")
     assert kind is not None
     assert kind.validate({"spec": {"size": "large"}}, None) == []
-    version = world.definitions.version_of(kind)
+    version = world.definitions.find_version(kind)
     assert version is not None
     assert version.kind is kind
 
 
-async def test_nothing_is_served_anew_when_only_the_status_changes(sim):
+async def test_served_kinds_stay_when_only_the_status_changes(sim):
     world = await a_world(sim)
     await put(world.store, a_crd())
     await a_moment()

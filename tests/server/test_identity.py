@@ -30,7 +30,7 @@ def a_request(*headers: tuple[str, str], certificate: dict[str, Any] | None = No
 
 def refusal_of(*headers: tuple[str, str]) -> tuple[int, str]:
     with pytest.raises(ApiError) as refusal:
-        TOKENS.user_of(a_request(*headers))
+        TOKENS.authenticate(a_request(*headers))
     return refusal.value.code, refusal.value.message
 
 
@@ -38,44 +38,44 @@ def refusal_of(*headers: tuple[str, str]) -> tuple[int, str]:
 
 
 def test_a_certificate_names_the_user_and_each_group():
-    user = TOKENS.user_of(a_request(certificate=ADMIN_CERTIFICATE))
+    user = TOKENS.authenticate(a_request(certificate=ADMIN_CERTIFICATE))
 
     assert user == User("kubernetes-admin", ("system:masters", "ops", "system:authenticated"))
 
 
 @pytest.mark.parametrize("header", ["Bearer ann-token", "bearer  ann-token ", "BEARER ann-token"])
 def test_a_token_names_its_user(header):
-    user = TOKENS.user_of(a_request(("Authorization", header)))
+    user = TOKENS.authenticate(a_request(("Authorization", header)))
 
     assert user == User("ann", ("devs", "system:authenticated"), "17")
 
 
 def test_a_certificate_comes_before_a_token():
-    user = TOKENS.user_of(a_request(("Authorization", "Bearer nonsense"), certificate=ADMIN_CERTIFICATE))
+    user = TOKENS.authenticate(a_request(("Authorization", "Bearer nonsense"), certificate=ADMIN_CERTIFICATE))
 
     assert user.name == "kubernetes-admin"
 
 
-def test_a_certificate_that_names_nobody_does_not_count():
+def test_a_certificate_without_a_name_does_not_count():
     nameless = {"subject": ((("organizationName", "system:masters"),),)}
 
-    assert TOKENS.user_of(a_request(certificate=nameless)) == ANONYMOUS
+    assert TOKENS.authenticate(a_request(certificate=nameless)) == ANONYMOUS
 
 
 @pytest.mark.parametrize("header", ["Bearer wrong", "Bearer ann-toke", "Bearer ann-token2", "Bearer \udcff"])
-def test_a_token_that_nobody_has_is_refused(header):
+def test_an_unknown_token_is_refused(header):
     assert refusal_of(("Authorization", header)) == (401, "Unauthorized")
 
 
 @pytest.mark.parametrize("headers", [[], [("Authorization", "Basic YTpi")], [("Authorization", "Bearer ")]])
 def test_a_request_without_credentials_is_anonymous(headers):
-    assert TOKENS.user_of(a_request(*headers)) == ANONYMOUS
+    assert TOKENS.authenticate(a_request(*headers)) == ANONYMOUS
 
 
 def test_no_certificate_makes_an_authenticated_anonymous():
     named = {"subject": ((("commonName", "system:anonymous"),),)}
 
-    assert TOKENS.user_of(a_request(certificate=named)).groups == ()
+    assert TOKENS.authenticate(a_request(certificate=named)).groups == ()
 
 
 def test_a_token_can_be_asked_about():
@@ -91,10 +91,10 @@ def test_a_token_can_be_asked_about():
 
 
 def as_root(*headers: tuple[str, str]) -> User:
-    return TOKENS.user_of(a_request(("Authorization", "Bearer root-token"), *headers))
+    return TOKENS.authenticate(a_request(("Authorization", "Bearer root-token"), *headers))
 
 
-def test_who_may_everything_may_act_as_somebody_else():
+def test_a_user_with_full_access_may_impersonate():
     user = as_root(
         ("Impersonate-User", "bob"),
         ("Impersonate-Group", "a"),
@@ -119,7 +119,7 @@ def test_who_may_everything_may_act_as_somebody_else():
         ),
     ],
 )
-def test_acting_as_somebody_special_brings_their_groups(name, groups):
+def test_impersonating_a_system_user_brings_their_groups(name, groups):
     assert as_root(("Impersonate-User", name)) == User(name, groups)
 
 
@@ -159,11 +159,11 @@ def test_acting_as_a_group_without_a_user_is_a_mistake():
         ),
     ],
 )
-def test_others_may_not_act_as_somebody_else(header, message):
+def test_other_users_may_not_impersonate(header, message):
     assert refusal_of(("Authorization", "Bearer ann-token"), header) == (403, message)
 
 
-def test_nobody_in_particular_may_not_either():
+def test_anonymous_users_may_not_impersonate():
     code, message = refusal_of(("Impersonate-User", "bob"))
 
     assert (code, 'User "system:anonymous" cannot impersonate' in message) == (403, True)
@@ -182,7 +182,7 @@ def test_a_token_file_has_a_user_a_line():
     }
 
 
-def test_an_empty_token_file_knows_nobody():
+def test_an_empty_token_file_has_no_users():
     assert read_token_file("") == {}
 
 

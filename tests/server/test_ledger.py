@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mainstay.api.causes import BindingCause
-from mainstay.server.placement.ledger.charge import Charge, charge_key, charge_of, encode_charge
+from mainstay.server.placement.ledger.charge import Charge, build_charge, charge_key, encode_charge
 from mainstay.server.placement.ledger.ledger import (
     EMPTY,
     Drift,
     Ledger,
+    build_write,
     charged,
     confirm_gone,
     encode_ledger,
@@ -23,12 +24,11 @@ from mainstay.server.placement.ledger.ledger import (
     let_go,
     mark_unconfirmed,
     released,
-    write_of,
 )
-from mainstay.server.placement.ledger.nodes import NodeFacts, facts_of, has_other_facts, with_node, without_node
-from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, drift_of, find_drift, recount
+from mainstay.server.placement.ledger.nodes import NodeFacts, has_other_facts, read_facts, with_node, without_node
+from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, compute_drift, find_drift, recount
 from mainstay.server.placement.ledger.refusals import Refusal, shown
-from mainstay.server.placement.ledger.room import Asked, bears_cordon, refusal_of, shortages
+from mainstay.server.placement.ledger.room import Asked, bears_cordon, find_refusal, shortages
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
 from mainstay.store.interface import Delete, Entry, Put, Write
@@ -64,9 +64,9 @@ def test_what_was_never_charged_cannot_be_given_back():
 def test_a_ledger_is_kept_as_long_as_it_says_something():
     ledger = charged(EMPTY, a_charge("a"))
 
-    assert write_of("k", ledger) == Put("k", encode_ledger(ledger))
+    assert build_write("k", ledger) == Put("k", encode_ledger(ledger))
     assert ledger_in(Entry("k", encode_ledger(ledger), 1, 1, 1)) == ledger
-    assert write_of("k", released(ledger, a_charge("a"))) == Delete("k")
+    assert build_write("k", released(ledger, a_charge("a"))) == Delete("k")
     assert ledger_in(None) == EMPTY
 
 
@@ -115,7 +115,7 @@ def test_the_ledger_is_the_sum_of_the_charges_in_whatever_order_they_come_and_go
 def test_accepted_bindings_never_take_more_than_there_is(pods: list[Charge], has: dict[str, int], hold: dict[str, int]):
     ledger = held(Ledger(node_uid="u", allocatable={name: amount * 3 for name, amount in has.items()}), hold)
     for each in pods:
-        if refusal_of(ledger, 1, each, ASKED) is None:
+        if find_refusal(ledger, 1, each, ASKED) is None:
             ledger = charged(ledger, each)
             assert not shortages(ledger, dict.fromkeys(each.amounts, 0))
         else:
@@ -153,14 +153,14 @@ def test_accepted_bindings_never_take_more_than_there_is(pods: list[Charge], has
 def test_a_pod_is_bound_only_where_there_is_room(
     ledger: Ledger, charge: Charge, asked: Asked, cause: str | None, words: str
 ):
-    refusal = refusal_of(ledger, 7, charge, asked)
+    refusal = find_refusal(ledger, 7, charge, asked)
 
     assert (None if refusal is None else str(refusal.cause)) == cause
     assert words in (refusal.message if refusal is not None else "")
 
 
 def test_a_refusal_names_everything_that_is_short():
-    refusal = refusal_of(a_ledger(pods=0), 1, a_charge("a", 5000, memory=2**30), ASKED)
+    refusal = find_refusal(a_ledger(pods=0), 1, a_charge("a", 5000, memory=2**30), ASKED)
 
     assert refusal == Refusal(
         BindingCause.CAPACITY_CHANGED,
@@ -212,11 +212,11 @@ def a_stored_pod(name: str, node: str = "", phase: str = "Running", **metadata: 
 def test_a_pod_is_charged_while_it_is_on_a_node_and_has_not_ended():
     on_node = Charge("u-a", "default/a", "n1", {"cpu": 1000, "pods": 1})
 
-    assert charge_of(a_stored_pod("a", "n1")) == on_node
-    assert charge_of(a_stored_pod("a", "n1", deletionTimestamp="2026-01-01T00:00:00Z")) == on_node
-    assert charge_of(a_stored_pod("a", "n1", "Succeeded")) is None
-    assert charge_of(a_stored_pod("a", "n1", "Failed")) is None
-    assert charge_of(a_stored_pod("a")) is None
+    assert build_charge(a_stored_pod("a", "n1")) == on_node
+    assert build_charge(a_stored_pod("a", "n1", deletionTimestamp="2026-01-01T00:00:00Z")) == on_node
+    assert build_charge(a_stored_pod("a", "n1", "Succeeded")) is None
+    assert build_charge(a_stored_pod("a", "n1", "Failed")) is None
+    assert build_charge(a_stored_pod("a")) is None
 
 
 # Nodes.
@@ -232,8 +232,8 @@ FACTS = NodeFacts("u-n1", True, "a", {"cpu": 4000, "memory": 8 * 2**30, "pods": 
 
 
 def test_a_ledger_knows_what_its_node_says():
-    assert facts_of(a_stored_node(zone="a")) == FACTS
-    assert facts_of(a_stored_node(zone="a", unschedulable=True)) == replace(FACTS, is_accepting=False)
+    assert read_facts(a_stored_node(zone="a")) == FACTS
+    assert read_facts(a_stored_node(zone="a", unschedulable=True)) == replace(FACTS, is_accepting=False)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_ledger_that_is_right_has_no_drift():
     charge = Charge("u-a", "default/a", "n1", {"cpu": 1000, "pods": 1})
     ledger = charged(with_node(EMPTY, FACTS), charge)
 
-    assert drift_of("n1", ledger, a_stored_node(zone="a"), pods, {"default/a": charge}).is_none
+    assert compute_drift("n1", ledger, a_stored_node(zone="a"), pods, {"default/a": charge}).is_none
 
 
 def test_drift_is_what_is_missing_what_is_left_over_and_what_the_ledger_should_be():
@@ -285,7 +285,7 @@ def test_drift_is_what_is_missing_what_is_left_over_and_what_the_ledger_should_b
     ghost = a_charge("ghost", 5)
     ledger = mark_unconfirmed(replace(with_node(EMPTY, FACTS), used={"cpu": 1}), ghost)
 
-    drift = drift_of(
+    drift = compute_drift(
         "n1", ledger, a_stored_node(zone="a"), pods, {"default/a": kept, "default/b": older, "default/c": gone}
     )
 
@@ -312,7 +312,7 @@ async def test_a_recount_makes_ledgers_for_what_was_there_before_there_were_any(
 
 async def test_a_recount_takes_out_what_is_left_over_and_puts_right_the_sum():
     store = await open_memory()
-    wrong = charged(with_node(EMPTY, facts_of(a_stored_node())), a_charge("x", 77))
+    wrong = charged(with_node(EMPTY, read_facts(a_stored_node())), a_charge("x", 77))
     await store.commit(
         [],
         [
@@ -348,8 +348,8 @@ def test_what_is_held_is_what_active_reservations_hold():
     holds = [a_charge("a", 500, PORT), a_charge("b", 300)]
     right = replace(ledger, held={"cpu": 800, "pods": 2}, held_ports={PORT: 1})
 
-    assert drift_of("n1", ledger, a_stored_node(zone="a"), {}, {}, holds).ledger == right
-    assert drift_of("n1", right, a_stored_node(zone="a"), {}, {}, holds).is_none
+    assert compute_drift("n1", ledger, a_stored_node(zone="a"), {}, {}, holds).ledger == right
+    assert compute_drift("n1", right, a_stored_node(zone="a"), {}, {}, holds).is_none
 
 
 @given(
@@ -400,7 +400,7 @@ async def test_room_that_is_given_back_during_a_recount_is_not_held_again(has_le
         Put(reservation_key(name), stored(a_stored_reservation(name))) for name in ("a", "with-port")
     ]
     if has_ledger:
-        ledger = with_node(EMPTY, facts_of(a_stored_node()))
+        ledger = with_node(EMPTY, read_facts(a_stored_node()))
         writes += [Put("core/nodes/n1", stored(a_stored_node())), Put(ledger_key("n1"), encode_ledger(ledger))]
     await store.commit([], writes)
     ends: list[Write] = [Put(reservation_key("a"), stored(a_stored_reservation("a", phase="Released")))]

@@ -209,7 +209,7 @@ async def test_a_watch_ends_when_its_time_is_over(sim):
         assert sim.loop.time() - started == pytest.approx(40, abs=1)
 
 
-async def test_a_client_that_does_not_read_is_cut_off_and_disturbs_nobody(sim):
+async def test_a_client_that_does_not_read_is_cut_off_and_disturbs_no_other(sim):
     async with a_server(sim) as client:
         version = (await client.get(CONFIGMAPS))["metadata"]["resourceVersion"]
         path = f"{CONFIGMAPS}?watch=1&resourceVersion={version}"

@@ -213,7 +213,7 @@ async def test_preconditions_keep_a_deletion_from_hitting_the_wrong_object(sim):
     async with a_server(sim) as client:
         made = await client.create(CONFIGMAPS, a_configmap("one"))
 
-        for preconditions in ({"uid": "somebody else"}, {"resourceVersion": "1"}):
+        for preconditions in ({"uid": "another uid"}, {"resourceVersion": "1"}):
             answer = await client.ask("DELETE", f"{CONFIGMAPS}/one", {"preconditions": preconditions})
             assert (answer.status, answer.body["reason"]) == (409, "Conflict")
         await client.delete(f"{CONFIGMAPS}/one", {"preconditions": {"uid": made["metadata"]["uid"]}})
@@ -294,10 +294,10 @@ async def test_a_bad_body_is_refused_in_words_and_changes_nothing(sim, body, sai
 async def test_others_than_masters_may_nothing_and_anonymous_ones_look_at_health(sim):
     async with a_server(sim) as client:
         alice = await client.ask("GET", PODS, Authorization="Bearer usertoken")
-        nobody = await client.ask("GET", PODS, Authorization="")
+        anonymous = await client.ask("GET", PODS, Authorization="")
         wrong = await client.ask("GET", PODS, Authorization="Bearer nope")
 
-        assert (alice.status, nobody.status, wrong.status) == (403, 403, 401)
+        assert (alice.status, anonymous.status, wrong.status) == (403, 403, 401)
         assert 'User "alice" cannot list resource "pods"' in alice.body["message"]
         for path in ("/healthz", "/livez", "/readyz", "/version"):
             assert (await client.ask("GET", path, Authorization="")).status == 200

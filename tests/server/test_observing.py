@@ -14,7 +14,7 @@ def a_request() -> Request:
     return Request("GET", "/x", "/x", "", Headers(), b"", Peer("h", 1))
 
 
-def test_a_request_that_nobody_waits_for_any_more_leaves_nothing_behind(sim):
+def test_a_request_whose_client_is_gone_leaves_nothing_behind(sim):
     begun: list[str] = []
 
     async def later() -> Response:

@@ -91,7 +91,7 @@ async def test_the_last_openings_are_kept(sim):
     assert kept == names[-KEPT + 1 :]
 
 
-async def test_a_full_store_is_served_and_everybody_reads_it_anew(sim):
+async def test_a_full_store_is_served_and_all_clients_list_again(sim):
     log = LogWithoutRoom()
     store = await LocalStore.open(log)
     async with a_server(sim, "first", store) as client:

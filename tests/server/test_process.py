@@ -186,7 +186,7 @@ def test_a_wrong_token_is_refused(server: Server):
     ("path", "status"),
     [("/healthz", 200), ("/version", 200), ("/api", 403), ("/api/v1/namespaces", 403), ("/metrics", 403)],
 )
-def test_nobody_in_particular_sees_health_and_version_only(server: Server, path: str, status: int):
+def test_anonymous_users_see_health_and_version_only(server: Server, path: str, status: int):
     assert server.get(path, context=server.context(certificate=False))[0] == status
 
 
@@ -488,5 +488,5 @@ async def test_a_server_whose_store_takes_no_more_writes_ends_so_that_it_is_star
     with pytest.raises(OutcomeUnknown):
         await store.commit([], [Put("core/configmaps/default/one", b"{}")])
 
-    with pytest.raises(process.CannotGoOn, match="the store cannot be written, and the server ends to read it anew"):
+    with pytest.raises(process.CannotGoOn, match="cannot write the store; stopping, so that a restart reads it again"):
         await asyncio.wait_for(serving, LIMIT_S)

@@ -75,7 +75,7 @@ async def test_what_is_wrong_is_counted_from_what_is_there_and_its_status_goes_a
         assert (await client.ask("POST", RECOUNT, {})).body == said()
 
 
-async def test_nobody_is_held_up_by_a_quota_that_is_not_there(sim):
+async def test_a_quota_that_is_gone_holds_up_no_write(sim):
     store = await open_memory()
     async with a_server(sim, store=store) as client:
         await begin(client, 1)
@@ -151,4 +151,4 @@ def test_a_planted_bug_is_found(twin: Twin, monkeypatch: pytest.MonkeyPatch):
             quota_cases.run(quota_recount_cases.race, seed, DELAYS)
         except Broken:
             return
-    pytest.fail("nobody noticed")
+    pytest.fail("the planted bug was not found")

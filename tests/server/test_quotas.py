@@ -12,7 +12,7 @@ from mainstay.api.pod_resources import requests_of
 from mainstay.api.quantity import parse
 from mainstay.api.quota_usage import CLAIMS, SERVICES, is_about, terms_of, usage_of
 from mainstay.api.quota_usage import PODS as POD
-from mainstay.server.quota.tally import Tally, changed, limit_of, refusal_of
+from mainstay.server.quota.tally import Tally, changed, find_exceeded, parse_limit
 from mainstay.store import open_memory
 from tests.server import quota_cases
 from tests.server.quota_cases import DELAYS, LOSSES, QUOTAS, a_quota, require_exact
@@ -173,7 +173,7 @@ def test_a_quota_and_a_node_are_of_one_opinion_about_what_a_pod_needs(containers
 
 
 def a_tally(*quotas: dict[str, Any]) -> Tally:
-    return Tally({each["metadata"]["name"]: limit_of({**each, "metadata": {"uid": "u"}}) for each in quotas})
+    return Tally({each["metadata"]["name"]: parse_limit({**each, "metadata": {"uid": "u"}}) for each in quotas})
 
 
 def test_a_refusal_names_the_quota_and_all_that_is_exceeded():
@@ -184,7 +184,7 @@ def test_a_refusal_names_the_quota_and_all_that_is_exceeded():
         None,
     )
 
-    refused = refusal_of(tally, POD, needing({"cpu": "1", "memory": "1Gi"}), None)
+    refused = find_exceeded(tally, POD, needing({"cpu": "1", "memory": "1Gi"}), None)
 
     assert refused is not None
     assert refused.message == (
@@ -197,7 +197,7 @@ def test_a_quota_over_compute_wants_every_container_to_say_what_it_needs():
     pod = needing({"cpu": "1"})
     pod["spec"]["containers"].append({"name": "b", "image": "x:1"})
 
-    refused = refusal_of(a_tally(a_quota("team", requests__cpu="9", limits__memory="9Gi")), POD, pod, None)
+    refused = find_exceeded(a_tally(a_quota("team", requests__cpu="9", limits__memory="9Gi")), POD, pod, None)
 
     assert refused is not None
     assert refused.message == "failed quota: team: must specify limits.memory for: b,c; requests.cpu for: b"
@@ -332,7 +332,7 @@ async def test_all_quotas_of_a_namespace_must_allow_and_all_statuses_follow(sim)
         await require_exact(store)
 
 
-async def test_nobody_writes_what_is_used_but_the_server(sim):
+async def test_only_the_server_writes_what_is_used(sim):
     async with a_server(sim) as client:
         await client.create(QUOTAS, a_quota("team", pods="1"))
         await client.patch(f"{QUOTAS}/team/status", {"status": {"used": {"pods": "-5"}}})
@@ -386,7 +386,7 @@ def test_a_planted_bug_is_found(twin: Twin, monkeypatch: pytest.MonkeyPatch):
                 quota_cases.run(case, seed, DELAYS)
             except quota_cases.Broken:
                 return
-    pytest.fail("nobody noticed")
+    pytest.fail("the planted bug was not found")
 
 
 def test_every_kind_of_kubernetes_can_be_counted():

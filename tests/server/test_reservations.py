@@ -47,7 +47,7 @@ async def cause(client: Client, path: str, body: dict[str, Any]) -> tuple[int, s
 
 
 @given(st.text(), st.text(min_size=1), st.integers(0), st.text(min_size=1))
-def test_a_name_is_the_same_whoever_works_it_out_and_can_be_a_name(name, uid, generation, intent):
+def test_a_name_is_always_the_same_and_can_be_a_name(name, uid, generation, intent):
     found = reservation_name({"name": name, "uid": uid}, generation, intent)
 
     assert found == reservation_name({"uid": uid, "name": name, "kind": "Job"}, generation, intent)
@@ -262,4 +262,4 @@ def test_a_planted_bug_is_found(twin: Twin, monkeypatch: pytest.MonkeyPatch):
             reservation_cases.run(reservation_cases.race, seed, DELAYS)
         except Broken:
             return
-    pytest.fail("nobody noticed")
+    pytest.fail("the planted bug was not found")

@@ -39,7 +39,7 @@ async def test_a_service_has_its_address_as_long_as_it_is_there(sim):
         assert await taken(store) == []
 
 
-async def test_nobody_owns_the_address_that_the_server_chose(sim):
+async def test_the_address_that_the_server_chose_has_no_owner(sim):
     async with a_server(sim) as client:
         made = await client.create(SERVICES, a_service("web"))
 

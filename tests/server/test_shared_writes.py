@@ -91,7 +91,7 @@ async def test_servers_on_one_etcd_take_turns_instead_of_fighting():
     assert sum(store.gets for store in stores) == 3  # Then each knows from its own commits what is there.
 
 
-async def test_a_write_that_is_too_late_for_something_else_is_decided_anew():
+async def test_a_write_that_is_too_late_for_something_else_is_decided_again():
     store = await open_memory()
     shared = SharedWrites(store)
     await store.commit([], [Put("w", b"there already")])
@@ -104,7 +104,7 @@ async def test_a_write_that_is_too_late_for_something_else_is_decided_anew():
 
 
 @pytest.mark.parametrize("is_local", [True, False])
-async def test_nobody_is_refused_because_of_what_is_remembered(is_local: bool):
+async def test_no_write_is_refused_because_of_what_is_remembered(is_local: bool):
     etcd = FakeEtcd()
     store: Store = await open_memory() if is_local else an_etcd_store(etcd)
     shared = SharedWrites(store)

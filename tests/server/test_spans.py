@@ -62,7 +62,7 @@ def test_a_users_write_has_the_trace_of_its_request():
     assert span.attributes["user.name"] == "alice"
 
 
-def test_a_decision_is_linked_to_what_woke_it_whoever_wrote_that():
+def test_a_decision_is_linked_to_what_woke_it_by_any_writer():
     made = Spans()
     user = made.of_write(a_write(50))
     other = made.of_write(a_write(51, decision="replicaset-1", audit="9c1e" + AUDIT[4:]))

@@ -370,20 +370,20 @@ def a_request(token: str) -> Request:
     return Request("GET", "/api", "/api", "", Headers([("Authorization", f"Bearer {token}")]), b"", Peer("10.0.0.1", 1))
 
 
-async def user_of(authenticator: Authenticator, token: str) -> User:
+async def authenticate(authenticator: Authenticator, token: str) -> User:
     request = a_request(token)
     learning = authenticator.learning(request)
     if learning is not None:
         await learning
-    return authenticator.user_of(request)
+    return authenticator.authenticate(request)
 
 
 async def test_a_request_with_a_token_comes_from_the_service_account(sim, which):
     world = await a_world(sim, which)
     authenticator = Authenticator({"ann-token": User("ann", ())}, world.tokens)
 
-    assert (await user_of(authenticator, await world.token())).name == "system:serviceaccount:shop:web"
-    assert (await user_of(authenticator, "ann-token")).name == "ann"
+    assert (await authenticate(authenticator, await world.token())).name == "system:serviceaccount:shop:web"
+    assert (await authenticate(authenticator, "ann-token")).name == "ann"
 
 
 async def test_a_request_with_a_token_that_is_not_good_any_more_is_refused(sim, which):
@@ -392,7 +392,7 @@ async def test_a_request_with_a_token_that_is_not_good_any_more_is_refused(sim, 
     token = await world.token()
     await world.delete(WEB)
 
-    assert await refusal_of(user_of(authenticator, token)) == (401, "Unauthorized")
+    assert await refusal_of(authenticate(authenticator, token)) == (401, "Unauthorized")
 
 
 async def test_only_a_store_that_must_be_asked_is_asked_beforehand(sim):

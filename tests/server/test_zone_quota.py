@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.server.quota.zone_quota import ZoneUse, hard_of, moved, refusal_of, use_in, zone_key
+from mainstay.server.quota.zone_quota import ZoneUse, find_refusal, moved, parse_hard, use_in, zone_key
 from mainstay.store import open_memory
 from tests.server import zone_quota_cases
 from tests.server.reservation_cases import a_node, needing, to
@@ -23,19 +23,19 @@ AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integer
 def test_what_is_requested_is_limited_by_either_name_and_the_smaller_one_counts():
     quota = a_zone_quota("team", **{"cpu": "4", "requests.cpu": "3", "memory": "1Gi", "pods": "2"})
 
-    assert hard_of(quota) == {"cpu": 3000, "memory": 1024**3, "pods": 2}
+    assert parse_hard(quota) == {"cpu": 3000, "memory": 1024**3, "pods": 2}
 
 
 def test_a_refusal_names_the_quota_the_zone_and_what_is_left():
     use = ZoneUse(quotas={"large": {"cpu": 9000}, "small": {"cpu": 2000}}, used={"cpu": 1500})
 
-    refusal = refusal_of(use, "a", {"cpu": 1000, "pods": 1})
+    refusal = find_refusal(use, "a", {"cpu": 1000, "pods": 1})
 
     assert refusal is not None
     assert refusal.cause == "QuotaExceeded"
     assert refusal.message == "zone quota small does not leave enough in zone a: cpu: wanted 1, left 500m of 2"
-    assert refusal_of(use, "a", {"cpu": 500}) is None
-    assert refusal_of(use, "a", {"memory": 1}) is None
+    assert find_refusal(use, "a", {"cpu": 500}) is None
+    assert find_refusal(use, "a", {"memory": 1}) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), AMOUNTS), max_size=30))
@@ -87,7 +87,7 @@ async def test_all_quotas_of_a_zone_must_allow(sim):
         assert (await client.ask("POST", f"{PODS}/p/binding", to("n1"))).status == 201
 
 
-async def test_a_pod_that_is_made_on_a_node_counts_but_nobody_is_asked(sim):
+async def test_a_pod_that_is_made_on_a_node_counts_and_is_not_checked(sim):
     store = await open_memory()
     async with a_server(sim, store=store) as client:
         await a_node(client, "n1", "a")
@@ -170,4 +170,4 @@ def test_a_planted_bug_is_found(twin: Twin, monkeypatch: pytest.MonkeyPatch):
                 zone_quota_cases.run(case, seed, DELAYS)
             except Broken:
                 return
-    pytest.fail("nobody noticed")
+    pytest.fail("the planted bug was not found")

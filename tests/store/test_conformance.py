@@ -46,7 +46,7 @@ async def test_an_entry_tells_when_it_was_made_and_how_often_it_was_written(back
         assert await store.get("a") == Entry("a", b"2", created=first, revision=second, version=2)
 
 
-async def test_a_key_that_is_made_again_starts_anew(backend):
+async def test_a_key_that_is_made_again_starts_over(backend):
     async with backend.open() as store:
         await put(store, "a")
         await put(store, "a")

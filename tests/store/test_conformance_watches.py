@@ -140,7 +140,7 @@ async def read_at_least(watch: Watch, count: int) -> list[Change]:
     return changes
 
 
-async def test_closing_a_watch_ends_it_for_whoever_waits(backend):
+async def test_closing_a_watch_ends_it_for_a_reader_that_waits(backend):
     async with backend.open() as store:
         watch = store.watch("", after=await store.revision())
         delivered = asyncio.Event()

@@ -146,7 +146,7 @@ async def test_each_put_makes_the_next_revision_and_counts_the_versions_of_its_k
         assert await space.get("a") == KeyValue(space.key("a"), b"2", first, second, 2)
 
 
-async def test_a_key_made_again_after_its_deletion_starts_anew(cluster: str) -> None:
+async def test_a_key_made_again_after_its_deletion_starts_over(cluster: str) -> None:
     async with a_space(cluster) as space:
         await space.put("a")
         await space.delete("a")

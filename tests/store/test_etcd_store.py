@@ -418,6 +418,6 @@ async def test_no_hold_can_be_taken_on_what_is_being_compacted() -> None:
 
 
 @pytest.mark.real_loop
-async def test_opening_says_where_nobody_answers() -> None:
+async def test_opening_names_the_address_that_does_not_answer() -> None:
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
         await open_etcd(["127.0.0.1:1"], chance=Chance(b"test"))

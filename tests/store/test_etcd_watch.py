@@ -270,7 +270,7 @@ async def test_twin_a_missing_previous_entry_is_passed_on_as_none(monkeypatch: p
         await write_and_compact_while_a_response_is_on_its_way(FakeEtcd(Worst()))
 
 
-async def write_and_compact_while_nobody_reads(etcd: FakeEtcd) -> Compacted | None:
+async def write_and_compact_without_a_reader(etcd: FakeEtcd) -> Compacted | None:
     """etcd's queue for the reader is full when it has to be told of the compaction, and so it never is."""
     store = on_fake(etcd)
     truth, reader = Truth(store), Reader(store)
@@ -288,13 +288,13 @@ async def write_and_compact_while_nobody_reads(etcd: FakeEtcd) -> Compacted | No
 
 
 async def test_a_reader_that_was_too_slow_is_told_before_it_misses_anything() -> None:
-    assert await write_and_compact_while_nobody_reads(FakeEtcd()) is not None
+    assert await write_and_compact_without_a_reader(FakeEtcd()) is not None
 
 
 async def test_twin_a_slow_reader_relies_on_etcd_to_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_module, "CONFIRM_EVERY", 1_000_000)
     with pytest.raises(Violation):
-        await write_and_compact_while_nobody_reads(FakeEtcd())
+        await write_and_compact_without_a_reader(FakeEtcd())
 
 
 async def write_and_compact_while_a_reader_catches_up(etcd: FakeEtcd, *, written_later: int) -> Compacted | None:

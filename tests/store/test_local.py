@@ -58,7 +58,7 @@ async def test_those_who_commit_in_one_turn_of_the_loop_are_one_group():
     assert log.groups == [[2, 3, 4, 5, 6]]
 
 
-async def test_nobody_is_left_waiting_by_a_flush_that_is_stopped_before_it_began():
+async def test_a_flush_that_is_stopped_before_it_began_leaves_no_caller_waiting():
     store = await LocalStore.open(SlowLog())
     committing = asyncio.ensure_future(store.commit([], [Put("a", b"")]))
     await asyncio.sleep(0)
@@ -152,7 +152,7 @@ async def test_after_a_failed_append_outcomes_are_unknown_and_no_more_writes_are
     assert entry.value == b"kept"
 
 
-async def test_a_commit_whose_caller_was_cancelled_still_happens_and_disturbs_nobody():
+async def test_a_commit_whose_caller_was_cancelled_still_happens_and_disturbs_no_other():
     store = await LocalStore.open(SlowLog())
     given_up = asyncio.ensure_future(store.commit([], [Put("a", b"")]))
     other = asyncio.ensure_future(store.commit([Check("a", 2)], [Put("b", b"")]))

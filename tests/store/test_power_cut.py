@@ -14,7 +14,7 @@ KNOWN = {twins.forgets_a_deletion_before_what_it_deleted: 68}  # The first seed 
 
 
 @pytest.mark.parametrize("seeds", FEW_AND_MORE, ids=["few", "more"])
-def test_nothing_that_anybody_was_told_is_lost_in_a_power_cut(seeds):
+def test_nothing_acknowledged_is_lost_in_a_power_cut(seeds):
     for seed in seeds:
         power_cut.run(seed)
 

@@ -177,7 +177,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     assert (tmp_path / DATABASE).read_bytes() == text
 
 
-async def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path):
+async def test_a_foreign_database_is_refused_and_left_alone(tmp_path):
     with sqlite3.connect(tmp_path / DATABASE) as database:
         database.execute("CREATE TABLE recipes (name TEXT)")
     database.close()
@@ -297,7 +297,7 @@ async def test_a_damaged_mark_of_compaction_is_found_and_the_directory_is_free_a
 
 
 @pytest.mark.slow
-async def test_somebody_who_looks_into_the_database_is_told_apart_from_damage(tmp_path):
+async def test_another_reader_of_the_database_is_told_apart_from_damage(tmp_path):
     await make(tmp_path)
     database = sqlite3.connect(tmp_path / DATABASE)
     database.execute("BEGIN EXCLUSIVE")

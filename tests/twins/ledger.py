@@ -10,7 +10,7 @@ from mainstay.server.placement import charges
 from mainstay.server.placement.charges import Charging
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import Ledger
-from mainstay.server.placement.ledger.room import Asked, refusal_of
+from mainstay.server.placement.ledger.room import Asked, find_refusal
 from mainstay.server.storage import shared_writes
 from mainstay.server.storage.commit_points import TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrites
@@ -20,19 +20,19 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 
 
 def forgets_to_check_the_room(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(charges, "refusal_of", lambda ledger, revision, charge, asked: None)
+    patch.setattr(charges, "find_refusal", lambda ledger, revision, charge, asked: None)
 
 
 def forgets_what_is_taken(patch: pytest.MonkeyPatch) -> None:
     """Looks at what a node has, not at what is left of it."""
-    honest = refusal_of
+    honest = find_refusal
 
     def forgetful(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Any:
         return honest(
             Ledger(ledger.node_uid, ledger.is_accepting, allocatable=ledger.allocatable), revision, charge, asked
         )
 
-    patch.setattr(charges, "refusal_of", forgetful)
+    patch.setattr(charges, "find_refusal", forgetful)
 
 
 def releases_twice(patch: pytest.MonkeyPatch) -> None:
@@ -89,9 +89,9 @@ TWINS: Sequence[Twin] = [
 
 
 def binds_to_nodes_that_are_closed(patch: pytest.MonkeyPatch) -> None:
-    honest = refusal_of
+    honest = find_refusal
 
     def careless(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Any:
         return honest(msgspec.structs.replace(ledger, is_accepting=True), revision, charge, asked)
 
-    patch.setattr(charges, "refusal_of", careless)
+    patch.setattr(charges, "find_refusal", careless)

@@ -17,7 +17,7 @@ from mainstay.server.quota.tally import Limit, Tally
 from mainstay.server.quota.zone_quota import ZoneTally
 from mainstay.server.request.options import DeleteOptions
 from mainstay.server.storage.commit_points import Intended, TransactionParts
-from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.stored import Written, read, stored
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
@@ -203,7 +203,7 @@ def pays_first_and_deletes_then(patch: pytest.MonkeyPatch) -> None:
         also: PartsFor | None = None,
     ) -> Written:
         if also is not None and not options.dry_run:
-            entry = await self._store.get(key_of(kind, namespace, name))
+            entry = await self._store.get(build_key(kind, namespace, name))
             if entry is not None:
                 paid = await also(read(kind, entry))
                 await self._committer._shared.commit([], [], paid.shared)
@@ -247,7 +247,7 @@ def counts_in_one_look(patch: pytest.MonkeyPatch) -> None:
         base = await resource_quota.count(store, namespace, limit, await store.revision())
         tally = quota_tally.tally_in(await store.get(key))
         right = quota_tally.finished(tally, 0, name, quota_tally.plus(limit, base))
-        await store.commit([], [quota_tally.write_of(key, right)])
+        await store.commit([], [quota_tally.build_write(key, right)])
         shared.forget(key)
         return True
 
@@ -264,7 +264,7 @@ def counts_if_the_tally_has_not_changed(patch: pytest.MonkeyPatch) -> None:
         base = await resource_quota.count(store, namespace, limit, at)
         right = quota_tally.finished(quota_tally.tally_in(entry), 0, name, quota_tally.plus(limit, base))
         check = Check(key, ABSENT if entry is None else entry.revision)
-        answer = await store.commit([check], [quota_tally.write_of(key, right)])
+        answer = await store.commit([check], [quota_tally.build_write(key, right)])
         shared.forget(key)
         return isinstance(answer, Committed)
 

@@ -36,11 +36,11 @@ def keeps_what_a_new_list_lacks(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_an_operation_each_time_it_is_asked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(write_context, "operation_of", lambda request, user, clock: None)
+    patch.setattr(write_context, "read_operation", lambda request, user, clock: None)
 
 
 def does_not_look_at_terms(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(write_context, "term_of", lambda header: None)
+    patch.setattr(write_context, "parse_term", lambda header: None)
 
 
 def never_stops_writing(patch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from mainstay.server.placement import eviction, reservations
 from mainstay.server.quota import resource_quota
 from mainstay.server.quota.tally import Tally
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
-from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.stored import Written
 from mainstay.server.storage.writes import Writes
 from mainstay.store.interface import Store
@@ -123,7 +123,7 @@ def says_that_a_plan_is_gone(patch: pytest.MonkeyPatch) -> None:
     honest = Writes.delete
 
     async def delete(self: Writes, kind: Kind, namespace: str, name: str, *args: Any, **rest: Any) -> Written:
-        entry = await self._store.get(key_of(kind, namespace, name))
+        entry = await self._store.get(build_key(kind, namespace, name))
         if entry is not None and name.startswith("plan-") and kind.kind == "Deployment":
             return Written(entry.value, entry.revision, was_removed=True)
         return await honest(self, kind, namespace, name, *args, **rest)

@@ -1,12 +1,12 @@
-"""Who a request comes from: a client certificate, a bearer token, or nobody in particular.
+"""Who a request comes from: a client certificate, a bearer token, or neither.
 
 The certificate was verified when the connection was made; its common name is the user, each organisation a group.
-Tokens are those of a static file, or of service accounts (tokens.py). Whoever is known is also in
-`system:authenticated`. A request that brings neither comes from `system:anonymous`; one with a token that nobody has is
-refused rather than taken for that.
+Tokens are those of a static file, or of service accounts (tokens.py). A known user is also in `system:authenticated`.
+A request that brings neither comes from `system:anonymous`; one with an unknown token is refused rather than taken for
+that.
 
-Somebody who may everything may also act as somebody else, with the `Impersonate-…` headers. All others are refused if
-they try: to ignore the headers would give them more than they asked for.
+A user with full access may also act as another user, with the `Impersonate-…` headers. All others are refused if they
+try: to ignore the headers would give them more than they asked for.
 
 What a user may do is decided in authorization.py.
 """
@@ -46,9 +46,9 @@ class Authenticator:
         # By subject, as it is in the certificate: a connection brings the same one with each request.
         self._known: dict[Any, User | None] = {}
 
-    def user_of(self, request: Request) -> User:
+    def authenticate(self, request: Request) -> User:
         """Whom to take this request for. Raises `ApiError`: 401 for a wrong token, 403 or 400 for impersonation."""
-        user = self.own_user_of(request)
+        user = self.authenticate_sender(request)
         for name, _ in request.headers:
             if name[:12] == _IMPERSONATE:  # A slice costs half of what startswith does, and this is for every header.
                 return _impersonated(request, user)
@@ -60,13 +60,13 @@ class Authenticator:
         if accounts is None or accounts.knows_at_once:
             return None
         certificate = request.peer.certificate
-        if certificate and self._user_of_certificate(certificate) is not None:
+        if certificate and self._find_certificate_user(certificate) is not None:
             return None
         token = _bearer_token(request)
         return None if token is None or _digest(token) in self._users else accounts.learn(token)
 
     async def learn(self, token: str) -> None:
-        """The same for a token that somebody asks about. Raises `ApiError`."""
+        """The same for a token that a TokenReview asks about. Raises `ApiError`."""
         if self._accounts is not None:
             await self._accounts.learn(token)
 
@@ -74,7 +74,7 @@ class Authenticator:
         """Whose token this is, for one of these audiences; if there are none, for this server."""
         wanted = audiences or (AUDIENCE,)
         user = self._users.get(_digest(token))
-        if user is not None:  # A token of the file is for this server, and for nobody else.
+        if user is not None:  # A token of the file is for this server alone.
             return Accepted(user, (AUDIENCE,)) if AUDIENCE in wanted else Rejected("")
         found = None if self._accounts is None else self._accounts.check(token, wanted)
         return Rejected("") if found is None else found
@@ -86,10 +86,10 @@ class Authenticator:
             raise ApiError(405, Reason.METHOD_NOT_ALLOWED, text, {})
         return await self._accounts.issue(namespace, name, request)
 
-    def own_user_of(self, request: Request) -> User:
+    def authenticate_sender(self, request: Request) -> User:
         """Who sends this request, whomever they act as. Raises `ApiError` 401."""
         certificate = request.peer.certificate
-        if certificate and (known := self._user_of_certificate(certificate)) is not None:
+        if certificate and (known := self._find_certificate_user(certificate)) is not None:
             return known
         token = _bearer_token(request)
         if token is None:
@@ -99,7 +99,7 @@ class Authenticator:
             raise unauthorized()
         return found.user
 
-    def _user_of_certificate(self, certificate: Mapping[str, Any]) -> User | None:
+    def _find_certificate_user(self, certificate: Mapping[str, Any]) -> User | None:
         subject = certificate.get("subject", ())
         try:
             return self._known[subject]
@@ -107,12 +107,12 @@ class Authenticator:
             pass
         if len(self._known) >= SUBJECTS_KNOWN_MAX:
             self._known.clear()
-        user = self._known[subject] = user_of_certificate(certificate)
+        user = self._known[subject] = parse_certificate_user(certificate)
         return user
 
 
-def user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
-    """The user of a certificate, as `ssl.SSLObject.getpeercert` tells it. None if it names nobody."""
+def parse_certificate_user(certificate: Mapping[str, Any]) -> User | None:
+    """The user of a certificate, as `ssl.SSLObject.getpeercert` tells it. None if it names no user."""
     name = ""
     groups: list[str] = []
     for attributes in certificate.get("subject", ()):

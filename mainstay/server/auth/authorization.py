@@ -1,6 +1,6 @@
 """Who is asking, and may they?
 
-Until roles are evaluated: members of `system:masters` may everything; nodes (`system:node:NAME` in `system:nodes`)
+Until roles are evaluated: members of `system:masters` have full access; nodes (`system:node:NAME` in `system:nodes`)
 may what an agent needs; authenticated users may ask about themselves; others, and anonymous ones, may look at health
 and version.
 """
@@ -25,7 +25,7 @@ _NODE_READS: Final = frozenset(
     {"nodes", "pods", "services", "endpoints", "endpointslices", "configmaps", "secrets", "serviceaccounts", "leases"}
     | {"persistentvolumeclaims", "persistentvolumes", "csidrivers", "csinodes", "runtimeclasses", "namespaces"}
 )
-_SEEN_ONE_BY_ONE: Final = frozenset({"secrets"})  # Whoever may list them has them all.
+_SEEN_ONE_BY_ONE: Final = frozenset({"secrets"})  # A user who may list them has them all.
 _NODE_CHANGES: Final = ("create", "patch", "update")
 
 
@@ -57,7 +57,7 @@ ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What somebody would like to do, in the words of an access review."""
+    """What a user would like to do, in the words of an access review."""
 
     verb: str
     group: str
@@ -84,7 +84,7 @@ def may(user: User, action: Action) -> bool:
 
 
 def agent_in(user: User) -> str:
-    """The node that somebody is the agent of; empty for everybody else."""
+    """The node whose agent this user is; empty for all other users."""
     is_agent = user.name.startswith(_AGENT) and NODES in user.groups
     return user.name.removeprefix(_AGENT) if is_agent else ""
 

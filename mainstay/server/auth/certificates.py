@@ -1,10 +1,10 @@
-"""Certificates for a server that nobody gave any: an authority of its own, and what it signs.
+"""Certificates for a server that was given none: an authority of its own, and what it signs.
 
 In the data directory:
 
     ca.crt, ca.key          the authority; ten years. Made once and never replaced, because every client trusts it
     server.crt, server.key  what the server shows; one year
-    admin.crt, admin.key    what whoever runs the server shows; one year
+    admin.crt, admin.key    of the administrator; one year
     agents.crt, agents.key  what the server shows to agents when it asks them something; one year
     service-account.key     what the tokens of service accounts are signed with (tokens.py)
 
@@ -157,7 +157,7 @@ class _Authority:
         key = ensure_key(disk, "ca.key")
         if found.public_key() != key.public_key():
             raise BadCertificate(
-                "ca.key is not the key of ca.crt: put back the right one, or remove both to start anew"
+                "ca.key is not the key of ca.crt: restore the right one, or remove both to create a new authority"
             )
         if found.not_valid_after_utc <= now:
             raise BadCertificate(

@@ -1,4 +1,4 @@
-"""Texts that nobody else can have written: JSON Web Tokens, signed with a key that only the server has.
+"""Texts that only this server can have written: JSON Web Tokens, signed with a key that only the server has.
 
 The algorithm is ES256, and no other is accepted, whatever a token says of itself. A signature of it is never the same
 twice, so nothing may depend on the text of a token; a simulated server has no key.

@@ -1,4 +1,4 @@
-"""The file with which whoever runs the server talks to it, in the form that all Kubernetes clients read.
+"""The file with which the administrator of the server talks to it, in the form that all Kubernetes clients read.
 
 `kubeconfig` in the data directory, readable by its owner alone, complete in itself: no other file is needed. Clients
 written in Go send no credentials over plain HTTP, whatever the file says; others send the token.
@@ -39,7 +39,7 @@ def server_url(scheme: str, host: str, port: int) -> str:
 
 
 def kubeconfig_text(server: str, shown: ByCertificate | ByToken, *, user: str = ADMIN) -> str:
-    """The file for whoever shows this. `user` is only what they are called in it."""
+    """The file for a client with these credentials. `user` is only what they are called in it."""
     if isinstance(shown, ByCertificate):
         authority = f"\n    certificate-authority-data: {_base64(shown.authorities)}"
         proof = f"client-certificate-data: {_base64(shown.certificate)}\n    client-key-data: {_base64(shown.key)}"

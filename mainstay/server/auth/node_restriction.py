@@ -69,7 +69,7 @@ async def _require_token_for_pod(store: Store, node: str, request: Request, targ
 
 async def _require_bound(store: Store, node: str, target: Target, name: str, otherwise: str) -> None:
     entry = await store.get(f"{CORE}/pods/{target.namespace}/{name}")
-    # One that is not there is answered as such by whoever does the write.
+    # That one does not exist is answered by the write itself.
     if entry is not None and _pod_of(entry.value).spec.node != node:
         raise _forbidden(target, node, otherwise)
 

@@ -1,4 +1,4 @@
-"""Questions about who somebody is and what they may do. Nothing is stored."""
+"""Reviews: questions about who a user is and what they may do. Nothing is stored."""
 
 from typing import Any
 

@@ -62,7 +62,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The token was ours, but is not good any more, or not here. `why` is for whoever asks about tokens."""
+    """The token was ours, but is not good any more, or not here. `why` is for TokenReviews."""
 
     why: str
 

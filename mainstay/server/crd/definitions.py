@@ -1,14 +1,14 @@
 """Follows CustomResourceDefinitions: serves the kinds they define, writes their status, and clears up behind them.
 
 Observe, decide, act. A view is one definition with all others; `decide` says what it must become and what is served of
-it; acting is a conditional write. Every server does this. They do not get in each other's way: whoever comes second
+it; acting is a conditional write. Every server does this. They do not get in each other's way: the second
 finds the definition as it wants it, and writes nothing.
 
-Two servers might still give one name to two definitions, each before it hears of the other. So whoever gives names also
-writes the group's entry under `NAMES`, on condition that nobody has since it looked.
+Two servers might still give one name to two definitions, each before it hears of the other. So a server that gives
+names also writes the group's entry under `NAMES`, on condition that it has not changed since it looked.
 
     a new definition     names are accepted, kinds served here, status and finalizer written
-    a changed one        kinds are served anew, or no longer
+    a changed one        its kinds are served as they are now, or no longer
     one being deleted    no more objects can be made; those that are there are deleted; then the finalizer goes
     one that is gone     its kinds are no longer served; objects that came too late are removed
 
@@ -42,7 +42,7 @@ from mainstay.api.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from mainstay.env import tasks
 from mainstay.env.clock import Clock
 from mainstay.server.request.served_kinds import Registry
-from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.stored import read, stored
 from mainstay.server.storage.transact import transact
 from mainstay.server.watch.feed import Feed
@@ -57,7 +57,7 @@ RETRY_AFTER: Final = timedelta(
     seconds=1
 )  # After a failure, and to look again for objects with finalizers of their own.
 
-_PREFIX: Final = prefix_of(CUSTOM_RESOURCE_DEFINITION)
+_PREFIX: Final = build_prefix(CUSTOM_RESOURCE_DEFINITION)
 
 
 class Service(Enum):
@@ -189,7 +189,7 @@ class Definitions:
         if self._following is not None:
             await tasks.stop(self._following)
 
-    def version_of(self, kind: Kind) -> CustomVersion | None:
+    def find_version(self, kind: Kind) -> CustomVersion | None:
         """The schema and the scale paths behind a custom kind. None if nothing defines it any more."""
         return self._versions.get((kind.group, kind.version, kind.plural))
 
@@ -228,7 +228,7 @@ class Definitions:
                 try:
                     await self._settle(key)
                 except (Unavailable, OutcomeUnknown, StorageFull):
-                    self._put_off(key)  # Then it is read anew: what is unknown now will be known.
+                    self._put_off(key)  # Then it is read again: what is unknown now will be known.
                 except Invalid:
                     pass  # With a status it is larger than the store takes. It is looked at again when it changes.
 
@@ -285,7 +285,7 @@ class Definitions:
         return View(known.crd, others, self._builtin, has_objects, times.format_time(self._clock.wall()))
 
     async def _write(self, known: _Known, wanted: Object | None, names: Entry | None) -> bool:
-        """Store the definition as it must be. False if somebody was faster."""
+        """Store the definition as it must be. False if another writer was faster."""
         key = known.entry.key
         checks = [Check(key, known.entry.revision)]
         writes: list[Write] = [Delete(key) if wanted is None else Put(key, stored(wanted))]
@@ -301,12 +301,12 @@ class Definitions:
         return True
 
     async def _remove(self, key: str) -> None:
-        """A definition is gone. Objects that came while it went are of no kind: nobody could ever delete them."""
+        """A definition is gone. Objects that came while it went are of no kind: no client could ever delete them."""
         served = self._served.get(key)
         self._stop_serving(key)
         self._ask_for_group(key)
         if served is not None and served.versions:
-            await self._clear(prefix_of(served.versions[0].kind), without=key)
+            await self._clear(build_prefix(served.versions[0].kind), without=key)
 
     def _ask_for_group(self, key: str) -> None:
         self._ask_for([each for each in self._known if each != key and _names_key(each) == _names_key(key)])

@@ -86,7 +86,7 @@ def _ends_of(rule: str) -> bytes:
 _AS_IT_CAME: Final = {f"{rule}={Keep.FULL}": _ends_of(rule) for rule in ("actions", "failures", "policy-changes")}
 
 
-def _rule_of(data: bytes) -> str | None:
+def _find_rule(data: bytes) -> str | None:
     """The rule that a record was marked with, if it may be taken as it came."""
     for rule, end in _AS_IT_CAME.items():
         if data.endswith(end):
@@ -241,8 +241,8 @@ class Collector:
         return count
 
     def _busy(self, why: str) -> ApiError:
-        # Not a 503: by that a client knows a server that is unable to do anything, and leaves it alone. Whoever decides
-        # must not stop to act because the journal is busy.
+        # Not a 503: by that a client knows a server that is unable to do anything, and leaves it alone. A component
+        # that decides must not stop to act because the journal is busy.
         self._counts.dropped("busy")
         return ApiError(429, Reason.TOO_MANY_REQUESTS, f"{why}: send them again later", retry_after_s=1)
 
@@ -261,7 +261,7 @@ class Collector:
         records = list(map(bytes, raws))
         kept: list[bytes] = []
         sizes: dict[tuple[str, Ending, str], list[int]] = {}
-        rules = [_rule_of(data) for data in records]
+        rules = [_find_rule(data) for data in records]
         if None in rules:
             return 0
         if node:
@@ -341,7 +341,7 @@ def _records_in(content: bytes, node: str) -> Sequence[tuple[Record, bytes]]:
             case LostRecord() | SampledRecord():
                 pass
             case _:
-                # What a server knows better itself: nobody may put words into its mouth.
+                # What a server knows better itself: no component may record it in its name.
                 raise bad_request(f"record {number} is a {type(record).__name__}, which only servers write")
         records.append((record, bytes(raw)))
     return records

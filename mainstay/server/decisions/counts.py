@@ -48,7 +48,7 @@ class DecisionCounts:
             self._dropped[why] = self._dropped.get(why, 0) + count
 
     def dropped_elsewhere(self, why: str, read: Callable[[], int]) -> None:
-        """What somebody else counts, and is asked for when somebody reads the metrics."""
+        """What another module counts, read when a client reads the metrics."""
         self._elsewhere[why] = read
 
     def told(self, record: Record) -> None:

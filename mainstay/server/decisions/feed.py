@@ -3,7 +3,7 @@
 A decision has no revision: the store does not hold it. It gets a number when it arrives here, the time in microseconds,
 and never the same twice; so numbers grow over a restart too. To those who watch, that is its resource version.
 
-Most decisions nobody watches. They are held as the bytes of their records, and become objects when somebody does.
+Most decisions are not watched. They are held as the bytes of their records, and become objects for a watch.
 """
 
 from collections import deque

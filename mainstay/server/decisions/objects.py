@@ -10,7 +10,7 @@ from mainstay.api.kinds.decisions import DECISION, NAMESPACE
 from mainstay.api.times import format_micro_time, format_time
 from mainstay.journal.record import DecisionRecord, Subject, moment
 from mainstay.journal.trace_id import trace_of
-from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.stored import stored
 from mainstay.store.interface import Entry
 
@@ -20,25 +20,25 @@ for _text, _kind in KIND_BY_TEXT.items():
     TEXTS_BY_KIND[_kind] = (*TEXTS_BY_KIND.get(_kind, ()), _text)
 
 
-def namespace_of(record: DecisionRecord) -> str:
+def find_namespace(record: DecisionRecord) -> str:
     """The namespace that the object is in."""
     return record.subject.namespace or NAMESPACE
 
 
 def rendered(record: DecisionRecord, revision: int) -> Entry:
     """The object as an entry at a revision."""
-    key = key_of(DECISION, namespace_of(record), record.id)
-    return Entry(key, stored(object_of(record)), revision, revision, 1)
+    key = build_key(DECISION, find_namespace(record), record.id)
+    return Entry(key, stored(build_object(record)), revision, revision, 1)
 
 
-def object_of(record: DecisionRecord) -> Object:
+def build_object(record: DecisionRecord) -> Object:
     """The object. What a record does not say is left out."""
     outcome, memory = record.outcome, record.memory
     trace = record.trace or trace_of(record.id)
     found: Object = {
         "metadata": {
             "name": record.id,
-            "namespace": namespace_of(record),
+            "namespace": find_namespace(record),
             "uid": _as_uid(trace_of(record.id)),
             "creationTimestamp": format_time(moment(record.at)),
         },

@@ -55,7 +55,7 @@ class SpanSender:
         self._sending = tasks.spawn(self._send_all(), name="send spans")
 
     def offer(self, record: DecisionRecord | WriteRecord) -> None:
-        """Never waits. A decision that found all as it should be is no event in anybody's trace."""
+        """Never waits. A decision that found all as it should be is no event in a trace."""
         if isinstance(record, DecisionRecord) and record.outcome.ending is Ending.DONE and not record.actions:
             return
         if len(self._waiting) >= WAITING_MAX:

@@ -1,7 +1,7 @@
 """The journal's pages: `/journal/…`, for those who explain what happens here, and those who tell what they decide.
 
 What is asked and answered is in journal/wire.py. To read is for administrators: a page shows what is in all namespaces,
-as it was, Secrets without their values. Whoever has fewer rights asks for Decision objects instead (reads.py).
+as it was, Secrets without their values. Users with fewer rights read Decision objects instead (reads.py).
 To tell is for components, which are administrators, and for agents.
 """
 
@@ -128,7 +128,7 @@ def _made(make: Callable[[], bytes], accepted: str | None) -> tuple[bytes, str]:
 
 
 def _require_bounded(values: Iterable[bytes | None]) -> None:
-    """Raises `ApiError` (413) for an answer that nobody should have to hold in memory."""
+    """Raises `ApiError` (413) for an answer that is too large to hold in memory."""
     size = sum(len(value) for value in values if value)
     if size > ANSWER_BYTES_MAX:
         text = f"the answer has {size >> 20} MiB: ask for fewer kinds, an object, or a shorter time"

@@ -4,7 +4,7 @@
     kubectl get decisions -n shop --field-selector outcome=Refused -w
 
 A list has the latest, newest first, and no more than `limit`: a journal has millions, and who wants to see all of them
-asks for its pages (pages.py). So there is no next page; whoever is given fewer than there are is warned. What a
+asks for its pages (pages.py). So there is no next page; a client that is given fewer than there are is warned. What a
 reader may not see is left out (redaction.py).
 
 `DecisionReads` stands in for server/storage/reads.py, and for the store of a watch (server/watch/session.py).
@@ -30,13 +30,13 @@ from mainstay.journal import wire
 from mainstay.journal.record import DecisionRecord, moment
 from mainstay.server.auth.authorization import User
 from mainstay.server.decisions.journal import ServerJournal
-from mainstay.server.decisions.objects import KIND_BY_TEXT, TEXTS_BY_KIND, namespace_of, rendered
-from mainstay.server.decisions.redaction import MayGet, redacted, rights_of
+from mainstay.server.decisions.objects import KIND_BY_TEXT, TEXTS_BY_KIND, find_namespace, rendered
+from mainstay.server.decisions.redaction import MayGet, find_rights, redacted
 from mainstay.server.request.representation import Form
 from mainstay.server.request.target import Options, Target
-from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.reads import Listed
-from mainstay.server.storage.selection import Selection, selection_of
+from mainstay.server.storage.selection import Selection, parse_selection
 from mainstay.server.storage.stored import stored
 from mainstay.server.watch.session import Outgoing, Watching
 from mainstay.store.interface import Entry, Page
@@ -56,7 +56,7 @@ _KIND_BY_WORD: Final = {
 
 
 def journal_off() -> ApiError:
-    text = "this server keeps no journal, and so knows of no decisions: see `mainstay server --journal`"
+    text = "this server has no journal, and so no decisions: see `mainstay server --journal`"
     return ApiError(404, wire.OFF, text, {})
 
 
@@ -64,18 +64,18 @@ def decision_selection(target: Target, options: Options) -> Selection:
     """What is asked for. A kind may be named like on the command line: `Pod`, `pods`, `po`. Raises `ApiError`."""
     text = options.get("fieldSelector")
     if not text.strip():
-        return selection_of(target, options)
+        return parse_selection(target, options)
     terms = [
         Term(term.field, _KIND_BY_WORD.get(term.value.lower(), term.value), term.is_equal)
         if term.field == "subject.kind"
         else term
         for term in fields.parse(text).terms
     ]
-    return selection_of(target, options, field_text=str(FieldSelector(tuple(terms))))
+    return parse_selection(target, options, field_text=str(FieldSelector(tuple(terms))))
 
 
 class DecisionReads:
-    """For one server. Without a journal there is nothing to read, and everybody is told so."""
+    """For one server. Without a journal there is nothing to read, and clients are told so."""
 
     def __init__(self, journal: ServerJournal | None, clock: Clock, jitter: Random) -> None:
         self._journal = journal
@@ -89,7 +89,7 @@ class DecisionReads:
         """What this reader is shown of them. Raises `ApiError` (404)."""
         if self._journal is None:
             raise journal_off()
-        return SeenDecisions(self._journal, rights_of(user))
+        return SeenDecisions(self._journal, find_rights(user))
 
     def watch(
         self, user: User, selection: Selection, form: Form, options: Options
@@ -97,7 +97,7 @@ class DecisionReads:
         """What runs the stream of a watch. Raises `ApiError`."""
         if self._watching is None:
             raise journal_off()
-        may_get = rights_of(user)
+        may_get = find_rights(user)
         if may_get is not None:
             selection = replace(selection, reader=user.name, shown=partial(_shown, may_get))
         return self._watching.open(selection, form, options)
@@ -114,7 +114,7 @@ class SeenDecisions:
         """Raises `ApiError` (404), also if it is one that the reader may not see."""
         await self._journal.catch_up()
         record = await self._journal.journal.decision(name)
-        entry = None if record is None or namespace_of(record) != namespace else self._entry(record)
+        entry = None if record is None or find_namespace(record) != namespace else self._entry(record)
         if entry is None:
             raise not_found(kind.plural, kind.group, name)
         return entry
@@ -168,7 +168,7 @@ async def _selected(served: ServerJournal, selection: Selection, wanted: int) ->
     if selection.label_text.strip() and not labels.parse(selection.label_text).matches({}):
         return  # They have no labels.
     selector = fields.parse(selection.field_text) if selection.field_text.strip() else fields.EVERYTHING
-    place = selection.prefix.removeprefix(prefix_of(DECISION))
+    place = selection.prefix.removeprefix(build_prefix(DECISION))
     namespace, _, name = place.partition("/")
     name = name or selector.required_value("metadata.name") or ""
     if name:
@@ -223,7 +223,7 @@ _ASKED: Final = {
 
 
 def _is_in(record: DecisionRecord, namespace: str) -> bool:
-    return not namespace or namespace_of(record) == namespace
+    return not namespace or find_namespace(record) == namespace
 
 
 def _field(record: DecisionRecord, field: str) -> str:
@@ -233,7 +233,7 @@ def _field(record: DecisionRecord, field: str) -> str:
         case "metadata.name":
             return record.id
         case "metadata.namespace":
-            return namespace_of(record)
+            return find_namespace(record)
         case "subject.kind":
             return KIND_BY_TEXT.get(subject.kind, subject.kind)
         case "subject.name":
@@ -249,4 +249,4 @@ def _field(record: DecisionRecord, field: str) -> str:
         case "reason":
             return record.outcome.reason
         case other:
-            raise AssertionError(f"nobody can select by {other}")
+            raise AssertionError(f"{other} is not a selectable field")

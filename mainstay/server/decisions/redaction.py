@@ -22,10 +22,10 @@ _TEXTS: Final = ("message", "reason")
 _PATH: Final = re.compile(r"\b([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z0-9][-a-z0-9.]{0,252})")
 
 MayGet = Callable[[str, str, str], bool]
-"""Whether somebody may get an object: of a kind, by its text, in a namespace, of a name."""
+"""Whether a user may get an object: of a kind, by its text, in a namespace, of a name."""
 
 
-def rights_of(user: User) -> MayGet | None:
+def find_rights(user: User) -> MayGet | None:
     """What a user may get. None: everything."""
     if user.is_master:
         return None

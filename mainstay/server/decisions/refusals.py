@@ -1,6 +1,6 @@
 """What was refused, as decisions in the journal: by admission, by a quota, at a commit point.
 
-A refusal is an answer of this server that whoever asked cannot change by asking again: a pod that a quota has no room
+A refusal is an answer of this server that a client cannot change by asking again: a pod that a quota has no room
 for, a binding to a node that is full, an eviction that a budget does not allow, a write of a deposed leader. Conflicts
 between versions are none: that is how writers take turns. Nor is what a user has no right to: that is in the audit log.
 
@@ -69,11 +69,11 @@ class Refusals:
         request, target = call.request, call.target
         if target is None or not call.is_allowed or not _is_write(target):
             return
-        component = component_of(target, error)
+        component = find_component(target, error)
         if not component or ("dryRun" in request.query and Options(request.query).all("dryRun")):
             return
         subject = subject or _subject(target, request, error)
-        reason = reason_of(error)
+        reason = find_reason(error)
         key = (call.user.name, component, reason, subject)
         known = self._open.get(key)
         if known is not None:
@@ -152,13 +152,13 @@ class Refusals:
         )
 
 
-def component_of(target: Target, error: ApiError) -> str:
+def find_component(target: Target, error: ApiError) -> str:
     """Who has refused. Empty: this is no refusal, or not one for the journal."""
     causes = _causes(error)
     what = target.subresource or target.kind.plural
     match error.code:
         case 409 if not causes:
-            return ""  # Somebody was faster, or the name is taken. Whoever asked looks again.
+            return ""  # Another write was faster, or the name is taken. The client looks again.
         case 409 if causes[0].get("reason") == FENCED:
             return "term"
         case 400 | 403 | 409 | 422 | 429 | 500 if what in ("binding", "bindings"):
@@ -177,7 +177,7 @@ def component_of(target: Target, error: ApiError) -> str:
             return ""
 
 
-def reason_of(error: ApiError) -> str:
+def find_reason(error: ApiError) -> str:
     """The typed cause, where there is one; otherwise the reason that the API knows."""
     causes = _causes(error)
     # What is invalid has causes too, one for each field: they are in the reasons.

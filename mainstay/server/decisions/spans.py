@@ -1,7 +1,7 @@
 """Traces as a projection of the journal: each decision is a span, and so is each write; links lead to what caused them.
 
 A decision's trace follows from its id (journal/trace_id.py), and its writes are children in it. What woke the decision
-are *links*, not parents: a parent would claim that somebody waited for it, and a controller may act hours later. A
+are *links*, not parents: a parent would claim that its caller waited for it, and a controller may act hours later. A
 write that belongs to no decision has a trace of its own, by its audit id. Nothing is measured for this on the way of a
 request: records have all of it.
 
@@ -55,7 +55,7 @@ class Spans:
     def of_write(self, record: WriteRecord) -> Span:
         """The request that made a revision."""
         own = record.audit or str(record.revision)
-        # Not the client's trace: whoever can send a request could otherwise write into anybody's.
+        # Not the client's trace: any client could otherwise write into the trace of another.
         place = Place(record.audit.replace("-", "") or trace_of(own), _hash(own))
         parent = None
         if record.decision:

@@ -1,8 +1,8 @@
 """Asking the agent of a node: where it is, whether it is the right one, and what it answers.
 
 A Node says where its agent listens (`status.addresses`, `status.daemonEndpoints`) and which certificate it has (an
-annotation). Both are read anew for each question, so an agent that was started again is found as soon as its Node says
-so. Somebody who answers at that address and has another certificate is not spoken to, whoever vouches for them.
+annotation). Both are read again for each question, so an agent that was started again is found as soon as its Node says
+so. A server at that address with another certificate is not spoken to, whichever authority has signed it.
 
 The agent knows us by a certificate of the cluster's authority (server/auth/certificates.py). A server without TLS also
 talks to agents that have none.
@@ -46,7 +46,7 @@ class AgentAddress:
         return f"{'https' if self.digest else 'http'}://{host}:{self.port}"
 
 
-def address_of(node: Object) -> AgentAddress:
+def find_address(node: Object) -> AgentAddress:
     """Where the agent of a node is. Raises `ApiError` (503) if its Node does not say."""
     metadata, status = node["metadata"], node.get("status") or {}
     name = metadata["name"]
@@ -105,7 +105,7 @@ class Connector:
             return await connect(Exchange, agent.host, agent.port, CONNECTED_WITHIN, tls=tls, digest=agent.digest)
         except WrongCertificate as wrong:
             raise _unavailable(
-                f'whoever answers at {agent} is not the agent of node "{agent.node}": the certificate shown is'
+                f'the server at {agent} is not the agent of node "{agent.node}": its certificate is'
                 f" {wrong.shown}, and the Node says {agent.digest}. Nothing was sent. An agent that was just started"
                 " writes its certificate into its Node in a moment"
             ) from None

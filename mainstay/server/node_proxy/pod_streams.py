@@ -27,9 +27,9 @@ from mainstay.env import tasks
 from mainstay.http.messages import Answer, Request, StreamResponse, TunnelResponse
 from mainstay.http.outgoing import AnswerHead, Broken, Exchange
 from mainstay.http.streams import Stream, Tunnel, while_open
-from mainstay.server.node_proxy.agents import Connector, address_of, passed_on
+from mainstay.server.node_proxy.agents import Connector, find_address, passed_on
 from mainstay.server.request.target import Options, Target
-from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.stored import read
 from mainstay.store.interface import Store
 
@@ -55,7 +55,7 @@ class PodStreams:
         node = (pod.get("spec") or {}).get("nodeName")
         if not node:
             raise bad_request(f"pod {target.name} does not have a host assigned")
-        address = address_of(await self._get(self._nodes, "", node))
+        address = find_address(await self._get(self._nodes, "", node))
         query += [("node", node), ("uid", pod["metadata"]["uid"])]
         if target.subresource == "log":
             exchange, _ = await self._connector.ask(address, path, query)
@@ -69,7 +69,7 @@ class PodStreams:
         return await self._get(target.kind, target.namespace, target.name)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object:
-        entry = await self._store.get(key_of(kind, namespace, name))
+        entry = await self._store.get(build_key(kind, namespace, name))
         if entry is None:
             raise not_found(kind.plural, kind.group, name)
         return read(kind, entry)

@@ -1,4 +1,4 @@
-"""What nodes and pods use: `metrics.k8s.io`, asked of the agents when somebody wants to know.
+"""What nodes and pods use: `metrics.k8s.io`, asked of the agents when a client wants to know.
 
 An agent answers for all nodes of its process at once. It is asked at most every `KEPT_FOR`, has `ANSWERED_WITHIN` to
 answer, and not too many are asked at the same time. Nodes whose agents do not answer are left out, as are pods of which
@@ -20,9 +20,9 @@ from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.metrics import NODE_METRICS
 from mainstay.env import Clock, tasks
 from mainstay.http.outgoing import Broken
-from mainstay.server.node_proxy.agents import AgentAddress, Connector, address_of
+from mainstay.server.node_proxy.agents import AgentAddress, Connector, find_address
 from mainstay.server.request.target import Options
-from mainstay.server.storage.keyspace import CORE, key_of
+from mainstay.server.storage.keyspace import CORE, build_key
 from mainstay.server.storage.reads import Listed
 from mainstay.server.storage.selection import Selection
 from mainstay.server.storage.stored import stored
@@ -96,7 +96,7 @@ class UsageReads:
         self._free = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def get(self, kind: Kind, namespace: str, name: str, options: Options) -> Entry:
-        """What one node or pod uses. Raises `ApiError` (404), also if nobody knows."""
+        """What one node or pod uses. Raises `ApiError` (404), also if no agent knows."""
         place = f"{_NODES}{name}" if kind is NODE_METRICS else f"{_PODS}{namespace}/{name}"
         entry = await self._store.get(place)
         found: Listing = [] if entry is None else await self._measured(kind, [entry])
@@ -107,7 +107,7 @@ class UsageReads:
     async def list(self, selection: Selection, options: Options) -> Listed:
         """What those of a kind use that are selected."""
         kind = selection.kind
-        own = key_of(kind, "", "")
+        own = build_key(kind, "", "")
         place = (_NODES if kind is NODE_METRICS else _PODS) + selection.prefix.removeprefix(own)
         page = await self._store.range(place)
         # Selectors are about name, namespace and labels, which are those of the node or pod itself.
@@ -131,7 +131,7 @@ class UsageReads:
         for entry in nodes:
             obj: Object = msgspec.json.decode(entry.value)
             try:
-                found = address_of(obj)
+                found = find_address(obj)
             except ApiError:
                 continue
             agents[AgentAddress("", found.host, found.port, found.digest)] = None  # One may be that of many nodes.
@@ -158,7 +158,7 @@ class UsageReads:
                     exchange.close()
                 return _decode_answer(body).nodes
         except (ApiError, Broken, TimeoutError, msgspec.MsgspecError):
-            return None  # Whoever wants to know why asks for a log, or looks at the Node.
+            return None  # Why is shown by a request for a log, and by the Node.
 
 
 def _of_node(entry: Entry, usage: _Usage) -> Entry:

@@ -11,8 +11,8 @@
         { "status": "Unknown", "code": 504, "reason": "Timeout", "message": "…" } ] }
 
 Results are in the order of the items. All are begun before any is waited for, so that the store makes them durable
-together. They are not a transaction: some may be bound and others not, also if the answer is lost. Whoever sends it
-has seen what it decides about, so a Node that is not there is refused.
+together. They are not a transaction: some may be bound and others not, also if the answer is lost. A scheduler
+that sends it has seen what it decides about, so a Node that is not there is refused.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from mainstay.http.messages import Request
 from mainstay.journal.record import Subject
 from mainstay.server.auth.authorization import User
 from mainstay.server.placement.binding import Binder, BindRequest
-from mainstay.server.storage.operations import operation_named
+from mainstay.server.storage.operations import build_operation
 from mainstay.server.storage.write_context import WriteContext
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 
@@ -113,13 +113,14 @@ async def bind_all(
 def _items_in(request: Request) -> list[_Item]:
     media = (request.headers.get("content-type") or "application/json").partition(";")[0].strip()
     if media != "application/json":
-        raise ApiError(415, Reason.UNSUPPORTED_MEDIA_TYPE, f"a batch of bindings is JSON, not {media}", {})
+        text = f"unsupported content type {media!r}: a BindingList must be application/json"
+        raise ApiError(415, Reason.UNSUPPORTED_MEDIA_TYPE, text, {})
     try:
         items = _decode(request.body).items
     except msgspec.MsgspecError as error:
-        raise bad_request(f"this is no BindingList: {error}") from None
+        raise bad_request(f"request body is not a valid BindingList: {error}") from None
     if len(items) > ITEMS_MAX:
-        raise bad_request(f"{len(items)} bindings: at most {ITEMS_MAX} are allowed at once")
+        raise bad_request(f"items: too many: {len(items)}: must have at most {ITEMS_MAX} items")
     return items
 
 
@@ -147,7 +148,7 @@ def _build_context(item: _Item, whole: WriteContext, request: Request, user: Use
     if item.operation:
         about = (request.method, request.target)
         said: dict[str, Any] = msgspec.to_builtins(item)
-        operation = operation_named(item.operation, about, _encode(said), user, clock)
+        operation = build_operation(item.operation, about, _encode(said), user, clock)
     return WriteContext(
         item.decision or whole.decision,
         item.cause or whole.cause,

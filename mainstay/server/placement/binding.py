@@ -32,7 +32,7 @@ from mainstay.server.placement.ledger.room import Asked
 from mainstay.server.placement.pod_to_bind import PodToBind
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
-from mainstay.server.storage.keyspace import CORE, key_of
+from mainstay.server.storage.keyspace import CORE, build_key
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.stored import Written
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
@@ -43,7 +43,7 @@ _NO_TEXTS: Final[dict[str, str]] = {}
 
 
 class BindRequest(Struct, frozen=True):
-    """A binding that somebody asks for."""
+    """A binding that a scheduler asks for."""
 
     namespace: str
     name: str
@@ -64,7 +64,7 @@ class Reservations(Protocol):
     async def claimed(self, name: str, pod: Object, node: str) -> HeldRoom:
         """The room that a reservation of this name, in the pod's namespace, holds for this pod on this node.
 
-        Raises `ApiError` (409, see ledger/refusals.py) if it is for somebody else.
+        Raises `ApiError` (409, see ledger/refusals.py) if it is for another pod or node.
         """
 
 
@@ -87,7 +87,7 @@ class Binder:
         self, request: BindRequest, now: str, context: WriteContext = NO_CONTEXT, *, dry_run: bool = False
     ) -> Written:
         """Bind a pod. Raises `ApiError`: 404, or 409 with a cause (ledger/refusals.py)."""
-        key = key_of(POD, request.namespace, request.name)
+        key = build_key(POD, request.namespace, request.name)
 
         async def decide() -> WriteDecision | None:
             entry = await self._store.get(key)
@@ -166,7 +166,7 @@ def _require_free(pod: PodToBind, request: BindRequest) -> None:
     """Raise `ApiError` (409) unless the pod is the one that is meant, and waits for a node."""
     name = request.name
     if request.uid and request.uid != pod.uid:
-        text = "the pod is not the one that was meant: it was made anew since"
+        text = "the pod was deleted and created again since"
         raise refused(name, Refusal(BindingCause.POD_DELETED, text))
     if pod.node:
         text = f'pod {name} is already assigned to node "{pod.node}"'

@@ -16,16 +16,16 @@ from mainstay.server.placement.ledger.ledger import (
     GHOSTS_MAX,
     Drift,
     Ledger,
+    build_write,
     charged,
     ledger_in,
     ledger_key,
     let_go,
     mark_unconfirmed,
     released,
-    write_of,
 )
 from mainstay.server.placement.ledger.refusals import refused
-from mainstay.server.placement.ledger.room import Asked, refusal_of
+from mainstay.server.placement.ledger.room import Asked, find_refusal
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
 from mainstay.server.storage.shared_writes import Change, SharedWrite, SharedWrites
 from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Write
@@ -37,8 +37,8 @@ class Tally(Protocol):
     async def counted(self, before: Charge | None, after: Charge | None, *, is_checked: bool) -> TransactionParts:
         """What goes along when a pod takes `after` in place of `before`. None: it took, or will take, nothing.
 
-        Raises `ApiError` (409, see ledger/refusals.py) if that is too much. Where `is_checked` is not set nobody was
-        asked, as when a pod is made on a node: then it only counts.
+        Raises `ApiError` (409, see ledger/refusals.py) if that is too much. Where `is_checked` is not set room is not
+        checked, as when a pod is made on a node: then it only counts.
         """
 
 
@@ -71,7 +71,7 @@ class Charging:
         def change(ledger: Ledger, revision: int) -> Ledger:
             if held is not NO_ROOM_HELD:
                 ledger = let_go(ledger, held.amounts, held.ports)
-            refusal = refusal_of(ledger, revision, charge, asked)
+            refusal = find_refusal(ledger, revision, charge, asked)
             if refusal is not None:
                 raise refused(name, refusal)
             return charged(ledger, charge)
@@ -80,7 +80,7 @@ class Charging:
         return parts if held.parts is NOTHING else joined((parts, held.parts))
 
     async def came(self, key: str, charge: Charge, charge_revision: int = ABSENT) -> TransactionParts:
-        """A pod is on a node, and nobody was asked whether there is room."""
+        """A pod is on a node, whether or not there is room."""
 
         def change(ledger: Ledger, revision: int) -> Ledger:
             return charged(ledger, charge)
@@ -99,7 +99,7 @@ class Charging:
             ledger = ledger_in(entry)
             if ledger.zone != zone:
                 return None  # Another quota's business: begin again.
-            return (write_of(place, change(ledger, ABSENT if entry is None else entry.revision)),)
+            return (build_write(place, change(ledger, ABSENT if entry is None else entry.revision)),)
 
         own = TransactionParts((Check(key, charge_revision),), (written,), (_shared(place, shared),))
         return await self._counted(own, None, charge, is_checked=is_checked)
@@ -110,7 +110,7 @@ class Charging:
         place = ledger_key(old.node)
 
         def shared(entry: Entry | None) -> Sequence[Write]:
-            return (write_of(place, charged(released(ledger_in(entry), old), new)),)
+            return (build_write(place, charged(released(ledger_in(entry), old), new)),)
 
         written = Put(before.key, encode_charge(new))
         own = TransactionParts((Check(before.key, before.revision),), (written,), (_shared(place, shared),))
@@ -121,7 +121,7 @@ class Charging:
         place = ledger_key(charge.node)
 
         def shared(entry: Entry | None) -> Sequence[Write]:
-            return (write_of(place, released(ledger_in(entry), charge)),)
+            return (build_write(place, released(ledger_in(entry), charge)),)
 
         return await self._gone(before, charge, shared)
 
@@ -135,10 +135,10 @@ class Charging:
         def shared(entry: Entry | None) -> Sequence[Write]:
             ledger = ledger_in(entry)
             if not ledger.node_uid:  # Nothing runs on a node that is not there.
-                return (write_of(place, released(ledger, charge)),)
+                return (build_write(place, released(ledger, charge)),)
             if len(ledger.ghosts) >= GHOSTS_MAX:
                 raise _too_many_ghosts(charge)
-            return (write_of(place, mark_unconfirmed(ledger, charge)),)
+            return (build_write(place, mark_unconfirmed(ledger, charge)),)
 
         return await self._gone(before, charge, shared)
 

@@ -1,13 +1,13 @@
 """Evicting a pod: a deletion that disruption budgets may refuse, and that they pay for in the same transaction.
 
-So there is no moment in which a budget has paid for a pod that stays, or a pod goes that nobody has paid for, whatever
-crashes in between. Who pays is decided from the pod and the budgets as they were read; if the pod has changed since, or
-the budget covers others now, it is decided again. That somebody else has used the budget too changes nothing: the
-payment is worked out from what is left at the commit (server/storage/shared_writes.py).
+So there is no moment in which a budget has paid for a pod that stays, or a pod goes that no budget has paid for,
+whatever crashes in between. Which budget pays is decided from the pod and the budgets as they were read; if the pod has
+changed since, or the budget covers others now, it is decided again. That another eviction has used the budget too
+changes nothing: the payment is worked out from what is left at the commit (server/storage/shared_writes.py).
 
 As in Kubernetes a pod that is not ready may go without being paid for, as long as its budget has enough that are.
 
-While somebody holds evictions (holds.py) none is committed, whatever the budgets say.
+While evictions are held (holds.py) none is committed, whatever the budgets say.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from mainstay.api.kinds.policy import POD_DISRUPTION_BUDGET
 from mainstay.server.placement.holds import unless_frozen
 from mainstay.server.request.options import DeleteOptions
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
-from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.server.storage.stored import read, stored
 from mainstay.server.storage.write_context import WriteContext
@@ -55,7 +55,7 @@ async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> Transa
     """What goes with the deletion of a pod. Raises `ApiError`."""
     if _is_free(pod):
         return NOTHING
-    entry = await _budget_of(store, budgets, pod)
+    entry = await _find_budget(store, budgets, pod)
     if entry is None:
         return NOTHING
     seen = read(budgets, entry)
@@ -77,8 +77,8 @@ def _identity(budget: Object) -> tuple[str, int]:
     return budget["metadata"]["uid"], budget["metadata"].get("generation", 0)
 
 
-async def _budget_of(store: Store, budgets: Kind, pod: Object) -> Entry | None:
-    page = await store.range(prefix_of(budgets, pod["metadata"]["namespace"]))
+async def _find_budget(store: Store, budgets: Kind, pod: Object) -> Entry | None:
+    page = await store.range(build_prefix(budgets, pod["metadata"]["namespace"]))
     found = [entry for entry in page.entries if _covers(read(budgets, entry), pod)]
     if len(found) > 1:
         text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -129,7 +129,7 @@ def _paid(budget: Object, name: str, now: str) -> Object:
 
 
 def _violated(message: str, retry_after_s: int = 0) -> ApiError:
-    """When to try again is said in the body alone: by the header clients would go by themselves, and tell nobody."""
+    """When to retry stands in the body alone: by a header clients would retry without showing why."""
     details: Object = {"causes": [{"reason": DISRUPTION_BUDGET, "message": message}]}
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s

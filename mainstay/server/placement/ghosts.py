@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from mainstay.api.errors import bad_request, not_found
-from mainstay.server.placement.ledger.charge import port_of
-from mainstay.server.placement.ledger.ledger import GHOSTS_MAX, Ledger, confirm_gone, ledger_in, ledger_key, write_of
+from mainstay.server.placement.ledger.charge import parse_port
+from mainstay.server.placement.ledger.ledger import GHOSTS_MAX, Ledger, build_write, confirm_gone, ledger_in, ledger_key
 from mainstay.server.placement.ledger.refusals import shown
 from mainstay.server.storage.keyspace import CORE
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
@@ -51,7 +51,7 @@ class Ghosts:
         def change(entry: Entry | None) -> Sequence[Write]:
             before = ledger_in(entry)
             left[:] = [confirm_gone(before, gone)]
-            return (write_of(key, left[0]),)
+            return (build_write(key, left[0]),)
 
         async def attempt() -> Ledger | None:
             # While the Node is there: if it goes, so do all of its ghosts.
@@ -91,7 +91,8 @@ def _shown(node: str, ledger: Ledger) -> dict[str, Any]:
         namespace, _, name = charge.pod.partition("/")
         resources = {resource: shown(resource, amount) for resource, amount in sorted(charge.amounts.items())}
         ports = [
-            {"hostPort": port.port, "protocol": port.protocol, "hostIP": port.ip} for port in map(port_of, charge.ports)
+            {"hostPort": port.port, "protocol": port.protocol, "hostIP": port.ip}
+            for port in map(parse_port, charge.ports)
         ]
         items.append({"uid": uid, "namespace": namespace, "name": name, "resources": resources, "ports": ports})
     return {"kind": "NodeGhosts", "apiVersion": "mainstay.dev/v1", "metadata": {"name": node}, "items": items}

@@ -1,6 +1,6 @@
 """Holds at the commit: one ends in time by the server's clock, and while evictions are held none is committed.
 
-Whoever has been told that evictions are held can rely on it: all Holds of evictions are also noted under one key, in
+A user who has been told that evictions are held can rely on it: all Holds of evictions are also noted under one key, in
 the transaction that makes, changes or removes them, and each eviction looks at that key in its own transaction. So
 there is no eviction that began before the Hold and is committed after it, on whichever server.
 """
@@ -23,7 +23,7 @@ from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.store.interface import Delete, Entry, Put, Write
 
 FROZEN: Final = f"{INTERNAL_PREFIX}frozen-evictions"
-_SLACK_S: Final = 60  # The clock of whoever asks for the longest time there is may be ahead of ours.
+_SLACK_S: Final = 60  # The clock of a client that asks for the longest time there is may be ahead of ours.
 
 
 class _Noted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,7 +100,7 @@ def unless_frozen(namespace: str, now: datetime) -> SharedWrite:
 
 
 def frozen_error(held: Held) -> ApiError:
-    """As with a budget, when to try again is said in the body alone: clients would go by a header, and tell nobody."""
+    """As with a budget, when to retry stands in the body alone: by a header clients would retry without showing why."""
     where = f" in namespace {held.namespace}" if held.namespace else ""
     message = f"evictions{where} are frozen by Hold {held.name}: {held.words}"
     details = {"causes": [{"reason": str(HoldReason.EVICTIONS_FROZEN), "message": message}]}

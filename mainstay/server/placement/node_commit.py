@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key, write_of
-from mainstay.server.placement.ledger.nodes import facts_of, has_other_facts, with_node, without_node
+from mainstay.server.placement.ledger.ledger import build_write, ledger_in, ledger_key
+from mainstay.server.placement.ledger.nodes import has_other_facts, read_facts, with_node, without_node
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.store.interface import Entry, Write
@@ -21,16 +21,16 @@ class NodePoint:
         if node is None:
             raise AssertionError("a write has an object before it, or after it, or both")
         key = ledger_key(node["metadata"]["name"])
-        facts = None if intended.new is None else facts_of(intended.new)
+        facts = None if intended.new is None else read_facts(intended.new)
         is_made = intended.old is None
 
         def change(entry: Entry | None) -> Sequence[Write]:
             if facts is None:
-                return (write_of(key, without_node(ledger_in(entry))),) if entry is not None else ()
+                return (build_write(key, without_node(ledger_in(entry))),) if entry is not None else ()
             if entry is None and not is_made:
-                return ()  # It was made before there were ledgers. Whoever needs it counts all of it (recount.py).
+                return ()  # It was made before there were ledgers. What needs one counts all of it (recount.py).
             ledger = ledger_in(entry)
             changed = with_node(ledger, facts)
-            return (write_of(key, changed),) if changed != ledger else ()
+            return (build_write(key, changed),) if changed != ledger else ()
 
         return TransactionParts(shared=(SharedWrite(key, change),))

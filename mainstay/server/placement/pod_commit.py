@@ -1,14 +1,14 @@
-"""The commit point of pods: whoever is on a node is charged to it, until they have ended or are gone.
+"""The commit point of pods: a pod on a node is charged to it, until it has ended or is gone.
 
 What a pod is to be charged with follows from the pod alone (ledger/charge.py); what it is charged with lies beside it.
 A write that makes a difference between the two changes the charge and the ledger in its own transaction:
 
-    made with spec.nodeName        charged; nobody asks for room, as in Kubernetes
+    made with spec.nodeName        charged, whether or not there is room, as in Kubernetes
     bound                          charged if there is room: binding.py
     Succeeded or Failed            given back
     resized                        charged with the larger of what it has and what it wants
     removed by its agent           given back
-    removed by anybody else        becomes a ghost: taken until the agent says that it is gone, or the Node is deleted
+    removed by another client     becomes a ghost: taken until the agent says that it is gone, or the Node is deleted
 
 `deletionTimestamp` gives nothing back: a pod runs until its agent has ended it.
 """
@@ -21,7 +21,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import is_over
 from mainstay.server.placement.charges import Charging
-from mainstay.server.placement.ledger.charge import Charge, charge_key, charge_of, decode_charge
+from mainstay.server.placement.ledger.charge import Charge, build_charge, charge_key, decode_charge
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.store.interface import Store
 
@@ -52,7 +52,7 @@ class PodPoint:
             raise AssertionError("a write has an object before it, or after it, or both")
         metadata = pod["metadata"]
         key = charge_key(metadata["namespace"], metadata["name"])
-        wanted = None if intended.new is None else charge_of(_whole(intended.new))
+        wanted = None if intended.new is None else build_charge(_whole(intended.new))
         entry = await self._store.get(key)
         if entry is None:
             return NOTHING if wanted is None else await self._charging.came(key, wanted)

@@ -71,7 +71,7 @@ class PodToBind:
         self._entry = entry
         self._parts = _parts_of(entry.value)
         self._metadata = _metadata_of(self._parts.metadata)
-        self._needs = _needs_of(self._parts)
+        self._needs = _find_needs(self._parts)
 
     @property
     def uid(self) -> str:
@@ -145,19 +145,19 @@ def _settled(retrying: Object, now: str) -> Object:
     return {"type": _RETRYING, "status": "False", "reason": "Bound", "lastTransitionTime": now}
 
 
-def _needs_of(parts: _Parts) -> _Needs:
+def _find_needs(parts: _Parts) -> _Needs:
     status = parts.status
     if "containerStatuses" in status or "initContainerStatuses" in status:
-        return _found_out(parts)  # What a pod needs while it is resized is not said by its spec alone.
+        return _compute_needs(parts)  # What a pod needs while it is resized is not said by its spec alone.
     key = bytes(parts.spec)
     found = _needs.get(key)
     if found is None:
-        found = _found_out(parts)
+        found = _compute_needs(parts)
         _needs.put(key, found)
     return found
 
 
-def _found_out(parts: _Parts) -> _Needs:
+def _compute_needs(parts: _Parts) -> _Needs:
     spec: dict[str, Any] = _decode(parts.spec)
     pod = {"spec": spec, "status": parts.status}
     amounts = {resource: amount for resource, amount in requests_of(pod).items() if amount}

@@ -6,11 +6,11 @@ so. A pod that names its reservation when it is bound takes the room over: the l
 change together (`held_room`). Each of these is conditional on the reservation as it was read, so the room is given back
 once.
 
-There is at most one for each intent, because its name follows from the intent (api/reservations.py): whoever tries
-again after a lost answer meets the first attempt at its name, even if that is still on its way. Over means over: a
-reservation never becomes active again.
+There is at most one for each intent, because its name follows from the intent (api/reservations.py): a client that
+tries again after a lost answer meets the first attempt at its name, even if that is still on its way. Over means over:
+a reservation never becomes active again.
 
-That its time is over is a commit like any other (`Expiry`): whoever reads a reservation goes by its phase, and never by
+That its time is over is a commit like any other (`Expiry`): a reader of a reservation goes by its phase, and never by
 a clock. Finalizers are not needed, as removal and release are one; if others set some, the room is held until the end.
 """
 
@@ -30,12 +30,12 @@ from mainstay.api.times import parse_time
 from mainstay.env import Clock, tasks
 from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_for
-from mainstay.server.placement.ledger.ledger import Drift, held, ledger_in, ledger_key, let_go, write_of
+from mainstay.server.placement.ledger.ledger import Drift, build_write, held, ledger_in, ledger_key, let_go
 from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import Refusal
-from mainstay.server.placement.ledger.room import Asked, refusal_of
+from mainstay.server.placement.ledger.room import Asked, find_refusal
 from mainstay.server.storage.commit_points import Intended, TransactionParts
-from mainstay.server.storage.keyspace import CORE, key_of, prefix_of
+from mainstay.server.storage.keyspace import CORE, build_key, build_prefix
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import read, stored
 from mainstay.store.errors import StoreError
@@ -80,10 +80,10 @@ def holding(reservation: Object) -> SharedWrite:
 
     def change(entry: Entry | None) -> Sequence[Write]:
         ledger = ledger_in(entry)
-        refusal = refusal_of(ledger, 0 if entry is None else entry.revision, charge, Asked(needs_node=True))
+        refusal = find_refusal(ledger, 0 if entry is None else entry.revision, charge, Asked(needs_node=True))
         if refusal is not None:
             raise _refused(reservation["metadata"]["name"], refusal)
-        return (write_of(key, held(ledger, charge.amounts, charge.ports)),)
+        return (build_write(key, held(ledger, charge.amounts, charge.ports)),)
 
     return SharedWrite(key, change)
 
@@ -95,9 +95,9 @@ def letting_go(reservation: Object) -> SharedWrite:
 
     def change(entry: Entry | None) -> Sequence[Write]:
         try:
-            return (write_of(key, let_go(ledger_in(entry), charge.amounts, charge.ports)),)
+            return (build_write(key, let_go(ledger_in(entry), charge.amounts, charge.ports)),)
         except Drift as problem:
-            # Somebody else has just given it back, and then the reservation is not what it was: the commit will see to
+            # Another write has just given it back, and then the reservation is not what it was: the commit will see to
             # that. Or it was never there: then a reservation that cannot end would only make things worse.
             _logger.info("the room of %s is not held: %s", charge.pod, problem)
             return ()
@@ -112,7 +112,7 @@ class Claims:
         self._shared = shared
 
     async def claimed(self, name: str, pod: Object, node: str) -> HeldRoom:
-        entry = await self._shared.latest(key_of(RESERVATION, pod["metadata"]["namespace"], name)) if name else None
+        entry = await self._shared.latest(build_key(RESERVATION, pod["metadata"]["namespace"], name)) if name else None
         return NO_ROOM_HELD if entry is None else held_room(entry, name, pod, node)
 
 
@@ -167,7 +167,7 @@ class Expiry:
 
     async def _follow(self) -> None:
         """Know all that are active."""
-        prefix = prefix_of(RESERVATION)
+        prefix = build_prefix(RESERVATION)
         while True:
             try:
                 page = await self._store.range(prefix)
@@ -179,7 +179,7 @@ class Expiry:
                         for change in batch.changes:
                             self._take(change.key, change.entry)
             except StoreError as error:
-                _logger.warning("reservations are read anew in %s: %s", RETRY_AFTER, error)
+                _logger.warning("cannot follow reservations; reading them again in %s: %s", RETRY_AFTER, error)
             await tasks.sleep(RETRY_AFTER)
 
     def _take(self, key: str, entry: Entry | None) -> None:

@@ -1,7 +1,7 @@
-"""Counting anew what is used of the quotas of a namespace, from what is there.
+"""Recounting what is used of the quotas of a namespace, from what is there.
 
 What is used is written with every object that counts (resource_quota.py) and every charge (zone_quota.py), so it is
-right at every revision. Should it not be (a mistake of ours, a hand in the store, a store that was put back) this puts
+right at every revision. Should it not be (a mistake of ours, a hand in the store, a restored store) this puts
 it right. Whether something is wrong is seen from a snapshot, in which nothing is under way: what is right is not
 written.
 
@@ -11,7 +11,7 @@ that is wrong counts like a new one (tally.py): what changes meanwhile is noted 
 counted. Its status is written along, as only one that is still there and limits the same is put right.
 
 The use of a zone is written with every charge, if there is one to write: there it is enough that it has not changed.
-Where there is none it is first said that somebody is counting.
+Where there is none, a note that a count has begun comes first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ from mainstay.api.quota_usage import QUOTAS
 from mainstay.server.quota import tally as quota_tally
 from mainstay.server.quota import zone_quota
 from mainstay.server.quota.resource_quota import begin_to_count, count, counted_by_now
-from mainstay.server.quota.tally import Limit, finished, given_up, limit_of, tally_in, tally_key, without
-from mainstay.server.quota.zone_quota import ZoneUse, count_charges, hard_of, use_in, zone_key
-from mainstay.server.storage.keyspace import prefix_behind, prefix_of
+from mainstay.server.quota.tally import Limit, finished, given_up, parse_limit, tally_in, tally_key, without
+from mainstay.server.quota.zone_quota import ZoneUse, count_charges, parse_hard, use_in, zone_key
+from mainstay.server.storage.keyspace import build_prefix, build_resource_prefix
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import stored
 from mainstay.server.storage.transact import transact
@@ -58,10 +58,10 @@ class QuotaDrift(msgspec.Struct, frozen=True):
 
 
 async def find_quota_drift(store: Store, namespace: str) -> QuotaDrift:
-    quotas = await store.range(prefix_behind(QUOTAS, namespace))
+    quotas = await store.range(build_resource_prefix(QUOTAS, namespace))
     at = quotas.revision
     tally = tally_in(await store.get(tally_key(namespace), at=at))
-    limits = {entry.key.rpartition("/")[2]: limit_of(_decode(entry.value)) for entry in quotas.entries}
+    limits = {entry.key.rpartition("/")[2]: parse_limit(_decode(entry.value)) for entry in quotas.entries}
     wrong = {
         name: limit
         for name, limit in limits.items()
@@ -130,18 +130,21 @@ async def _put_right(store: Store, shared: SharedWrites, namespace: str, name: s
         if now is None:
             return None
         counted[:] = [now]
-        return [quota_tally.write_of(key, finished(tally, number, name, now))]
+        return [quota_tally.build_write(key, finished(tally, number, name, now))]
 
     def change_quota(entry: Entry | None) -> Sequence[Write] | None:
         if entry is None:
             return None
         quota: Object = _decode(entry.value)
-        if limit_of(quota) != limit:
+        if parse_limit(quota) != limit:
             return None  # Another one, or one that limits something else now.
         status = {**(quota.get("status") or {}), "hard": limit.hard, "used": counted[0].used}
         return [Put(entry.key, stored({**quota, "status": status}))]
 
-    changes = [SharedWrite(key, change_tally), SharedWrite(prefix_behind(QUOTAS, namespace) + name, change_quota)]
+    changes = [
+        SharedWrite(key, change_tally),
+        SharedWrite(build_resource_prefix(QUOTAS, namespace) + name, change_quota),
+    ]
     if isinstance(await shared.commit([], [], changes), Committed):
         return True
     await shared.commit([], [], [SharedWrite(key, lambda entry: _given_up(key, entry, number))])
@@ -150,16 +153,16 @@ async def _put_right(store: Store, shared: SharedWrites, namespace: str, name: s
 
 def _given_up(key: str, entry: Entry | None, number: int) -> Sequence[Write]:
     tally = tally_in(entry)
-    return [quota_tally.write_of(key, given_up(tally, number))] if number in tally.counting else []
+    return [quota_tally.build_write(key, given_up(tally, number))] if number in tally.counting else []
 
 
 async def _take_out(shared: SharedWrites, namespace: str, name: str) -> None:
     """A limit of which there is no quota, if that is still so."""
-    key, place = tally_key(namespace), prefix_behind(QUOTAS, namespace) + name
+    key, place = tally_key(namespace), build_resource_prefix(QUOTAS, namespace) + name
 
     def change(entry: Entry | None) -> Sequence[Write]:
         tally = tally_in(entry)
-        return [quota_tally.write_of(key, without(tally, name))] if name in tally.quotas else []
+        return [quota_tally.build_write(key, without(tally, name))] if name in tally.quotas else []
 
     await shared.commit([Check(place, ABSENT)], [], [SharedWrite(key, change)])
 
@@ -169,9 +172,9 @@ async def _take_out(shared: SharedWrites, namespace: str, name: str) -> None:
 
 async def _wrong_zones(store: Store, namespace: str, at: int) -> dict[str, tuple[Entry | None, ZoneUse]]:
     allowed: dict[str, dict[str, dict[str, int]]] = {}
-    for entry in (await store.range(prefix_of(ZONE_QUOTA, namespace), at=at)).entries:
+    for entry in (await store.range(build_prefix(ZONE_QUOTA, namespace), at=at)).entries:
         quota: Object = _decode(entry.value)
-        allowed.setdefault(quota["spec"]["zone"], {})[quota["metadata"]["name"]] = hard_of(quota)
+        allowed.setdefault(quota["spec"]["zone"], {})[quota["metadata"]["name"]] = parse_hard(quota)
     prefix = zone_key(namespace, "")
     entries = {each.key.removeprefix(prefix): each for each in (await store.range(prefix, at=at)).entries}
     found: dict[str, tuple[Entry | None, ZoneUse]] = {}
@@ -179,7 +182,7 @@ async def _wrong_zones(store: Store, namespace: str, at: int) -> dict[str, tuple
         use = use_in(entries.get(zone))
         if zone in allowed:
             right = ZoneUse(allowed[zone], await count_charges(store, namespace, zone, at))
-        else:  # Somebody who makes the first quota may be counting.
+        else:  # The creation of the first quota may be counting.
             right = replace(use, quotas={}, counting="" if use.counting == RECOUNT else use.counting)
         if use != right:
             found[zone] = (entries.get(zone), right)
@@ -187,10 +190,10 @@ async def _wrong_zones(store: Store, namespace: str, at: int) -> dict[str, tuple
 
 
 async def _put_zone_right(store: Store, key: str, entry: Entry | None, right: ZoneUse) -> None:
-    """If nothing has changed since. Where there was no use nobody wrote it: so that they do, and count again."""
+    """If nothing has changed since. Where there was no use, charges did not write it: first they must, then count."""
     if entry is None:
         right = ZoneUse(counting=RECOUNT)
-    await store.commit(_unchanged(key, entry), [zone_quota.write_of(key, right)])
+    await store.commit(_unchanged(key, entry), [zone_quota.build_write(key, right)])
 
 
 def _unchanged(key: str, entry: Entry | None) -> Sequence[Check]:

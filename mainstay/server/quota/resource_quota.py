@@ -1,4 +1,4 @@
-"""ResourceQuotas: nobody makes more in a namespace than its quotas allow, however many servers there are.
+"""ResourceQuotas: a namespace never has more than its quotas allow, however many servers there are.
 
 A commit point of every namespaced kind. Whatever makes, changes or removes an object changes the tally of its
 namespace (tally.py) in the same transaction, or is refused: 403, in the words of Kubernetes. The status of a
@@ -7,8 +7,8 @@ revision: when several quotas count the same object, the first by name is writte
 (status.py).
 
 A ResourceQuota that is made, or that comes to limit something else, counts what is there before it is written. This is
-the one thing that is committed ahead of the write itself: that somebody is counting. By itself it changes nothing for
-anybody, and one that never finishes is forgotten.
+the one thing that is committed ahead of the write itself: that a count has begun. By itself it changes nothing for
+other writes, and one that never finishes is forgotten.
 
 Of the scopes of Kubernetes all are known. Not done: quotas over what ResourceClaims ask for, and what a pod takes while
 it is being resized.
@@ -38,19 +38,19 @@ from mainstay.server.quota.tally import (
     Tally,
     affected,
     beginning,
+    build_write,
     changed,
+    find_exceeded,
     finished,
     is_counted_like,
-    limit_of,
+    parse_limit,
     plus,
-    refusal_of,
     tally_in,
     tally_key,
     without,
-    write_of,
 )
 from mainstay.server.storage.commit_points import Intended, TransactionParts
-from mainstay.server.storage.keyspace import CORE, prefix_behind
+from mainstay.server.storage.keyspace import CORE, build_resource_prefix
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import stored
 from mainstay.server.storage.transact import too_many_conflicts
@@ -94,16 +94,14 @@ class Quotas:
         key = tally_key(_namespace(intended))
         entry = await self._shared.latest(key)
         if entry is None:
-            return TransactionParts(
-                checks=[Check(key, ABSENT)]
-            )  # Most namespaces have no quotas. Nobody takes turns for that.
+            return TransactionParts(checks=[Check(key, ABSENT)])  # Most namespaces have no quotas: no turns for these.
         return TransactionParts(shared=_Charge(key, intended, tally_in(entry)).shared)
 
     async def _of_quota(self, intended: Intended, quota: Object) -> TransactionParts:
         """A ResourceQuota is made or changed: it limits from this write on, and knows how much is used."""
         key, name = tally_key(_namespace(intended)), quota["metadata"]["name"]
         tally = tally_in(await self._shared.latest(key))
-        limit, known = limit_of(quota), tally.quotas.get(name)
+        limit, known = parse_limit(quota), tally.quotas.get(name)
         number = 0
         if known is not None and known.uid == limit.uid and is_counted_like(limit, known):
             limit = msgspec.structs.replace(limit, used=known.used)
@@ -118,7 +116,7 @@ class Quotas:
                 # The status says what is used. If that has changed since, it is no longer right.
                 return None
             _require_allowed(now, intended)
-            return [write_of(key, after)]
+            return [build_write(key, after)]
 
         return TransactionParts(shared=[SharedWrite(key, change)], object={**quota, "status": status})
 
@@ -145,7 +143,7 @@ async def begin_to_count(store: Store, shared: SharedWrites, key: str, limit: Li
     def change(entry: Entry | None) -> Sequence[Write]:
         begun = beginning(tally_in(entry), limit)
         numbers.append(begun.begun)
-        return [write_of(key, begun)]
+        return [build_write(key, begun)]
 
     answer = await shared.commit([], [], [SharedWrite(key, change)])
     if not isinstance(answer, Committed):
@@ -155,7 +153,7 @@ async def begin_to_count(store: Store, shared: SharedWrites, key: str, limit: Li
 
 
 def counted_by_now(tally: Tally, number: int, base: Limit, limit: Limit) -> Limit | None:
-    """What is used of a quota that has counted `base`, with what was noted since. None if nobody has taken notes."""
+    """What is used of a quota that has counted `base`, with what was noted since. None if no notes were taken."""
     noted = _noted(tally, number, limit)
     if noted is None:
         return None
@@ -167,7 +165,7 @@ async def count(store: Store, namespace: str, limit: Limit, at: int) -> Amounts:
     """How much of a quota was used at a revision, from the objects themselves."""
     total: Amounts = dict.fromkeys(limit.hard, ZERO)
     for resource in resources_behind(limit.hard):
-        prefix, after = prefix_behind(resource, namespace), None
+        prefix, after = build_resource_prefix(resource, namespace), None
         while True:
             page = await store.range(prefix, at=at, limit=PAGE_ENTRIES, after=after)
             for entry in page.entries:
@@ -215,7 +213,7 @@ class _Charge:
         if self._first(before, after) != self._quota:
             return None
         self._used = after.quotas.get(self._quota)
-        return [] if after == before else [write_of(self._key, after)]
+        return [] if after == before else [build_write(self._key, after)]
 
     def _status(self, entry: Entry | None) -> Sequence[Write] | None:
         if entry is None or self._used is None:
@@ -241,7 +239,7 @@ def _require_allowed(tally: Tally, intended: Intended) -> None:
     new, old, kind = intended.new, intended.old, intended.kind
     if new is None or (old is not None and (intended.subresource == "status" or _is_quota(kind))):
         return
-    exceeded = refusal_of(tally, (kind.group, kind.plural), new, old)
+    exceeded = find_exceeded(tally, (kind.group, kind.plural), new, old)
     if exceeded is not None:
         cause = {"reason": CAUSE, "message": exceeded.message}
         raise forbidden(kind.plural, kind.group, new["metadata"].get("name", ""), exceeded.message, [cause])

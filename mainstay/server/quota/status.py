@@ -21,7 +21,7 @@ from mainstay.api.quantity import NANO, Quantity, parse
 from mainstay.env import tasks
 from mainstay.server.quota.tally import TALLIES, tally_in
 from mainstay.server.quota.zone_quota import ZONES, use_in
-from mainstay.server.storage.keyspace import CORE, key_of
+from mainstay.server.storage.keyspace import CORE, build_key
 from mainstay.server.storage.stored import stored
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Check, Put, Refused, Store
@@ -33,7 +33,8 @@ _MILLI: Final = NANO // 1000
 _logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder().decode
 _Copy = Callable[[str], Awaitable[bool]]
-"""Bring the statuses up to date that depend on a key. False if somebody was faster: then it has to be done again."""
+"""Bring the statuses up to date that depend on a key. False if another writer was faster: then it has to be done again.
+"""
 
 
 class QuotaStatuses:
@@ -61,7 +62,7 @@ class QuotaStatuses:
                     async for batch in watch:
                         self._add((change.key for change in batch.changes if change.entry is not None), copy)
             except StoreError as error:
-                _logger.warning("quotas are read anew in %s: %s", RETRY_AFTER, error)
+                _logger.warning("cannot follow quotas; reading them again in %s: %s", RETRY_AFTER, error)
             await tasks.sleep(RETRY_AFTER)
 
     def _add(self, keys: Iterable[str], copy: _Copy) -> None:
@@ -97,7 +98,7 @@ class QuotaStatuses:
     async def _copy_zone(self, key: str) -> bool:
         namespace, is_done = key.removeprefix(ZONES).partition("/")[0], True
         for name in use_in(await self._store.get(key)).quotas:
-            is_done &= await self._copy(key_of(ZONE_QUOTA, namespace, name), key, self._of_zone)
+            is_done &= await self._copy(build_key(ZONE_QUOTA, namespace, name), key, self._of_zone)
         return is_done
 
     async def _of_zone(self, key: str, quota: Object) -> Object | None:

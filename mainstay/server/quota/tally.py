@@ -1,7 +1,7 @@
 """How much of each quota of a namespace is used: values and plain functions.
 
 A namespace with quotas has one key beside its objects. It says of each quota what it limits and how much of that is
-used, so whoever makes or removes an object reads and writes one key, however many quotas there are. It is the truth;
+used, so a write of an object reads and writes one key, however many quotas there are. It is the truth;
 what a ResourceQuota has in its status is a copy for people to read. A namespace without quotas has no such key, and
 writes in it only check that.
 
@@ -10,7 +10,7 @@ counting: from that revision on, all that changes is noted for it. Then it count
 what it noted since belongs to that.
 
     revision 70   counting {3: +0}             the pods at revision 70 are counted: 5
-    revision 71   counting {3: +1}             somebody makes one
+    revision 71   counting {3: +1}             a client creates one
     revision 72   quotas {team: 6 of 10}       5 + 1
 """
 
@@ -71,12 +71,12 @@ def tally_in(entry: Entry | None) -> Tally:
     return EMPTY if entry is None else _decode(entry.value)
 
 
-def write_of(key: str, tally: Tally) -> Write:
+def build_write(key: str, tally: Tally) -> Write:
     """What keeps a tally, or removes one of a namespace without quotas."""
     return Put(key, _encode(tally)) if tally.quotas or tally.counting else Delete(key)
 
 
-def limit_of(quota: Object) -> Limit:
+def parse_limit(quota: Object) -> Limit:
     """What a ResourceQuota limits. Nothing is used yet."""
     hard = dict((quota.get("spec") or {}).get("hard") or {})
     return Limit(quota["metadata"]["uid"], hard, dict.fromkeys(hard, "0"), terms_of(quota))
@@ -119,7 +119,7 @@ def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | 
     return replace(tally, quotas=quotas, counting=counting)
 
 
-def refusal_of(tally: Tally, resource: Resource, new: Object, old: Object | None) -> Exceeded | None:
+def find_exceeded(tally: Tally, resource: Resource, new: Object, old: Object | None) -> Exceeded | None:
     """Which quota does not allow an object to be made or changed, in Kubernetes' words. The first by name."""
     for name in sorted(tally.quotas):
         limit = tally.quotas[name]

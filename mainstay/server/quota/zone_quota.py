@@ -1,9 +1,9 @@
-"""ZoneQuotas: how much the pods of a namespace may take in one zone, whoever binds them.
+"""ZoneQuotas: how much the pods of a namespace may take in one zone, whichever scheduler binds them.
 
 A namespace with quotas for a zone has one key for that zone, with the limits of all of them and what is used. A pod
 that comes to a node of the zone is counted there in the transaction that charges it to the node
 (server/placement/charges.py), and what its charge says is given back with the charge. A binding that would take more
-than any of the quotas allows is refused: 409 `QuotaExceeded`. A pod that is made on a node is counted, and nobody is
+than any of the quotas allows is refused: 409 `QuotaExceeded`. A pod that is made on a node is counted, and not
 asked. Pods count in the zone that their node had when they came, until they go; nodes without a zone are in none. A
 reservation does not count; its pod will.
 
@@ -39,7 +39,7 @@ class ZoneUse(msgspec.Struct, frozen=True, omit_defaults=True):
     quotas: dict[str, dict[str, int]] = {}
     """By name: how much of each resource is allowed. All must hold."""
     used: dict[str, int] = {}
-    """By the pods of the namespace in this zone. While somebody is counting: how much that has changed since."""
+    """By the pods of the namespace in this zone. While a count is under way: how much that has changed since."""
     counting: str = ""
     """Who is counting, while there is no quota yet."""
 
@@ -57,11 +57,11 @@ def use_in(entry: Entry | None) -> ZoneUse:
     return EMPTY if entry is None else _decode(entry.value)
 
 
-def write_of(key: str, use: ZoneUse) -> Write:
+def build_write(key: str, use: ZoneUse) -> Write:
     return Put(key, _encode(use)) if use.quotas or use.counting else Delete(key)
 
 
-def hard_of(quota: Object) -> dict[str, int]:
+def parse_hard(quota: Object) -> dict[str, int]:
     """What a ZoneQuota allows, in base units. `requests.cpu` is the same as `cpu`: the smaller one counts."""
     found: dict[str, int] = {}
     for name, quantity in ((quota.get("spec") or {}).get("hard") or {}).items():
@@ -80,7 +80,7 @@ def moved(use: ZoneUse, before: Mapping[str, int], after: Mapping[str, int]) -> 
     return replace(use, used={name: amount for name, amount in used.items() if amount > 0 or (amount and use.counting)})
 
 
-def refusal_of(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> Refusal | None:
+def find_refusal(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> Refusal | None:
     """Which quota does not leave enough for a pod; the first by name."""
     for name in sorted(use.quotas):
         hard = use.quotas[name]
@@ -112,11 +112,11 @@ class ZoneTally:
             use = use_in(entry)
             if entry is None:
                 return ()
-            refusal = refusal_of(use, charge.zone, charge.amounts) if is_checked else None
+            refusal = find_refusal(use, charge.zone, charge.amounts) if is_checked else None
             if refusal is not None:
                 raise refused(name, refusal)
             taken = after.amounts if after is not None else {}
-            return (write_of(key, moved(use, before.amounts if before is not None else {}, taken)),)
+            return (build_write(key, moved(use, before.amounts if before is not None else {}, taken)),)
 
         return TransactionParts(shared=[SharedWrite(key, change)])
 
@@ -143,7 +143,7 @@ class ZoneQuotaPoint:
             return TransactionParts(shared=[SharedWrite(key, lambda entry: _without(key, use_in(entry), name))])
         is_known = bool(use_in(await self._shared.latest(key)).quotas)
         count = None if is_known else await self._count(key, intended.new)
-        hard = hard_of(intended.new)
+        hard = parse_hard(intended.new)
 
         def change(entry: Entry | None) -> Sequence[Write] | None:
             use = use_in(entry)
@@ -151,17 +151,17 @@ class ZoneQuotaPoint:
                 if count is None or use.counting != count.counting:
                     return None
                 use = replace(moved(use, {}, count.used), counting="")
-            return (write_of(key, replace(use, quotas={**use.quotas, name: hard})),)
+            return (build_write(key, replace(use, quotas={**use.quotas, name: hard})),)
 
         return TransactionParts(shared=[SharedWrite(key, change)])
 
     async def _count(self, key: str, quota: Object) -> ZoneUse | None:
-        """Say that somebody is counting, and count the charges as they were then. None if it has become needless."""
+        """Note that a count has begun, and count the charges as they were then. None if it has become needless."""
         self._counts += 1
         counting = ZoneUse(counting=f"{quota['metadata']['uid']}/{self._counts}")
 
         def change(entry: Entry | None) -> Sequence[Write] | None:
-            return None if use_in(entry).quotas else (write_of(key, counting),)
+            return None if use_in(entry).quotas else (build_write(key, counting),)
 
         answer = await self._shared.commit([], [], [SharedWrite(key, change)])
         if not isinstance(answer, Committed):
@@ -172,7 +172,7 @@ class ZoneQuotaPoint:
 
 def _without(key: str, use: ZoneUse, name: str) -> Sequence[Write]:
     left = {each: hard for each, hard in use.quotas.items() if each != name}
-    return (write_of(key, replace(use, quotas=left)),)
+    return (build_write(key, replace(use, quotas=left)),)
 
 
 async def count_charges(store: Store, namespace: str, zone: str, at: int) -> dict[str, int]:

@@ -5,7 +5,7 @@ the disk is slower than the requests, what waits is bounded, and what is beyond 
 stops answering because of its log would be worse than a gap in it that is known. The same goes for a full disk. Lines
 are with the operating system within about `WRITE_EVERY`, and synced only when the log is closed.
 
-A request that was made as somebody else is shown with both users. One that wrote something names the object as it is
+An impersonated request is shown with both users. One that wrote something names the object as it is
 now, and has annotations by which it is found in the journal: the revision, the decision that asked for it, the trace.
 """
 
@@ -135,7 +135,7 @@ class Audit:
             return
         sender, acts_as = user, None
         if "impersonate-user" in headers:
-            sender, acts_as = self._sender_of(request, user)
+            sender, acts_as = self._find_sender(request, user)
         self._waiting_bytes += size
         self._waiting.append(
             _Event(
@@ -176,10 +176,10 @@ class Audit:
             await self._worker.run(self._disk.sync, self._name)
         self._worker.close()
 
-    def _sender_of(self, request: Request, user: User) -> tuple[User, User | None]:
+    def _find_sender(self, request: Request, user: User) -> tuple[User, User | None]:
         try:
-            return self._authenticator.own_user_of(request), user
-        except ApiError:  # A wrong token. Then nobody was impersonated either.
+            return self._authenticator.authenticate_sender(request), user
+        except ApiError:  # A wrong token. Then no user was impersonated either.
             return user, None
 
     async def _write_all(self) -> None:
@@ -210,12 +210,12 @@ class Audit:
         if error is None:
             self._written += len(batch)
             if self._is_failing:
-                _log.warning("the audit log can be written again; %d requests are missing so far", self._dropped)
+                _log.warning("audit log writable again; %d requests are missing", self._dropped)
             self._is_failing = False
             return
         self._dropped += len(batch)
         if not self._is_failing:
-            _log.error("the audit log cannot be written, and requests are missing in it: %s", error)
+            _log.error("cannot write the audit log; requests are missing: %s", error)
         self._is_failing = True
 
     def _write(self, batch: list[_Event]) -> None:

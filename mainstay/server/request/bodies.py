@@ -19,7 +19,7 @@ _DELETE_OPTIONS: Final = Kind(
 class CustomKinds(Protocol):
     """What is behind kinds that users have defined (crd/definitions.py)."""
 
-    def version_of(self, kind: Kind) -> CustomVersion | None:
+    def find_version(self, kind: Kind) -> CustomVersion | None:
         """The schema and the scale paths behind a custom kind. None if nothing defines it any more."""
 
 
@@ -40,7 +40,7 @@ class Bodies:
 
     def prune(self, kind: Kind, obj: Object) -> list[str]:
         """Take what its schema does not know out of an object of a custom kind. Returns what that was."""
-        custom = self._custom.version_of(kind) if kind.is_custom else None
+        custom = self._custom.find_version(kind) if kind.is_custom else None
         return [] if custom is None else custom.schema.prune(obj)
 
     def decode_subresource(self, request: Request, target: Target) -> Object:

@@ -45,7 +45,7 @@ class RequestChain:
 
     def authenticate(self, call: ApiCall, route: Route) -> None:
         if not route.is_public:
-            call.user = self._authenticator.user_of(call.request)
+            call.user = self._authenticator.authenticate(call.request)
 
     def resolve(self, call: ApiCall, route: Route) -> Answer | None:
         return route.resolve(call)

@@ -1,7 +1,7 @@
 """Numbers about the server, in the form and under the names that those who watch Kubernetes already use.
 
 What a request adds to is a plain number in a dict, found by what the request was about; the Prometheus library is asked
-only when somebody reads them. All is done on the loop's thread, so nothing is locked. How many different label values
+only when a client reads them. All is done on the loop's thread, so nothing is locked. How many different label values
 there can be is bounded: they come from kinds, verbs and a short list of paths, never from what a client made up.
 """
 
@@ -101,7 +101,7 @@ class Metrics(Collector):
         self._watched = tallies
 
     def gauge(self, name: str, meaning: str, read: "_Reading") -> None:
-        """Show a number that is asked for when somebody reads the metrics."""
+        """Show a number that is read when a client reads the metrics."""
         self._readings.append((GaugeMetricFamily, name, meaning, read))
 
     def counter(self, name: str, meaning: str, read: "_Reading") -> None:
@@ -109,7 +109,7 @@ class Metrics(Collector):
         self._readings.append((CounterMetricFamily, name, meaning, read))
 
     def more(self, collect: Callable[[], Iterator[Metric]]) -> None:
-        """Show what somebody else counts."""
+        """Show what another module counts."""
         self._more.append(collect)
 
     def render(self) -> bytes:

@@ -51,7 +51,7 @@ class Observer:
     ) -> None:
         self._handle = handle
         self._clock = env.clock
-        # Not `chance.uid`, which is a hash: this is once per request, and nobody needs to find the same id again.
+        # Not `chance.uid`, which is a hash: this is once per request, and the same id is never needed again.
         self._ids = env.chance.stream("audit id")
         self._authenticator = authenticator
         self.metrics = metrics
@@ -81,7 +81,7 @@ async def _answered_after(learning: Awaitable[None], handle: Handle, call: ApiCa
 
 
 class _Pending:
-    """An answer that is still to come. Whoever does not wait for it closes it, with all that was begun for it."""
+    """An answer that is still to come. A caller that does not wait for it closes it, with all that was begun for it."""
 
     __slots__ = ("_inner", "_outer")
 

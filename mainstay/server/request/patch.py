@@ -29,7 +29,9 @@ def _media(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
-def application_of(body: bytes, target: Target, options: Options, now: str, replicas_at: Sequence[str]) -> Application:
+def parse_application(
+    body: bytes, target: Target, options: Options, now: str, replicas_at: Sequence[str]
+) -> Application:
     """What is applied by a request. Raises `ApiError` if it does not say by whom, or makes no sense.
 
     `replicas_at` is where an object of the kind has what a Scale says.
@@ -106,7 +108,7 @@ class Patch:
         return isinstance(metadata, dict) and not any(name[:1] == "$" or name == "managedFields" for name in metadata)
 
 
-def patch_of(content_type: str | None, body: bytes, kind: Kind) -> Patch:
+def parse_patch(content_type: str | None, body: bytes, kind: Kind) -> Patch:
     """What a patch does to an object. Raises `ApiError` for a type that the kind does not take, or nonsense."""
     media = _media(content_type)
     accepted = (JSON_PATCH, MERGE_PATCH) if kind.is_custom or not kind.message else (JSON_PATCH, MERGE_PATCH, STRATEGIC)

@@ -45,7 +45,7 @@ PLAIN: Final = Form(Shape.OBJECT)
 
 
 @lru_cache(maxsize=256)  # There are few, and a client sends the same with each request.
-def form_of(accept: str | None) -> Form:
+def negotiate_form(accept: str | None) -> Form:
     """The form to answer in. Raises `ApiError` (406) if none of those asked for can be had."""
     if not accept or accept in ("application/json", "*/*"):
         return PLAIN

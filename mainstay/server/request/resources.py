@@ -17,9 +17,9 @@ from mainstay.server.decisions.write_notes import Asked, WriteNotes
 from mainstay.server.request.answers import no_page
 from mainstay.server.request.context import ApiCall
 from mainstay.server.request.handlers import READS, Answering, HandlerTable, ResourceCall
-from mainstay.server.request.representation import form_of
+from mainstay.server.request.representation import negotiate_form
 from mainstay.server.request.served_kinds import Registry
-from mainstay.server.request.target import NoSuchPath, Options, Target, method_not_allowed, target_of
+from mainstay.server.request.target import NoSuchPath, Options, Target, method_not_allowed, parse_target
 from mainstay.server.storage.write_context import read_write_context
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 from mainstay.store.interface import Store
@@ -43,7 +43,7 @@ class ResourceRoute:
         request = call.request
         options = call.options = Options(request.query)
         try:
-            call.target = target_of(request.method, request.path, options, self._registry)
+            call.target = parse_target(request.method, request.path, options, self._registry)
         except NoSuchPath:
             return no_page()
         return None
@@ -58,7 +58,7 @@ class ResourceRoute:
         if handler is None:
             raise method_not_allowed()
         request = call.request
-        form = form_of(request.headers.get("accept"))
+        form = negotiate_form(request.headers.get("accept"))
         asked = ResourceCall(call, request, target, call.options, form)
         if handler.answer_now is not None:
             try:

@@ -1,10 +1,10 @@
 """The table of routes.
 
-/healthz, /livez, /readyz, /version     everybody, even with a wrong token
-/metrics                                administrators, and who monitors
+/healthz, /livez, /readyz, /version     all clients, even with a wrong token
+/metrics                                administrators, and system:monitoring
 /journal/…                              decisions/pages.py
 /api/V/…, /apis/G/V/…                   resources.py: as authorized, by verb and kind
-all others                              discovery, for users that are known
+all others                              discovery, for authenticated users
 """
 
 from mainstay.http.messages import Answer, Request, Response

@@ -14,7 +14,7 @@ class Registry:
         self._counts: dict[tuple[str, str], int] = {}
         """How many kinds each group and version has: asked for with every request."""
         self.generation = 0
-        """Grows with every change, for whoever keeps something that was made from it."""
+        """Grows with every change, for those who keep something that was made from it."""
         self._on_removal: list[Callable[[Kind], None]] = []
         for kind in kinds:
             self.add(kind)

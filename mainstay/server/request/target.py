@@ -49,15 +49,15 @@ _ON_OBJECT: Final = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "
 _ON_COLLECTION: Final = {"GET": Verb.LIST, "POST": Verb.CREATE, "DELETE": Verb.DELETE_COLLECTION}
 
 
-def _values_of(query: str) -> Mapping[str, list[str]]:
+def _parse_query(query: str) -> Mapping[str, list[str]]:
     values: dict[str, list[str]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         values.setdefault(name, []).append(value)
     return values
 
 
-# Clients ask the same again and again. Nobody changes what this returns.
-_remembered: Final = lru_cache(maxsize=1024)(_values_of)
+# Clients repeat their queries. What this returns must not be changed.
+_remembered: Final = lru_cache(maxsize=1024)(_parse_query)
 
 
 class Options:
@@ -67,7 +67,7 @@ class Options:
 
     def __init__(self, query: str) -> None:
         is_short = len(query) <= REMEMBERED_CHARACTERS_MAX
-        self._values = _remembered(query) if is_short else _values_of(query)
+        self._values = _remembered(query) if is_short else _parse_query(query)
 
     def get(self, name: str, default: str = "") -> str:
         values = self._values.get(name)
@@ -96,7 +96,7 @@ class Options:
 NO_OPTIONS: Final = Options("")
 
 
-def target_of(method: str, path: str, options: Options, registry: Registry) -> Target:
+def parse_target(method: str, path: str, options: Options, registry: Registry) -> Target:
     """What a request to an API path is about. Raises `NoSuchPath`, or `ApiError` for what no kind allows."""
     parts = path[1:].split("/")
     if "" in parts:

@@ -67,7 +67,7 @@ class Ranges:
     def __init__(self, network: str = "10.96.0.0/16", ports: range = range(30_000, 32_768)) -> None:
         self.network = IPv4Network(network)
         self.ports = ports
-        size = self.network.num_addresses - 2  # Neither the address of the network nor that of everybody in it.
+        size = self.network.num_addresses - 2  # Neither the network address nor the broadcast address.
         first = int(self.network.network_address) + 1
         self.cluster_ips = Pool(_CLUSTER_IPS, first, size, _reserved(size, 16, 256))
         self.node_ports = Pool(_NODE_PORTS, ports.start, len(ports), _reserved(len(ports), 32, 128))
@@ -118,7 +118,7 @@ class Addresses:
         return Placed(service, [Check(each, ABSENT) for each in taken], writes)
 
     async def _require_free(self, service: Object, before: Collection[str]) -> None:
-        """What a Service names must be its own already, or nobody's."""
+        """What a Service names must be its own already, or free."""
         for path, number, pool in self._named(service["spec"]):
             key = pool.key(number)
             if key in before:
@@ -171,7 +171,7 @@ class Addresses:
             spec["healthCheckNodePort"] = number
 
     async def _free(self, pool: Pool, seed: str, own: set[int], failing: str) -> int:
-        """One that nobody has: a good guess, or else what is left."""
+        """One that is free: a good guess, or else what is left."""
         candidates = (number for number in pool.candidates(seed) if number not in own)
         for _, number in zip(range(GUESSES_MAX), candidates, strict=False):
             if await self._store.get(pool.key(number)) is None:

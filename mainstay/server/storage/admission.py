@@ -1,6 +1,6 @@
 """What happens to every object on its way in, besides what its kind says: a list of plain functions, run in order.
 
-Each looks at the new object and the old one, may fill something in, and raises `ApiError` to refuse. They ask nobody:
+Each looks at the new object and the old one, may fill something in, and raises `ApiError` to refuse. They read nothing:
 what they need to know of other objects is given to them by `Known`, which the server keeps up to date.
 """
 
@@ -24,7 +24,7 @@ class Known:
     default_priority: str = ""
 
 
-def admission_of(known: Known) -> Sequence[Admission]:
+def build_admission(known: Known) -> Sequence[Admission]:
     """All of it, in order."""
 
     def priority(kind: Kind, new: Object, old: Object | None) -> None:
@@ -55,7 +55,7 @@ def _set_priority(pod: Object, known: Known) -> None:
 
 
 def service_account(kind: Kind, new: Object, old: Object | None) -> None:
-    """A pod runs as somebody: as `default`, if it does not say otherwise."""
+    """A pod runs as a service account: as `default`, if it does not say otherwise."""
     if not _is_pod(kind) or old is not None:
         return
     spec = new["spec"]

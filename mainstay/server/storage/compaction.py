@@ -1,8 +1,8 @@
 """Letting the store forget: history older than a few minutes, which no watcher that is worth waiting for still needs.
 
 Times are not stored with revisions, so each server notes which revision it saw when, and asks for compaction up to what
-was current a while ago. Several servers over one etcd may all do so. The store itself does not go past what somebody
-holds, such as the journal what it has not made durable.
+was current a while ago. Several servers over one etcd may all do so. The store itself does not go past what is
+held, such as the journal what it has not made durable.
 """
 
 import logging
@@ -34,5 +34,5 @@ async def compact_regularly(store: Store, clock: Clock) -> None:
             if old_enough:
                 await store.compact(old_enough)
         except StoreError as error:
-            _log.warning("history could not be compacted, next try in %s: %s", LOOK_EVERY, error)
+            _log.warning("cannot compact the store; retrying in %s: %s", LOOK_EVERY, error)
         await tasks.sleep(LOOK_EVERY)

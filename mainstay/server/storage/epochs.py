@@ -1,23 +1,23 @@
 """Which past a store has, so that a client finds out that its own is another one.
 
-A store that is put back to a backup gives the revisions after it to other writes. As long as it has come less far than
-a client, it says so itself: what the client asks for is unheard of. Once it has come further, the client's revision is
-there again, with something else in it, and nothing in a number tells the two apart.
+A store that is restored from a backup gives the revisions after it to other writes. As long as it has come less far
+than a client, the store says so itself: it has not reached the revision that the client asks for. Once it has come
+further, the client's revision is there again, with something else in it, and nothing in a number tells the two apart.
 
-So each server notes, when it begins, that it has opened the store: a key with a name that was never given before. The
-*openings* of a store are these names in the order of their revisions. A watch is told the newest of them, in an
-annotation of its bookmarks, and says it when it goes on after a break:
+So each server notes, when it begins, that an *epoch* of the store begins: a key with a name that was never given
+before. The epochs of a store are these names in the order of their revisions. The bookmarks of a watch carry the newest
+of them in an annotation, and the client sends it when it resumes after a break:
 
     Mainstay-Opening: 0c1f9c1e-…
 
-A store that knows this name has the same past up to the revision of the next opening. Beyond that it need not: whoever
-put it back has started its servers anew. Not promised: anything to clients that do not say the name, and that a client
-which has just been told of something is not sent to read everything anew when another server begins at that moment.
-Writes are not looked at: one that names a version of the lost past is refused because the object is at another one,
-unless it was written again at that very revision.
+A store that knows this name has the same past up to the revision of the next epoch. Beyond that it need not: to restore
+a store is to restart its servers. Not promised: anything to clients that do not send the name, and that a client which
+has just seen a change is not made to list everything again when another server begins at that moment. Writes are not
+looked at: one that names a version of the lost past is refused because the object is at another one, unless it was
+written again at that very revision.
 
-A store that is full can be served, to make room in it, and cannot be written. Then nobody is told an opening, and
-whoever says one reads everything anew.
+A store that is full can be served, to make room in it, and cannot be written. Then clients are given no epoch, and
+those that send one list everything again.
 """
 
 import logging
@@ -35,7 +35,7 @@ from mainstay.store.interface import ABSENT, Change, Check, Delete, Put, Store, 
 
 _logger = logging.getLogger(__name__)
 
-KEPT: Final = 32  # A client that was away for more openings than this reads everything anew.
+KEPT: Final = 32  # A client that was away for more epochs than this lists everything again.
 
 _PREFIX: Final = f"{INTERNAL_PREFIX}openings/"
 
@@ -52,11 +52,11 @@ class StoreEpochs:
         self._store = store
         self._known: list[_Epoch] = []
         self._is_noted = False
-        """That we have opened it. Otherwise nobody can know what was lost before that."""
+        """Whether our own epoch is stored. Otherwise it is unknown what was lost before it."""
 
     @classmethod
     async def begin(cls, store: Store, env: Env) -> "StoreEpochs":
-        """Note that the store was opened, unless it is full. Raises what else `commit` raises."""
+        """Begin an epoch, unless the store is full. Raises what else `commit` raises."""
         epochs = cls(store)
         await epochs._look()
         key = _PREFIX + env.chance.uid("opening", 0)
@@ -66,13 +66,13 @@ class StoreEpochs:
             await store.commit([Check(key, ABSENT)], writes)
             epochs._is_noted = True
         except StorageFull as error:
-            _logger.warning("clients that watch will read everything anew when they come back: %s", error)
+            _logger.warning("cannot begin a store epoch; clients that resume will list everything again: %s", error)
         await epochs._look()
         return epochs
 
     @property
     def newest(self) -> str:
-        """Empty if there is none that clients may be told."""
+        """Empty if there is none to give to clients."""
         return self._known[-1].name if self._is_noted and self._known else ""
 
     def heard(self, change: Change) -> None:
@@ -83,11 +83,11 @@ class StoreEpochs:
                 insort(self._known, epoch)
 
     async def covers(self, name: str, revision: int) -> bool:
-        """Whether a client that was told this opening, and has come to this revision, has seen this store's past."""
+        """Whether a client of this epoch that has come to this revision has seen this store's past."""
         if not self._is_noted:
             return False
         if not self._covers(name, revision):
-            await self._look()  # There may be one that we have not heard of yet.
+            await self._look()  # There may be one that this server has not seen yet.
         return self._covers(name, revision)
 
     def _covers(self, name: str, revision: int) -> bool:
@@ -104,5 +104,5 @@ class StoreEpochs:
 
 def restored_error(revision: int) -> ApiError:
     """The answer to a client whose past is not that of the store."""
-    text = f"resource version {revision} is of a past that the store does not have any more: it was put back"
+    text = f"resource version {revision} is not in the history of this store: it was restored from a backup"
     return ApiError(410, Reason.EXPIRED, text, {"causes": [{"reason": STORE_RESTORED, "message": text}]})

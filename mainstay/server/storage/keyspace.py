@@ -6,20 +6,20 @@ Versions of a kind are views of the same objects, so the version is not part of 
 from mainstay.api.kind import Kind
 
 CORE = "core"  # Stands for the empty group.
-INTERNAL_PREFIX = "~"  # How keys begin that are about writes and not objects: nobody can list or watch them.
+INTERNAL_PREFIX = "~"  # How keys begin that are no objects: clients can neither list nor watch them.
 
 
-def prefix_of(kind: Kind, namespace: str = "") -> str:
+def build_prefix(kind: Kind, namespace: str = "") -> str:
     """The beginning of the keys of a kind, or of those in one namespace."""
     group = "" if (kind.group, kind.plural) == ("events.k8s.io", "events") else kind.group  # The same events as core's.
     return f"{group or CORE}/{kind.plural}/{namespace}/" if namespace else f"{group or CORE}/{kind.plural}/"
 
 
-def key_of(kind: Kind, namespace: str, name: str) -> str:
-    return prefix_of(kind, namespace) + name
+def build_key(kind: Kind, namespace: str, name: str) -> str:
+    return build_prefix(kind, namespace) + name
 
 
-def prefix_behind(resource: tuple[str, str], namespace: str) -> str:
+def build_resource_prefix(resource: tuple[str, str], namespace: str) -> str:
     """The beginning of the keys of a kind in one namespace, where only its group and plural are known."""
     group, plural = resource
     return f"{group or CORE}/{plural}/{namespace}/"

@@ -20,7 +20,7 @@ from mainstay.server.request import representation
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import ResourceCall
 from mainstay.server.request.options import WriteOptions
-from mainstay.server.request.patch import Patch, application_of, patch_of
+from mainstay.server.request.patch import Patch, parse_application, parse_patch
 from mainstay.server.storage.stored import Written
 from mainstay.server.storage.strategies import POD_STATUS, WriteStrategy, is_pod, part_for
 from mainstay.server.storage.writes import Mutate
@@ -86,7 +86,7 @@ class ObjectChange:
     def apply(self, asked: ResourceCall) -> Application:
         """What a PATCH does that says what its manager wants."""
         now = times.format_time(self.clock.wall())
-        return application_of(asked.request.body, asked.target, asked.options, now, ())
+        return parse_application(asked.request.body, asked.target, asked.options, now, ())
 
     def show(self, asked: ResourceCall, written: Written, *, dry_run: bool) -> bytes:
         """The body of the answer."""
@@ -101,10 +101,10 @@ def patches_in(asked: ResourceCall) -> tuple[Callable[[], Patch], Patch]:
     """What reads the patch of a request, and the first that it gives. For each further attempt the body is read again,
     instead of being held until the commit is durable."""
     content_type, body, kind = asked.request.headers.get("content-type"), asked.request.body, asked.target.kind
-    first = patch_of(content_type, body, kind)
+    first = parse_patch(content_type, body, kind)
     unused = [first]
 
     def take_patch() -> Patch:
-        return unused.pop() if unused else patch_of(content_type, body, kind)
+        return unused.pop() if unused else parse_patch(content_type, body, kind)
 
     return take_patch, first

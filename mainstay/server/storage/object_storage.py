@@ -16,7 +16,7 @@ from mainstay.server.request.handlers import Handler, HandlerTable, serve
 from mainstay.server.request.options import WriteOptions
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import Verb
-from mainstay.server.storage.admission import admission_of
+from mainstay.server.storage.admission import build_admission
 from mainstay.server.storage.commit_points import CommitPoints
 from mainstay.server.storage.committer import Committer
 from mainstay.server.storage.epochs import StoreEpochs
@@ -46,7 +46,7 @@ class ObjectStorage:
         self._clock = env.clock
         self._priorities = PriorityClasses(store, feed)
         self._reads = Reads(store, feed)
-        self.writes = Writes(store, env, admission_of(self._priorities.known), points, committer)
+        self.writes = Writes(store, env, build_admission(self._priorities.known), points, committer)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), epochs)
         self._sweeper: Sweeper | None = None
         feed.on_internal_change(epochs.heard)

@@ -78,17 +78,17 @@ class Operation(msgspec.Struct, frozen=True):
         return replace(first, revision=first.revision or entry.revision, is_repeated=True)
 
 
-def operation_of(request: Request, user: User, clock: Clock) -> Operation | None:
+def read_operation(request: Request, user: User, clock: Clock) -> Operation | None:
     """The operation that a request is, if it says so. Raises `ApiError` (400) for an id that is none."""
     name = request.headers.get(OPERATION)
     if not name:
         return None
     about = (request.method, request.target, request.headers.get("content-type") or "")
-    return operation_named(name, about, request.body, user, clock)
+    return build_operation(name, about, request.body, user, clock)
 
 
-def operation_named(name: str, about: Sequence[str], body: bytes, user: User, clock: Clock) -> Operation:
-    """The operation that somebody has given a name. `about` and `body` say what it is, all of it."""
+def build_operation(name: str, about: Sequence[str], body: bytes, user: User, clock: Clock) -> Operation:
+    """The operation that a client has given a name. `about` and `body` say what it is, all of it."""
     if _ID.fullmatch(name) is None:
         raise bad_request(f"{OPERATION} must be 1 to 128 letters, digits or any of . _ : -")
     said = hashlib.sha256()
@@ -116,7 +116,7 @@ class Sweeper:
             try:
                 await self._sweep()
             except StoreError as error:
-                _logger.warning("old operations could not be forgotten, next try in %s: %s", SWEEP_EVERY, error)
+                _logger.warning("cannot delete old operations; retrying in %s: %s", SWEEP_EVERY, error)
 
     async def _sweep(self) -> None:
         until_s = self._clock.wall().timestamp() - KEPT_FOR.total_seconds()

@@ -13,9 +13,9 @@ from mainstay.server.request import representation
 from mainstay.server.request.answers import NO_CACHE, answer_body, answer_pieces
 from mainstay.server.request.handlers import ResourceCall
 from mainstay.server.request.target import Options, Target
-from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.reads import Listed
-from mainstay.server.storage.selection import Selection, selection_of
+from mainstay.server.storage.selection import Selection, parse_selection
 from mainstay.server.watch.session import Outgoing, Watching
 from mainstay.server.watch.websocket import over_websocket
 from mainstay.store.interface import Entry, MemoryReads
@@ -34,7 +34,7 @@ class ReadHandlers:
         self,
         reads_for: Callable[[User], ObjectReads],
         clock: Clock,
-        select: Callable[[Target, Options], Selection] = selection_of,
+        select: Callable[[Target, Options], Selection] = parse_selection,
     ) -> None:
         """`reads_for` gives what a user can read; `select` which objects a request is about."""
         self._reads_for = reads_for
@@ -66,7 +66,7 @@ class GetNow:
             return None
         target = asked.target
         kind = target.kind
-        entry = self._memory.look(key_of(kind, target.namespace, target.name))
+        entry = self._memory.look(build_key(kind, target.namespace, target.name))
         if entry is None:
             raise not_found(kind.plural, kind.group, target.name)
         return answer_entry(asked, entry, self._clock)
@@ -77,7 +77,7 @@ class WatchHandler:
         self._watching = watching
 
     async def watch(self, asked: ResourceCall) -> Answer:
-        selection = selection_of(asked.target, asked.options)
+        selection = parse_selection(asked.target, asked.options)
         epoch = asked.request.headers.get(EPOCH) or ""
         return answer_watch(asked, self._watching.open(selection, asked.form, asked.options, epoch))
 

@@ -13,7 +13,7 @@ from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, 
 from mainstay.api.kind import Kind
 from mainstay.env import tasks
 from mainstay.server.request.target import Options
-from mainstay.server.storage.keyspace import key_of
+from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.selection import Selection
 from mainstay.server.watch.feed import Feed
 from mainstay.store.errors import Compacted, FutureRevision
@@ -41,7 +41,7 @@ class Reads:
         version = options.get("resourceVersion")
         if version not in ("", "0"):
             await self._require_reached(_version(version))
-        entry = await self._store.get(key_of(kind, namespace, name))
+        entry = await self._store.get(build_key(kind, namespace, name))
         if entry is None:
             raise not_found(kind.plural, kind.group, name)
         return entry

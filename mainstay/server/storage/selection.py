@@ -10,7 +10,7 @@ import msgspec
 from mainstay.api import fields, labels
 from mainstay.api.kind import Kind, TextAt
 from mainstay.server.request.target import Options, Target
-from mainstay.server.storage.keyspace import key_of, prefix_of
+from mainstay.server.storage.keyspace import build_key, build_prefix
 from mainstay.server.storage.stored import read
 from mainstay.server.watch.feed import Only
 from mainstay.store.interface import Entry
@@ -40,9 +40,9 @@ class Selection:
     matches: Callable[[Entry], bool] | None
     """None if everything under the prefix is meant."""
     shown: Callable[[Entry], Entry | None] | None = None
-    """What is shown of an object to whoever asks; None: nothing at all. Without this, all of it is."""
+    """What is shown of an object to the user who asks; None: nothing at all. Without this, all of it is."""
     reader: str = ""
-    """Who asks, if not everybody is shown the same."""
+    """The user who asks, if not all users are shown the same."""
     only: Only | None = None
     """A field in which all that is meant has one value."""
 
@@ -55,7 +55,7 @@ class Selection:
         return entry is not None and entry.key.startswith(self.prefix) and (self.matches is None or self.matches(entry))
 
 
-def selection_of(target: Target, options: Options, *, field_text: str | None = None) -> Selection:
+def parse_selection(target: Target, options: Options, *, field_text: str | None = None) -> Selection:
     """`field_text` is in place of what the options say. Raises `ApiError` for selectors that cannot be understood."""
     kind = target.kind
     label_text = options.get("labelSelector")
@@ -64,9 +64,9 @@ def selection_of(target: Target, options: Options, *, field_text: str | None = N
     by_field = fields.parse(field_text) if field_text.strip() else None
     if by_field is not None:
         fields.check_supported(by_field, None if kind.selectable is None else list(kind.selectable))
-    prefix = prefix_of(kind, target.namespace)
+    prefix = build_prefix(kind, target.namespace)
     if target.name:
-        prefix = key_of(kind, target.namespace, target.name)
+        prefix = build_key(kind, target.namespace, target.name)
         return Selection(kind, prefix, label_text, field_text, lambda entry: entry.key == prefix)
 
     def matches(entry: Entry) -> bool:
@@ -107,7 +107,7 @@ def _field_getter(kind: Kind, entry: Entry) -> Callable[[str], str]:
 def _text_at(getter: TextAt, value: bytes) -> str:
     """The same as when all of the object is read, in a fraction of the time."""
     try:
-        found: Any = _decoder_of(getter.path)(value)
+        found: Any = _build_decoder(getter.path)(value)
     except msgspec.ValidationError:
         return getter(_ANY.decode(value))  # Something on the way there is not what it should be.
     for _ in getter.path:
@@ -116,7 +116,7 @@ def _text_at(getter: TextAt, value: bytes) -> str:
 
 
 @lru_cache(maxsize=256)
-def _decoder_of(path: tuple[str, ...]) -> Callable[[bytes], Any]:
+def _build_decoder(path: tuple[str, ...]) -> Callable[[bytes], Any]:
     """Reads nothing but what is on a path: a struct of one field for each step."""
     inner: Any = Any
     for step in reversed(path):

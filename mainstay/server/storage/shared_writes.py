@@ -5,8 +5,8 @@ entry at the moment of the commit. So a write that was too late for a shared key
 again from what the store has just said and sent again, without reading or judging its object a second time.
 
 A store in our own process has what is staged and not yet durable at hand (`newest`). A change is worked out from that
-and staged behind it in the same turn of the loop: nobody is ever too late, and many changes of one key go to the disk
-together. A refusal waits until what it rests on is durable: nobody is told of something that may not have happened.
+and staged behind it in the same turn of the loop: no change is ever too late, and many changes of one key go to the
+disk together. A refusal waits until what it rests on is durable: clients never see what may not have happened.
 
 Over etcd there is a *lane* for each key, in which the writers of this server take turns: of many servers each sends at
 most one commit for a key at a time, and of these always one succeeds. What the last one left there is remembered, so a
@@ -32,7 +32,7 @@ REMEMBERED_MAX: Final = 10_000  # Entries.
 Change = Callable[[Entry | None], Sequence[Write] | None]
 """What a write makes of the entry that is there: what is to be written, to that key and others.
 
-Raises `ApiError` to refuse the write; None if the write must be decided anew from the beginning. May be called often.
+Raises `ApiError` to refuse the write; None if the write must be decided again from the beginning. May be called often.
 """
 
 
@@ -70,7 +70,7 @@ class SharedWrites:
         return await self._store.get(key) if self._local is None else self._local.newest(key)
 
     def forget(self, key: str) -> None:
-        """Somebody else has written this key."""
+        """This key was written by other means."""
         self._remembered.pop(key, None)
 
     async def rehearse(self, shared: Sequence[SharedWrite]) -> None:
@@ -83,7 +83,7 @@ class SharedWrites:
     ) -> Committed | Refused:
         """Commit what was decided, together with its changes of shared keys. Raises `ApiError`, and what stores raise.
 
-        `Refused`: something else has changed too, decide anew.
+        `Refused`: something else has changed too, decide again.
         """
         if not shared:
             return await self._store.commit(checks, writes)
@@ -175,7 +175,7 @@ class SharedWrites:
 
 
 class _Lane:
-    """Where the writers of one key take turns, in the order in which they came. It is there while somebody is in it."""
+    """Where the writers of one key take turns, in the order in which they came. It is there while it has writers."""
 
     __slots__ = ("_count", "_key", "_lanes", "_lock")
 

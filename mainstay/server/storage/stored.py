@@ -22,7 +22,7 @@ from mainstay.store.interface import Entry
 _NAMING: Final = ("name", "generateName", "namespace", "uid")
 # Before the uid there are only names, in which no quotation mark can be: the first one found is the right one.
 _UID: Final = b'"uid":"'
-PIECE_BYTES: Final = 256 * 1024  # Of a list. Large enough to cost little, small enough to hold nobody up.
+PIECE_BYTES: Final = 256 * 1024  # Of a list. Large enough to cost little, small enough not to hold up other requests.
 _UID_BYTES: Final = len(_UID) + 36 + 1
 
 _encode = msgspec.json.Encoder().encode
@@ -49,7 +49,7 @@ def stored(obj: Object) -> bytes:
     return _encode({"metadata": {**naming, **given}, **rest})
 
 
-def stored_of(kind: Kind, obj: Object) -> bytes:
+def encode_for_storage(kind: Kind, obj: Object) -> bytes:
     """The bytes to store of an object as this version of its kind shows it."""
     return stored(obj if kind.to_stored is None else kind.to_stored(obj))
 
@@ -73,7 +73,7 @@ _decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
 def read_pod_for_status(kind: Kind, entry: Entry) -> Object:
-    """A pod as `read` gives it, for whoever only looks at metadata and status. Its spec is bytes, as stored.
+    """A pod as `read` gives it, for those who only look at metadata and status. Its spec is bytes, as stored.
 
     Most of the small objects that reading a pod makes are in the spec, and nearly all writes are to the status.
     """

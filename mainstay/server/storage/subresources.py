@@ -16,7 +16,7 @@ from mainstay.server.request.answers import answer_body
 from mainstay.server.request.bodies import Bodies, CustomKinds
 from mainstay.server.request.handlers import ResourceCall
 from mainstay.server.request.options import WriteOptions
-from mainstay.server.request.patch import application_of
+from mainstay.server.request.patch import parse_application
 from mainstay.server.storage.object_changes import ObjectChange, patches_in
 from mainstay.server.storage.reads import Reads
 from mainstay.server.storage.stored import Written, read
@@ -59,7 +59,7 @@ class ScaleChange(ObjectChange):
     def apply(self, asked: ResourceCall) -> Application:
         now = times.format_time(self.clock.wall())
         replicas_at = self._paths(asked.target.kind).spec_replicas
-        return application_of(asked.request.body, asked.target, asked.options, now, replicas_at)
+        return parse_application(asked.request.body, asked.target, asked.options, now, replicas_at)
 
     def show(self, asked: ResourceCall, written: Written, *, dry_run: bool) -> bytes:
         obj = msgspec.json.decode(written.value)
@@ -68,7 +68,7 @@ class ScaleChange(ObjectChange):
 
     def _paths(self, kind: Kind) -> ScalePaths:
         """Where an object keeps its replicas. Custom kinds say so themselves."""
-        custom = self._custom.version_of(kind) if kind.is_custom else None
+        custom = self._custom.find_version(kind) if kind.is_custom else None
         return BUILTIN_SCALE if custom is None or custom.scale is None else custom.scale
 
 

@@ -7,7 +7,7 @@ is still at that revision:
 
     Mainstay-Term: kube-system/scheduler=5012
 
-Whoever acquires the lease later, or deletes it, moves the key, and from then on nothing of the former holder can
+A client that acquires the lease later, or deletes it, moves the key, and from then on nothing of the former holder can
 happen, however long it was paused or its request was under way. Not promised: that a write which names no term is
 kept out, or that a leader knows it was deposed before it is told so.
 """
@@ -26,7 +26,7 @@ _FORM: Final = re.compile(r"(?P<lease>[a-z0-9.-]{1,253}/[a-z0-9.-]{1,253})=(?P<r
 _HELD_BY: Final = ("holderIdentity", "leaseTransitions", "acquireTime")
 
 
-def term_of(header: str | None) -> Check | None:
+def parse_term(header: str | None) -> Check | None:
     """What must hold for a write that names its term. Raises `ApiError` (400) for one that cannot be read."""
     if not header:
         return None

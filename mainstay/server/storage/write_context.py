@@ -13,12 +13,12 @@ from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User, agent_in
 from mainstay.server.decisions.write_notes import Asked
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
-from mainstay.server.storage.operations import Operation, operation_of
+from mainstay.server.storage.operations import Operation, read_operation
 from mainstay.server.storage.stored import Written
-from mainstay.server.storage.terms import fenced, term_of
+from mainstay.server.storage.terms import fenced, parse_term
 from mainstay.store.interface import Check, Entry, Put, Write
 
-# A lineage is about its revision, not about a key: whoever follows the history finds the two side by side. So its own
+# A lineage is about its revision, not about a key: a reader of the history finds the two side by side. So its own
 # key says nothing, and a few are enough.
 LINEAGE_KEYS: Final = 256
 LINEAGE: Final = f"{INTERNAL_PREFIX}lineage/"
@@ -71,7 +71,7 @@ def read_write_context(request: Request, user: User, clock: Clock, asked: Asked 
     """Raises `ApiError` (400) for headers that make no sense."""
     headers = request.headers
     decision, cause = headers.get(DECISION), headers.get(CAUSE)
-    term, operation = term_of(headers.get(TERM)), operation_of(request, user, clock)
+    term, operation = parse_term(headers.get(TERM)), read_operation(request, user, clock)
     agent_of = agent_in(user)
     if decision or cause or term or operation or agent_of or asked is not None:
         return WriteContext(decision or "", cause or "", term, operation, agent_of, asked)

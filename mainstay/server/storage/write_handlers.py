@@ -15,7 +15,7 @@ from mainstay.server.request.patch import is_apply
 from mainstay.server.storage.object_changes import ObjectChange
 from mainstay.server.storage.operations import REPEATED
 from mainstay.server.storage.reads import Reads
-from mainstay.server.storage.selection import selection_of
+from mainstay.server.storage.selection import parse_selection
 from mainstay.server.storage.stored import Written
 from mainstay.server.storage.strategies import APPLIED, WriteStrategy, part_for
 from mainstay.server.storage.writes import Writes
@@ -116,7 +116,7 @@ class DeleteHandlers:
         if asked.context.operation is not None:
             raise bad_request("a collection is not deleted by one write, so this cannot be an operation with an id")
         how = DeleteOptions.of(options, self._bodies.decode_delete_options(asked.request))
-        listed = await self._reads.list(selection_of(target, options), options)
+        listed = await self._reads.list(parse_selection(target, options), options)
         for entry in listed.entries:
             place, _, name = entry.key.rpartition("/")
             namespace = place.rpartition("/")[2] if target.kind.namespaced else ""

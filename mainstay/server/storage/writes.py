@@ -28,8 +28,8 @@ from mainstay.server.request.options import DeleteOptions, WriteOptions
 from mainstay.server.storage import metadata
 from mainstay.server.storage.commit_points import CommitPoints, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
-from mainstay.server.storage.keyspace import key_of, namespace_key
-from mainstay.server.storage.stored import Written, read, stored_of
+from mainstay.server.storage.keyspace import build_key, namespace_key
+from mainstay.server.storage.stored import Written, encode_for_storage, read
 from mainstay.server.storage.strategies import (
     OBJECT,
     TRACKED,
@@ -80,7 +80,7 @@ class Writes:
         if context.operation is not None and (before := await self._committer.find_outcome(context)) is not None:
             return before
         given = new.setdefault("metadata", {})
-        _require_namespace_of(kind, namespace, given)
+        _require_namespace(kind, namespace, given)
         if given.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         generate = given.get("generateName", "") if not given.get("name") else ""
@@ -105,7 +105,7 @@ class Writes:
         """Raises `_NameTaken`."""
         OBJECT.admit(self._admission, kind, new, None)
         name = new["metadata"]["name"]
-        key = key_of(kind, namespace, name)
+        key = build_key(kind, namespace, name)
         is_first = not options.dry_run
 
         async def decide() -> WriteDecision:
@@ -118,7 +118,7 @@ class Writes:
             checks = [Check(key, ABSENT), *parts.checks]
             if kind.namespaced:
                 checks.append(await self._namespace_check(kind, namespace, name))
-            value = stored_of(kind, parts.object or new)
+            value = encode_for_storage(kind, parts.object or new)
             return WriteDecision(key, checks, [Put(key, value), *parts.writes], parts.shared, Written(value, 0))
 
         return await self._committer.write(_shown(kind, name), decide, context, dry_run=options.dry_run)
@@ -150,7 +150,7 @@ class Writes:
         context: WriteContext = NO_CONTEXT,
     ) -> Written:
         """Change an object by a function of what is there. The function is called again when others were faster."""
-        key = key_of(kind, namespace, name)
+        key = build_key(kind, namespace, name)
 
         async def decide() -> WriteDecision:
             entry = await self._store.get(key)
@@ -193,7 +193,7 @@ class Writes:
         is_over = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
         is_over = is_over and not new["metadata"].get("deletionGracePeriodSeconds") and not _has_other_hold(kind, new)
         parts = await self._points.parts_for(kind, entry.key, None if is_over else new, old, subresource, context)
-        value = stored_of(kind, parts.object or new)
+        value = encode_for_storage(kind, parts.object or new)
         write: Write = Delete(entry.key) if is_over else Put(entry.key, value)
         outcome = Written(value, entry.revision if is_over or dry_run else 0, was_removed=is_over and not dry_run)
         checks = [Check(entry.key, entry.revision), *parts.checks]
@@ -209,7 +209,7 @@ class Writes:
         also: PartsFor | None = None,
     ) -> Written:
         """Remove an object, or begin to, if something still has to happen first. `also` is committed with that."""
-        key = key_of(kind, namespace, name)
+        key = build_key(kind, namespace, name)
 
         async def decide() -> WriteDecision:
             entry = await self._store.get(key)
@@ -309,7 +309,7 @@ def _require_same(kind: Kind, namespace: str, new: Object, old: Object, strategy
     given, name = new.setdefault("metadata", {}), old["metadata"]["name"]
     if given.get("name", name) != name:
         raise bad_request(f"the name of the object ({given['name']}) does not match the name on the URL ({name})")
-    _require_namespace_of(kind, namespace, given)
+    _require_namespace(kind, namespace, given)
     version = given.get("resourceVersion")
     if version and version != old["metadata"]["resourceVersion"]:
         raise conflict(kind.plural, kind.group, name, OBJECT_MODIFIED)
@@ -321,7 +321,7 @@ def _require_same(kind: Kind, namespace: str, new: Object, old: Object, strategy
         raise conflict(kind.plural, kind.group, name, text)
 
 
-def _require_namespace_of(kind: Kind, namespace: str, given: dict[str, Any]) -> None:
+def _require_namespace(kind: Kind, namespace: str, given: dict[str, Any]) -> None:
     if not kind.namespaced:
         given.pop("namespace", None)
     elif given.get("namespace") not in (None, "", namespace):
@@ -331,7 +331,7 @@ def _require_namespace_of(kind: Kind, namespace: str, given: dict[str, Any]) -> 
 
 
 def _said_before(finalizers: Sequence[str]) -> Propagation | None:
-    """What an object is to do about its dependents already, if whoever deletes it says nothing about that."""
+    """What an object is to do about its dependents already, if the deletion says nothing about that."""
     if metadata.ORPHAN in finalizers:
         return Propagation.ORPHAN
     return Propagation.FOREGROUND if metadata.FOREGROUND in finalizers else None

@@ -3,7 +3,7 @@
 One watch over everything keeps all kinds at one revision: when it has reached a revision, no watcher of any kind can
 still be owed something older. For each kind a window of its latest changes is kept, so that a watcher may begin a
 little in the past. A watcher that asks for more than the window has is told to list again (410), as is one whose
-connection takes its data too slowly: nobody is waited for.
+connection takes its data too slowly: the feed waits for no client.
 
 Watchers that want the same thing (same namespace, selectors and form) form a group: what is sent to them is made once
 and shared. Groups that want one value of a field, as agents want the pods of their node, are found by that value, so
@@ -40,7 +40,7 @@ class Listener(Protocol):
         """No more: this is the last thing to say."""
 
     def lost(self) -> None:
-        """Changes may have happened that nobody was told of. What is there now must be read anew."""
+        """Changes may have been missed. What is there now must be read again."""
 
 
 Renderer = Callable[[Change], bytes]
@@ -137,7 +137,7 @@ class Window:
             groups.tell(changes)
 
     def lose(self, revision: int) -> None:
-        """Forget everything up to a revision, and tell everybody so."""
+        """Forget everything up to a revision, and tell all listeners so."""
         self.changes.clear()
         self.complete_after = revision
         for group in list(self.groups.values()):
@@ -210,7 +210,7 @@ class Feed:
         return self.tallies.setdefault((kind.group, kind.version, kind.plural), Tally())
 
     def on_internal_change(self, hear: Callable[[Change], None]) -> None:
-        """Have this told of all that changes and is no object."""
+        """Call this with every change of a key that is no object."""
         self._internal_listeners.append(hear)
 
     async def reach(self, revision: int) -> None:
@@ -221,7 +221,7 @@ class Feed:
             await waiter
 
     def mentioned(self, revision: int) -> None:
-        """Somebody was told of this revision, and may wait until what they watch has come as far."""
+        """A client has seen this revision, and may wait until what it watches has come as far."""
         self.news = max(self.news, revision)
 
     async def stop(self) -> None:
@@ -235,13 +235,13 @@ class Feed:
                 await self._follow_once()
             except Compacted as error:
                 # Only when we could not reach the store for longer than it keeps its history.
-                _logger.warning("changes were missed, all watches begin anew: %s", error)
-                await self._begin_anew()
+                _logger.warning("missed changes; resetting all watches: %s", error)
+                await self._reset()
             except Unavailable as error:
-                _logger.warning("the store cannot be watched, trying again: %s", error)
+                _logger.warning("cannot watch the store; retrying: %s", error)
                 await tasks.sleep(RETRY_AFTER)
 
-    async def _begin_anew(self) -> None:
+    async def _reset(self) -> None:
         try:
             revision = await self._store.revision()
         except Unavailable:

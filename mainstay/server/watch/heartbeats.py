@@ -1,10 +1,10 @@
-"""Which changes only say that somebody is still there.
+"""Which changes only say that their writer is still there.
 
 Leases are renewed, and components publish how far they have come, without end and whether or not anything happens. To
 those who watch other kinds, that the store has gone on by nothing but these is no news: bookmarks for each would be
 most of what an idle cluster sends.
 
-A lease that changes hands, or is taken anew by the one who held it, is news: its revision is a term, and a new leader
+A lease that changes hands, or is acquired again by its former holder, is news: its revision is a term, and a new leader
 waits until all that it knows has come as far (loop/lease.py).
 """
 

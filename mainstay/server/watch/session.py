@@ -21,7 +21,7 @@ from mainstay.server.request import representation
 from mainstay.server.request.representation import Form, Shape
 from mainstay.server.request.target import Options
 from mainstay.server.storage.epochs import StoreEpochs, restored_error
-from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.reads import require_list_options
 from mainstay.server.storage.selection import Selection
 from mainstay.server.storage.stored import PIECE_BYTES
@@ -120,7 +120,7 @@ class Watching:
 
     def end_all(self, kind: Kind) -> None:
         """End the watches of a kind that is no longer served."""
-        for group in list(self._feed.window(prefix_of(kind)).groups.values()):
+        for group in list(self._feed.window(build_prefix(kind)).groups.values()):
             for listener in list(group.listeners):
                 listener.end(b"")
 
@@ -160,11 +160,11 @@ class _Session:
         self._columns_sent = False
         self._told: int | None = None
         """The revision of the last bookmark; None while the state is still being sent."""
-        self._told_opening = ""
+        self._told_epoch = ""
         self._silent_ticks = 0
         self._bookmark_begins = _bookmark(selection.kind, 0).removesuffix(b'0"}}}\n')
         # Those who watch leases listen for heartbeats: to them, that none is missing is news.
-        self._hears_heartbeats = prefix_of(selection.kind) == LEASES
+        self._hears_heartbeats = build_prefix(selection.kind) == LEASES
 
     async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta, epoch: str) -> None:
         self._stream = stream
@@ -178,13 +178,13 @@ class _Session:
                 await self._follow(stream, start)
 
     async def _follow(self, stream: Outgoing, start: int) -> None:
-        window = self._feed.window(prefix_of(self._selection.kind))
+        window = self._feed.window(build_prefix(self._selection.kind))
         if await self._is_unheard_of(start):
             # To wait until the store gets there would be to say nothing for hours, and then to leave out what has
             # happened until then.
             self.end(_too_large(start))
             return
-        # Whoever is far behind is told at the pace at which they listen. It ends: either they catch up, or what they
+        # A client that is far behind is told at the pace at which it reads. It ends: either it catches up, or what it
         # have not heard leaves the window.
         while start <= self._feed.revision and (missed := window.since(start)) and len(missed) > AT_ONCE_CHANGES:
             await self._send(stream, (self._render(change) for change in missed))
@@ -212,7 +212,7 @@ class _Session:
             window.leave(key, self)
 
     async def _is_unheard_of(self, revision: int) -> bool:
-        """Whether nobody was ever told of this revision by the store as it is: it was put back to a backup."""
+        """Whether this store has never reached this revision: then it was restored from a backup."""
         return revision > self._feed.revision and revision > await self._store.revision()
 
     async def _send_state(self, stream: Outgoing) -> int:
@@ -249,19 +249,19 @@ class _Session:
         if news > self._told or self._silent_ticks >= HEARTBEAT_TICKS:
             self._told = max(self._told, self._feed.revision)
             self._silent_ticks = 0
-            if self._epochs is not None and self._epochs.newest != self._told_opening:
+            if self._epochs is not None and self._epochs.newest != self._told_epoch:
                 self._tell_alone(_bookmark(self._selection.kind, self._told, self._epoch()))
             else:
                 self._tell_alone(self._bookmark_begins + b'%d"}}}\n' % self._told)
 
     def _epoch(self) -> str:
-        """The newest opening. It is told once."""
+        """The newest epoch. It is sent once."""
         if self._epochs is not None:
-            self._told_opening = self._epochs.newest
-        return self._told_opening
+            self._told_epoch = self._epochs.newest
+        return self._told_epoch
 
     def _tell_alone(self, data: bytes, *, events: int = 1) -> None:
-        """Tell what nobody else is told at the same time. What a group is told, the group has counted."""
+        """Send what goes to this client alone. What goes to a group, the group has counted."""
         if data:
             self._tally.events += events
             self.tell(data)

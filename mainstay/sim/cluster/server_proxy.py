@@ -33,8 +33,8 @@ from mainstay.http.messages import (
     UpgradeResponse,
 )
 from mainstay.server.request.served_kinds import Registry
-from mainstay.server.request.target import NoSuchPath, Options, Target, Verb, target_of
-from mainstay.server.storage.keyspace import prefix_of
+from mainstay.server.request.target import NoSuchPath, Options, Target, Verb, parse_target
+from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.watch.session import Outgoing
 from mainstay.sim.active_faults import ActiveFaults, Release
 from mainstay.sim.cluster.history import History, RequestReceived, ResponseSent, WatchDelivered, WatchEnded, WatchOpened
@@ -212,7 +212,7 @@ class ServerProxy:
     def _tap(self, asked: RequestReceived, request: Request, answer: StreamResponse) -> None:
         options = Options(request.query)
         try:
-            target = target_of(request.method, request.path, options, self._registry)
+            target = parse_target(request.method, request.path, options, self._registry)
         except NoSuchPath:
             return
         if target.verb is not Verb.WATCH:
@@ -253,7 +253,7 @@ class WatchProxy:
         self.watch = asked.request
         self._gate = gate
         self._stream = stream
-        self.prefix = prefix_of(target.kind)
+        self.prefix = build_prefix(target.kind)
         """Of the keys that it is about."""
         self._task = asyncio.current_task()
         self._held: deque[bytes] = deque()
@@ -412,7 +412,7 @@ def _opened(now_ns: int, asked: RequestReceived, target: Target, options: Option
         watch=asked.request,
         who=asked.who,
         server=asked.server,
-        prefix=prefix_of(target.kind, target.namespace),
+        prefix=build_prefix(target.kind, target.namespace),
         after=after,
         wants_state=after == 0 or options.flag("sendInitialEvents"),
         is_selecting=bool(target.name or options.get("labelSelector") or options.get("fieldSelector")),

@@ -1,4 +1,4 @@
-"""How long to wait before asking again: longer each time, and never exactly as long as everybody else."""
+"""How long to wait before asking again: longer each time, and never exactly as long as other clients."""
 
 from datetime import timedelta
 from random import Random

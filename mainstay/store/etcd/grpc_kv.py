@@ -7,9 +7,9 @@ with one keeps a process from seeing members that are at different revisions.)
 A call is made only on a channel that is connected at that moment, and gRPC repeats nothing by itself. So `NotSent` is
 certain, while whatever goes wrong later is `NoAnswer`, unless etcd itself has said that it refuses.
 
-A dead peer is noticed: while calls or watches are open, HTTP/2 pings find out that nobody is there, within
+A dead peer is noticed: while calls or watches are open, HTTP/2 pings find out that it is gone, within
 `KEEPALIVE_TIME` and `KEEPALIVE_TIMEOUT` together; and a member that has lost its leader ends its watches (`hasleader`)
-rather than falling silent. A stream is read only when somebody asks for more: gRPC holds no more than its
+rather than falling silent. A stream is read only when its reader asks for more: gRPC holds no more than its
 flow-control window.
 """
 

@@ -68,7 +68,7 @@ class Reads:
                 return result
 
     async def revision(self) -> int:
-        """The latest one, of anybody."""
+        """The latest one, of all clients."""
         return (await self.range(self._root, count_only=True)).revision
 
     async def require_kept(self, revision: int) -> None:

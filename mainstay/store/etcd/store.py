@@ -9,8 +9,8 @@ What is certain and what is not: a commit that was never sent, or that etcd refu
 sent and not answered may happen at any time until etcd has forgotten it, and is `OutcomeUnknown`. When etcd says that
 it is full, the transaction may have been done all the same; we look before we believe it.
 
-Not promised here: holds bind this process alone. Other processes, and etcd's own auto-compaction, compact as they
-like; whoever relies on a hold must have the only compacting process. And one word of care from etcd's bug list (issue
+Not promised here: holds bind this process alone. Other processes, and etcd's own auto-compaction, compact as they like;
+a user who relies on a hold must have the only compacting process. And one word of care from etcd's bug list (issue
 17780): if etcd crashes while it compacts to the very latest revision, and that was a deletion, its revision may go
 back. Keep at least one revision.
 """
@@ -196,12 +196,12 @@ class EtcdStore:
         target = self._holds.limit(revision)
         if target <= self._reads.compacted:
             return self._reads.compacted
-        # From here on nobody gets a hold on it, whether or not it works out.
+        # From here on no caller gets a hold on it, whether or not it works out.
         self._given_up = max(self._given_up, target)
         try:
             await self._reads.persist(partial(self._kv.compact, target))
         except RevisionCompacted:
-            # By somebody else, or by ourselves when the first answer was lost. It is at least as far as this.
+            # By another process, or by ourselves when the first answer was lost. It is at least as far as this.
             await self._reads.compacted_error(target - 1)
         self._reads.compacted = max(self._reads.compacted, target)
         return self._reads.compacted

@@ -1,6 +1,6 @@
 """One watch over etcd: a stream that is opened again when it breaks, and that never leaves a gap unnoticed.
 
-A task of its own reads the stream, a few responses ahead of whoever iterates and no further; then gRPC's flow control
+A task of its own reads the stream, a few responses ahead of its reader and no further; then gRPC's flow control
 holds etcd back. So an iteration may be cancelled and taken up again without anything being lost. When the stream
 breaks, is refused, or is not even confirmed in time, a new one is opened after the last revision received, with
 growing pauses. After `FAILURES_MAX` failures in a row the watch ends with `Unavailable`.
@@ -77,7 +77,7 @@ class EtcdWatch:
         self.end(StopAsyncIteration())
 
     def end(self, reason: Exception) -> None:
-        """Deliver nothing more; whoever waits or comes later gets the reason. Only the first reason counts."""
+        """Deliver nothing more; a reader that waits or comes later gets the reason. Only the first reason counts."""
         if self._end is not None:
             return
         self._end = reason
@@ -118,7 +118,7 @@ class EtcdWatch:
                 await self._pause(failure)
         except StoreError as error:
             await self._queue.put(error)
-        except Exception as error:  # A bug. Also then nobody must wait for ever.
+        except Exception as error:  # A bug. Also then no reader must wait for ever.
             await self._queue.put(error)
             raise
 

@@ -17,9 +17,9 @@ from mainstay.env import tasks
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.server.quota import recount
 from mainstay.server.quota.tally import Tally, tally_in, tally_key
-from mainstay.server.quota.tally import write_of as tally_write
+from mainstay.server.quota.tally import build_write as tally_write
 from mainstay.server.quota.zone_quota import ZoneUse, use_in, zone_key
-from mainstay.server.quota.zone_quota import write_of as zone_write
+from mainstay.server.quota.zone_quota import build_write as zone_write
 from mainstay.sim.cluster.history import RequestReceived
 from tests.controllers.node_health.nodes import START, WATCHER, Fleet, a_fleet
 from tests.twins import repair as twins

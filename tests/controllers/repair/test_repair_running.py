@@ -11,7 +11,7 @@ from mainstay.api.times import format_time
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair.loop import LOOP
 from mainstay.server.placement.ledger.charge import Charge
-from mainstay.server.placement.ledger.ledger import charged, ledger_in, ledger_key, write_of
+from mainstay.server.placement.ledger.ledger import build_write, charged, ledger_in, ledger_key
 from mainstay.sim.cluster.history import RequestReceived
 from tests.controllers.node_health.nodes import WATCHER, Fleet, Object, a_fleet
 
@@ -121,7 +121,7 @@ async def test_a_wrong_ledger_is_recounted(sim):
         store, key = fleet.world.store, ledger_key("node-b")
         right = ledger_in(await store.get(key))
         wrong = charged(right, Charge("unknown", "default/unknown", "node-b", {"cpu": 4000}, ()))
-        await store.commit([], [write_of(key, wrong)])
+        await store.commit([], [build_write(key, wrong)])
         await fleet.after(120)
         assert ledger_in(await store.get(key)) == right
         assert await complete(fleet) == ("True", "NothingLeft", 1)

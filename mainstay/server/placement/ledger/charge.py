@@ -39,7 +39,7 @@ def charge_key(namespace: str, name: str) -> str:
     return f"{CHARGES}{namespace}/{name}"
 
 
-def charge_of(pod: Object) -> Charge | None:
+def build_charge(pod: Object) -> Charge | None:
     """What a pod has to be charged with, as it is now. None if it is on no node, or has ended."""
     node = pod["spec"].get("nodeName")
     if not node or is_over(pod):
@@ -69,6 +69,6 @@ def port_text(port: HostPort) -> str:
     return f"{port.protocol}/{port.port}/{port.ip}"
 
 
-def port_of(text: str) -> HostPort:
+def parse_port(text: str) -> HostPort:
     protocol, number, ip = text.split("/", 2)
     return HostPort(ip, protocol, int(number))

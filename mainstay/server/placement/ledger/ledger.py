@@ -41,11 +41,12 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     used: dict[str, int] = {}
     """By pods: the sum of their charges, those of ghosts among them."""
     held: dict[str, int] = {}
-    """By reservations that nobody has used yet."""
+    """By reservations that no pod has used yet."""
     promised: dict[str, int] = {}
     """The room of pods that are being removed in favour of another one."""
     ports: dict[str, int] = {}
-    """By how many pods each port of the machine is taken. More than one if nobody was asked (`spec.nodeName`)."""
+    """By how many pods each port of the machine is taken. More than one for pods that skip the check (`spec.nodeName`).
+    """
     held_ports: dict[str, int] = {}
     ghosts: dict[str, Charge] = {}
     """Of pods that were removed although they may still run there, by uid, until the agent says that they do not."""
@@ -70,7 +71,7 @@ def ledger_in(entry: Entry | None) -> Ledger:
     return EMPTY if entry is None else _decode(entry.value)
 
 
-def write_of(key: str, ledger: Ledger) -> Write:
+def build_write(key: str, ledger: Ledger) -> Write:
     """What keeps a ledger, or removes one that says nothing."""
     return Delete(key) if ledger == EMPTY else Put(key, encode_ledger(ledger))
 
@@ -88,7 +89,7 @@ def released(ledger: Ledger, charge: Charge) -> Ledger:
 
 
 def held(ledger: Ledger, amounts: Amounts, ports: Iterable[str] = ()) -> Ledger:
-    """With room held for somebody, whether or not it is there."""
+    """With room held for a reservation, whether or not it is there."""
     return replace(ledger, held=plus(ledger.held, amounts), held_ports=plus(ledger.held_ports, _counted(ports)))
 
 

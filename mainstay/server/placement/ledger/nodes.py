@@ -1,7 +1,7 @@
 """What a Node says of itself, and what that makes of its ledger. Plain functions.
 
 What is taken stays taken when a Node changes, goes or comes back: pods are on a name. Only ghosts end with their Node,
-because whoever deletes it says that nothing runs there any more.
+because to delete it is to say that nothing runs there any more.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     allocatable: dict[str, int]
 
 
-def facts_of(node: Object) -> NodeFacts:
+def read_facts(node: Object) -> NodeFacts:
     metadata = node["metadata"]
     labels = metadata.get("labels") or {}
     zone = labels.get(ZONE_LABEL) or labels.get(_OLD_ZONE) or ""

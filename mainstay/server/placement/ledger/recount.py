@@ -1,9 +1,9 @@
-"""Counting a node's ledger anew, from the pods and the reservations themselves.
+"""Recounting a node's ledger, from the pods and the reservations themselves.
 
 The ledger, the charges, the pods and the reservations are written together, so they agree at every revision. Should
 they not (a mistake of ours, a hand in the store, a store from before there were ledgers) this puts them right:
-`drift_of` says what is wrong, from a snapshot; `recount` writes what it should be, each part only if what it was made
-from has not changed since.
+`compute_drift` says what is wrong, from a snapshot; `recount` writes what it should be, each part only if what it was
+made from has not changed since.
 
 What is promised is not counted here: no object says so.
 """
@@ -20,15 +20,15 @@ from mainstay.api.reservations import is_active
 from mainstay.server.placement.ledger.charge import (
     CHARGES,
     Charge,
+    build_charge,
     charge_for,
     charge_key,
-    charge_of,
     decode_charge,
     encode_charge,
 )
-from mainstay.server.placement.ledger.ledger import Ledger, charged, held, ledger_in, ledger_key, released, write_of
-from mainstay.server.placement.ledger.nodes import facts_of, with_node, without_node
-from mainstay.server.storage.keyspace import CORE, prefix_of
+from mainstay.server.placement.ledger.ledger import Ledger, build_write, charged, held, ledger_in, ledger_key, released
+from mainstay.server.placement.ledger.nodes import read_facts, with_node, without_node
+from mainstay.server.storage.keyspace import CORE, build_prefix
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.transact import transact
 from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
@@ -42,7 +42,7 @@ then too much is held, until the next recount: nothing is given away twice."""
 
 _PODS: Final = f"{CORE}/pods/"
 _NODES: Final = f"{CORE}/nodes/"
-_RESERVATIONS: Final = prefix_of(RESERVATION)
+_RESERVATIONS: Final = build_prefix(RESERVATION)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -62,7 +62,7 @@ class Drift(msgspec.Struct, frozen=True):
         return not self.missing and not self.left_over and self.ledger is None
 
 
-def drift_of(
+def compute_drift(
     node: str,
     ledger: Ledger,
     node_object: Object | None,
@@ -72,7 +72,7 @@ def drift_of(
 ) -> Drift:
     """Compare a ledger with what it is the sum of: the pods on the node and the charges to it, by `namespace/name`, and
     what active reservations hold there."""
-    wanted = {place: charge for place, pod in pods.items() if (charge := charge_of(pod)) is not None}
+    wanted = {place: charge for place, pod in pods.items() if (charge := build_charge(pod)) is not None}
     kept = {
         place: charge
         for place, charge in charges.items()
@@ -80,7 +80,7 @@ def drift_of(
     }
     left_over = tuple(charge for place, charge in sorted(charges.items()) if place not in kept)
     empty = replace(ledger, used={}, ports={}, held={}, held_ports={}, ghosts={})
-    counted = without_node(empty) if node_object is None else with_node(empty, facts_of(node_object))
+    counted = without_node(empty) if node_object is None else with_node(empty, read_facts(node_object))
     missing = tuple(replace(charge, zone=counted.zone) for place, charge in sorted(wanted.items()) if place not in kept)
     for charge in (*kept.values(), *missing):
         counted = charged(counted, charge)
@@ -126,7 +126,7 @@ async def find_drift(store: Store, node: str) -> tuple[Drift, Entry | None, Mapp
                 holds.append(charge_for(reservation))
                 entries[entry.key] = entry
     node_object = None if node_entry is None else _decode(node_entry.value)
-    return drift_of(node, ledger_in(ledger), node_object, on_node, charged_to, holds), ledger, entries
+    return compute_drift(node, ledger_in(ledger), node_object, on_node, charged_to, holds), ledger, entries
 
 
 async def answer_recount(store: Store, shared: SharedWrites, node: str) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _parts(drift: Drift, ledger: Entry | None, entries: Mapping[str, Entry]) -> 
         checks += [_as_found(place, entries) for place in active[:HOLDS_MAX]]
     for charge in later:
         counted = released(counted, charge)
-    writes.append(write_of(key, counted))
+    writes.append(build_write(key, counted))
     return checks, writes
 
 

@@ -17,7 +17,7 @@ from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import conflicts
 from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
-from mainstay.server.placement.ledger.charge import Charge, port_of
+from mainstay.server.placement.ledger.charge import Charge, parse_port
 from mainstay.server.placement.ledger.ledger import Ledger
 from mainstay.server.placement.ledger.refusals import Refusal, shown
 
@@ -26,16 +26,16 @@ class Asked(msgspec.Struct, frozen=True):
     """What a binding says besides pod and node."""
 
     observed: int | None = None
-    """The revision of the pods that whoever chose the node had seen."""
+    """The revision of the pods that the scheduler had seen."""
     is_strict: bool = False
     """Refuse if anything on the node has changed since."""
     needs_node: bool = False
-    """Refuse if there is no such Node. Kubernetes does not, but whoever says what it saw has seen one."""
+    """Refuse if there is no such Node. Kubernetes does not, but a scheduler that says what it saw has seen one."""
     bears_cordon: bool = False
     """The pod may go to a node that takes no others."""
 
 
-def refusal_of(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Refusal | None:
+def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Refusal | None:
     """Why a pod cannot be bound; None if it can. `revision` is the ledger's, 0 if there is none yet.
 
     Room that the pod has reserved for itself must have been let go of before (ledger.py).
@@ -51,7 +51,7 @@ def refusal_of(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> R
         return Refusal(BindingCause.NODE_NOT_ACCEPTING, f"node {node} is unschedulable")
     short = shortages(ledger, charge.amounts)
     if short:
-        cause, why = _cause_of(ledger, charge)
+        cause, why = _find_cause(ledger, charge)
         listed = "; ".join(
             f"{resource}: wanted {shown(resource, wanted)}, free {shown(resource, max(free, 0))}"
             for resource, (wanted, free) in sorted(short.items())
@@ -81,8 +81,8 @@ def shortages(
     return found
 
 
-def _cause_of(ledger: Ledger, charge: Charge) -> tuple[BindingCause, str]:
-    """Why there is too little. Ghosts come first: nobody but the server knows of them."""
+def _find_cause(ledger: Ledger, charge: Charge) -> tuple[BindingCause, str]:
+    """Why there is too little. Ghosts come first: only the server knows of them."""
     if ledger.ghosts and not shortages(ledger, charge.amounts, counts_ghosts=False):
         return BindingCause.HELD_BY_GHOSTS, "the rest of its room is still held by pods that were removed by force"
     if not shortages(ledger, charge.amounts, counts_held=False):
@@ -98,11 +98,11 @@ def _is_only_by_ghosts(ledger: Ledger, charge: Charge) -> bool:
 
 
 def taken_port(wanted: Iterable[str], taken: Iterable[str]) -> tuple[str, str] | None:
-    """The first port that somebody else has, and as what."""
+    """The first port that another pod has, and as what."""
     for text in wanted:
-        port = port_of(text)
+        port = parse_port(text)
         for other in taken:
-            if conflicts(port, port_of(other)):
+            if conflicts(port, parse_port(other)):
                 return text, other
     return None
 
