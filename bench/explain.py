@@ -47,6 +47,7 @@ from mainstay.journal.record import (
 from mainstay.journal.sampling import Sampler
 from mainstay.journal.segments import Segments
 from mainstay.journal.snapshots import Snapshots
+from mainstay.registry import REGISTRY
 
 OBJECTS: Final = 50_000
 SEED: Final = 7
@@ -252,9 +253,9 @@ async def _why(disk: SystemDisk, count: int) -> list[Figure]:
 async def _asked(journal: LocalJournal, is_pod: bool) -> Answer:
     now = await Moment.now(journal)
     if not is_pod:
-        return await why(now, DEPLOYMENTS, "stuck", "default")
+        return await why(now, REGISTRY, DEPLOYMENTS, "stuck", "default")
     name = next(pod["metadata"]["name"] for pod in await now.all(PODS) if pod["metadata"]["name"].startswith("stuck"))
-    return await why(now, PODS, name, "default")
+    return await why(now, REGISTRY, PODS, name, "default")
 
 
 def _require_cause(answer: Answer) -> None:

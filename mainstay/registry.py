@@ -1,12 +1,277 @@
-"""The table of this build: what the frames of `explain` are given by the commands, the simulator and the tests.
+"""The table of this build: what the frame in explain/ is given by the commands, the simulator and the tests.
 
-DECIDERS    how each component decides, for replay
+    REGISTRY            who knows what about which kind, for `why`, `timeline`, `debug`, `plan` and `coupling`
+    load_deciders()     how each component decides, for replay
+
+A new workload kind has one line here, and its `why.py` (and `plan.py`, if its controller makes pods) beside its
+controller. Each room is imported when a question needs it: that keeps `mainstay why` quick, and NumPy out of answers
+that have nothing to do with the scheduler.
 """
 
+import functools
+from collections.abc import Mapping
 from typing import Final
 
-from mainstay.controllers.registry import DECIDERS as CONTROLLER_DECIDERS
-from mainstay.explain.placement import PLACEMENTS, is_placement, rebuild_placement
+from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    HOLDS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PLACEMENT_POLICIES,
+    PODS,
+    REPLICASETS,
+    RESERVATIONS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+    ZONE_QUOTAS,
+)
+from mainstay.explain.declared import EVERYTHING, Declared, declare, declared_by
+from mainstay.explain.placements import is_placement
+from mainstay.explain.registry import (
+    ContainerRoom,
+    DebugRoom,
+    Entry,
+    EvictionRoom,
+    NodeRoom,
+    PendingRoom,
+    PlacementPlanRoom,
+    PlacementRoom,
+    PlanRoom,
+    RepairRoom,
+    Rooms,
+    StoryRoom,
+    WhyRoom,
+)
 from mainstay.explain.replay import AnyName, Deciders
 
-DECIDERS: Final = Deciders(CONTROLLER_DECIDERS, [AnyName(is_placement, PLACEMENTS, rebuild_placement)])
+# Workloads.
+
+
+def _deployment() -> WhyRoom:
+    from mainstay.controllers.deployment.why import ROOM
+
+    return ROOM
+
+
+def _plan_of_deployment() -> PlanRoom:
+    from mainstay.controllers.deployment.plan import ROOM
+
+    return ROOM
+
+
+def _debug_of_deployment() -> DebugRoom:
+    from mainstay.controllers.deployment import debug
+
+    return debug
+
+
+def _replica_set() -> WhyRoom:
+    from mainstay.controllers.replicaset.why import ROOM
+
+    return ROOM
+
+
+def _plan_of_replica_set() -> PlanRoom:
+    from mainstay.controllers.replicaset.plan import ROOM
+
+    return ROOM
+
+
+def _job() -> WhyRoom:
+    from mainstay.controllers.job.why import ROOM
+
+    return ROOM
+
+
+def _plan_of_job() -> PlanRoom:
+    from mainstay.controllers.job.plan import ROOM
+
+    return ROOM
+
+
+# Other controllers.
+
+
+def _node_health() -> WhyRoom:
+    from mainstay.controllers.node_health.why import ROOM
+
+    return ROOM
+
+
+def _nodes() -> NodeRoom:
+    from mainstay.controllers.node_health import why
+
+    return why
+
+
+def _namespace() -> WhyRoom:
+    from mainstay.controllers.namespace.why import ROOM
+
+    return ROOM
+
+
+def _service() -> WhyRoom:
+    from mainstay.controllers.endpoints.why import ROOM
+
+    return ROOM
+
+
+def _budget() -> WhyRoom:
+    from mainstay.controllers.budget.why import ROOM
+
+    return ROOM
+
+
+def _evictions() -> EvictionRoom:
+    from mainstay.controllers.budget import why
+
+    return why
+
+
+def _garbage() -> WhyRoom:
+    from mainstay.controllers.garbage.why import ROOM
+
+    return ROOM
+
+
+def _repair() -> WhyRoom:
+    from mainstay.controllers.repair.why import ROOM
+
+    return ROOM
+
+
+def _debug_of_repair() -> RepairRoom:
+    from mainstay.controllers.repair import debug
+
+    return debug
+
+
+def _pod_garbage() -> WhyRoom:
+    from mainstay.controllers.pod_gc.why import ROOM
+
+    return ROOM
+
+
+def _nothing() -> WhyRoom:
+    return WhyRoom()
+
+
+def _controllers(kind: KindName) -> tuple[str, ...]:
+    from mainstay.controllers.registry import CONTROLLERS
+
+    return tuple(each.name for each in CONTROLLERS if each.kind == kind)
+
+
+# The agent and the scheduler.
+
+
+def _containers() -> ContainerRoom:
+    from mainstay.agent.pod.why import containers
+
+    return containers
+
+
+def _placements() -> PlacementRoom:
+    from mainstay.scheduler.why import pods
+
+    return pods
+
+
+def _zone_quota() -> WhyRoom:
+    from mainstay.scheduler.why.zone_quota import ROOM
+
+    return ROOM
+
+
+def _story() -> StoryRoom:
+    from mainstay.scheduler.why import relevance
+
+    return relevance
+
+
+def _pending() -> PendingRoom:
+    from mainstay.scheduler.why import debug
+
+    return debug
+
+
+def _placement_plan() -> PlacementPlanRoom:
+    from mainstay.scheduler.why import plan
+
+    return plan
+
+
+@functools.cache
+def load_deciders() -> Deciders:
+    from mainstay.controllers.registry import DECIDERS
+    from mainstay.scheduler.why.placement import PLACEMENTS, rebuild_placement
+
+    return Deciders(DECIDERS, [AnyName(is_placement, PLACEMENTS, rebuild_placement)])
+
+
+# What each component declares to read and to write.
+
+
+def _declared() -> Mapping[str, Declared]:
+    from mainstay.controllers.registry import CONTROLLERS
+
+    return {**{each.name: declared_by(each) for each in CONTROLLERS}, **_OTHERS}
+
+
+_OTHERS: Final[Mapping[str, Declared]] = {
+    "scheduler": declare((PODS, NODES, RESERVATIONS, ZONE_QUOTAS, HOLDS), (PLACEMENT_POLICIES,), (PODS,)),
+    "node-health": declare((NODES, LEASES), (PODS,), (NODES, PODS, LEASES)),
+    "repair": declare(
+        (), (RESERVATIONS, PODS, NODES, DEPLOYMENTS, REPLICASETS, JOBS, NAMESPACES), (RESERVATIONS, PODS)
+    ),
+    "namespace": Declared({NAMESPACES.text: True, EVERYTHING: False}, (NAMESPACES.text, EVERYTHING)),
+    "owner-cleanup": Declared({EVERYTHING: True}, (EVERYTHING,)),
+    "pod-garbage": declare((PODS,), (NODES,), (PODS,)),
+    "root-ca": declare((NAMESPACES, CONFIG_MAPS), (), (CONFIG_MAPS,)),
+    "agents": declare((PODS,), (NODES, CONFIG_MAPS), (PODS, NODES, LEASES)),
+    # Commit points of the server: they look at what is there at the moment of the commit.
+    "admission": declare((), (RESOURCE_QUOTAS, ZONE_QUOTAS, NAMESPACES), ()),
+    "binding": declare((), (PODS, NODES, RESERVATIONS, ZONE_QUOTAS), (PODS, RESERVATIONS)),
+    "eviction": declare((), (PODS, DISRUPTION_BUDGETS), (PODS, DISRUPTION_BUDGETS)),
+    # Beside them it says in the status of quotas what is used.
+    "server": declare((), (PODS, RESERVATIONS), (RESOURCE_QUOTAS, ZONE_QUOTAS)),
+}
+"""Those that are no controllers of one kind, which declare it themselves."""
+
+REGISTRY: Final = Rooms(
+    entries=(
+        Entry(
+            component="deployment",
+            kind=DEPLOYMENTS,
+            why=_deployment,
+            plan=_plan_of_deployment,
+            debug=_debug_of_deployment,
+        ),
+        Entry(component="replicaset", kind=REPLICASETS, why=_replica_set, plan=_plan_of_replica_set),
+        Entry(component="job", kind=JOBS, why=_job, plan=_plan_of_job),
+        Entry(component="node-health", kind=NODES, why=_node_health, works_on=(NODES, PODS)),
+        Entry(component="namespace", kind=NAMESPACES, why=_namespace, works_on=(NAMESPACES,)),
+        Entry(component="endpointslice", kind=SERVICES, why=_service),
+        Entry(component="disruption", kind=DISRUPTION_BUDGETS, why=_budget),
+        Entry(component="scheduler", kind=ZONE_QUOTAS, why=_zone_quota),
+        Entry(component="owner-cleanup", why=_garbage),
+        Entry(component="repair", why=_repair, works_on=(NODES, PODS)),
+        Entry(component="pod-garbage", why=_pod_garbage, works_on=(PODS,)),
+        Entry(component="root-ca", why=_nothing, works_on=(NAMESPACES,)),
+    ),
+    nodes=_nodes,
+    containers=_containers,
+    placements=_placements,
+    evictions=_evictions,
+    story=_story,
+    pending=_pending,
+    repair=_debug_of_repair,
+    placement_plan=_placement_plan,
+    controllers=_controllers,
+    declared=_declared,
+)

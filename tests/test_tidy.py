@@ -230,7 +230,7 @@ def test_an_import_against_the_direction_is_found(path: str, source: str):
         ("mainstay/store/memory.py", "from mainstay.env import tasks"),
         ("mainstay/server/request/app.py", "from mainstay.store.interface import Store"),
         ("mainstay/agent/loop.py", "from mainstay.loop import lease"),
-        ("mainstay/explain/why.py", "from mainstay.scheduler import choose"),
+        ("mainstay/scheduler/why/pods.py", "from mainstay.explain import moment"),
         ("mainstay/sim/cluster/world.py", "from mainstay.scheduler import loop"),
         ("mainstay/cli/main.py", "import mainstay.sim.loop.loop\nimport mainstay"),
         ("mainstay/api/pod.py", "import mainstays_cousin.sim"),

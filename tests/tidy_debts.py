@@ -13,7 +13,7 @@ ING_MODULES: Final = (
     "mainstay/controllers/endpoints/packing.py",
     "mainstay/controllers/endpoints/serving.py",
     "mainstay/explain/coupling.py",
-    "mainstay/explain/why/scheduling.py",
+    "mainstay/scheduler/why/pods.py",
     "mainstay/http/outgoing.py",
     "mainstay/journal/sampling.py",
     "mainstay/loop/fencing.py",

@@ -17,6 +17,8 @@ DOORS: Final = {
     "agent": "agent fleet runner settings",
     # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
     "agent/node": "node",
+    # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
+    "agent/pod": "why.containers",
     # What runs containers: real processes, or nothing at all.
     "agent/runners": "pretend pretend_containers process.cgroups process.runner process.shutdown",
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
@@ -28,53 +30,59 @@ DOORS: Final = {
     # One package per workload or concern: each compares desired with observed state and corrects the difference.
     "controllers": "component metrics registry",
     # PodDisruptionBudgets: keep their status, from which evictions are allowed or refused.
-    "controllers/budget": "controller",
+    "controllers/budget": "controller why",
     # Deployments: move pods from one template to the next, a few at a time, and keep their number.
-    "controllers/deployment": "controller revisions status",
+    "controllers/deployment": "controller debug plan revisions why",
     # Endpoints and EndpointSlices of Services, and the Serving condition of pods.
-    "controllers/endpoints": "endpoints serving slices",
+    "controllers/endpoints": "endpoints serving slices why",
     # What has lost its owners goes; what is told to wait for its dependents, or to let them go, does so.
-    "controllers/garbage": "loop",
+    "controllers/garbage": "loop why",
     # Jobs: run pods until enough of them have succeeded, and count each exactly once.
-    "controllers/job": "controller",
+    "controllers/job": "controller plan why",
     # Namespace deletion: delete everything in a terminating namespace, then release its finalizer.
-    "controllers/namespace": "loop",
+    "controllers/namespace": "loop why",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
-    "controllers/node_health": "loop snapshot",
+    "controllers/node_health": "loop why",
     # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
-    "controllers/pod_gc": "loop",
+    "controllers/pod_gc": "why",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
-    "controllers/pods": "deletion_order slots",
+    "controllers/pods": "slots",
     # The progress record of each workload: how far it has come, and what limits it (SPEC F5).
     "controllers/progress": "controller",
     # Repair: find state that has lost its owner, and correct it where that is safe.
-    "controllers/repair": "decide loop snapshot",
+    "controllers/repair": "debug loop why",
     # ReplicaSets: keep the number of pods equal to spec.replicas.
-    "controllers/replicaset": "controller replacement",
+    "controllers/replicaset": "controller plan replacement why",
     # Why: the cluster's decisions put into words.
-    "explain": "blame blame_text coupling coupling_text diff fields moment placement replay",
+    "explain": (
+        "blame blame_text coupling coupling_text declared diff fields moment placements rebuild registry "
+        "replay writers "
+    ),
+    # What would let a pod run: the smallest changes, each of them tried out.
+    "explain/cures": "owner values",
     # All that is said of a workload, joined around one object and one generation, and what follows from it.
     "explain/debug": "builder text view",
     # What would happen if this were applied: the controllers and the scheduler decide, in memory.
     "explain/plan": "admission planner text values",
     # What happened to an object, line by line, across all controllers, with what led to what.
-    "explain/story": "text timeline",
+    "explain/story": "lines render scope text timeline",
     # `mainstay why`: why an object is not as it should be, or what became of it.
-    "explain/why": "answer causes dispatch text",
+    "explain/why": (
+        "answer case causes components control dispatch found pods refusals removal resource_quotas text "
+        "trouble workload "
+    ),
     # HTTP/1.1 and WebSocket for the API server: bytes in, requests to a handler, answers out in order.
     "http": "certificates messages outgoing server streams websocket",
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "items",
     # Which node a pod goes to: decided from columns kept in memory, made true by the server's commit.
-    "scheduler": "bind component decide messages metrics pod_class policy reasons record report settings what_if",
+    "scheduler": "bind component metrics report settings",
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
-    "scheduler/cache": "charge columns vectors",
-    # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
-    "scheduler/filters": "table",
+    "scheduler/cache": "charge",
     # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
     "scheduler/queue": "scheduling_queue",
-    # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
-    "scheduler/scores": "parts",
+    # What the scheduler tells `why`, `timeline`, `debug` and `plan`: decisions made again, and cures.
+    "scheduler/why": "debug placement plan pods relevance zone_quota",
     # The API server: what speaks Kubernetes to the outside, over the store.
     "server": "process",
     # Authentication, authorization, and the certificates and tokens they rest on.
@@ -119,7 +127,7 @@ DOORS: Final = {
     "store": "disk_log errors interface local local_watch log",
     # A store over etcd: any number of processes share one history.
     "store/etcd": "store",
-    # Keeps the processes of a cluster on one machine running: starts, adopts, restarts and stops them.
+    # Keep the processes of a cluster on one machine running: start, adopt, restart and stop them.
     "supervisor": "decide machine records supervisor",
 }
 
@@ -131,35 +139,35 @@ INNER_DOORS: Final = {
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "own",
     # Deployments: move pods from one template to the next, a few at a time, and keep their number.
-    "controllers/deployment": "rolling",
+    "controllers/deployment": "rolling status",
     # Endpoints and EndpointSlices of Services, and the Serving condition of pods.
     "controllers/endpoints": "selectors",
     # Holds: keep their status, and delete those that have expired.
     "controllers/holds": "controller",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
-    "controllers/node_health": "actions heartbeats observer plan",
+    "controllers/node_health": "actions heartbeats observer plan snapshot",
+    # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
+    "controllers/pod_gc": "loop",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
     "controllers/pods": "adoption events stage_durations",
+    # Repair: find state that has lost its owner, and correct it where that is safe.
+    "controllers/repair": "snapshot",
     # The default service account and the root CA ConfigMap of each namespace.
     "controllers/service_account": "controller",
     # What would let a pod run: the smallest changes, each of them tried out.
-    "explain/cures": "quota search",
+    "explain/cures": "quota",
     # What would happen if this were applied: the controllers and the scheduler decide, in memory.
     "explain/plan": "quotas",
-    # What happened to an object, line by line, across all controllers, with what led to what.
-    "explain/story": "lines refusals relevance scope",
-    # `mainstay why`: why an object is not as it should be, or what became of it.
-    "explain/why": "refusals",
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "work_queue",
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
-    "scheduler/cache": "arrays domains feed label_column ring unconfirmed",
+    "scheduler/cache": "arrays columns domains feed label_column ring unconfirmed vectors",
     # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
-    "scheduler/filters": "host_ports node_affinity resources taints zone_quota",
+    "scheduler/filters": "host_ports node_affinity resources table taints zone_quota",
     # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
     "scheduler/queue": "pending_pods pod_states",
     # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
-    "scheduler/scores": "allocation balance node_affinity room taints topology_spread",
+    "scheduler/scores": "allocation balance node_affinity parts room taints topology_spread",
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": "handlers jwt node_restriction",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.

@@ -53,6 +53,7 @@ async def show_coupling(
     from mainstay.explain.coupling import NoSuchComponent, coupling_of, coupling_of_object
     from mainstay.explain.coupling_text import coupling_text
     from mainstay.explain.story.timeline import NothingKnown
+    from mainstay.registry import REGISTRY
 
     if not words:
         raise click.UsageError("missing argument COMPONENT or TYPE/NAME (for example scheduler or deploy/web)")
@@ -60,10 +61,12 @@ async def show_coupling(
     begins = parse_since(moment, since)
     try:
         if len(words) == 1 and "/" not in words[0]:
-            found = await coupling_of(moment, words[0], since=begins)
+            found = await coupling_of(moment, REGISTRY.declared(), words[0], since=begins)
         else:
             asked = opened.object(words, namespace)
-            found = await coupling_of_object(moment, asked.kind, asked.name, asked.namespace, since=begins)
+            found = await coupling_of_object(
+                moment, REGISTRY.declared(), asked.kind, asked.name, asked.namespace, since=begins
+            )
     except (NoSuchComponent, NothingKnown) as error:
         raise click.ClickException(str(error)) from None
     show_answer(screen, found, output or Output(), lambda is_wide: coupling_text(found, is_wide=is_wide))

@@ -57,11 +57,12 @@ async def show_debug(
     from mainstay.explain.debug.text import debug_text
     from mainstay.explain.moment import NoSuchMoment
     from mainstay.explain.story.timeline import NothingKnown
+    from mainstay.registry import REGISTRY
 
     asked = opened.object(words, namespace)
     moment = await opened.moment()
     try:
-        view = await build_view(moment, asked.kind, asked.name, asked.namespace, generation=generation)
+        view = await build_view(moment, REGISTRY, asked.kind, asked.name, asked.namespace, generation=generation)
     except NothingKnown as error:
         raise await not_found_error(error, moment, asked) from None
     except NoSuchMoment as error:

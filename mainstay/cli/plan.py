@@ -83,6 +83,7 @@ async def show_plan(opened: OpenJournal, screen: Screen, manifests: Sequence[Man
 async def build_plan(opened: OpenJournal, manifests: Sequence[Manifest], options: PlanOptions) -> "Plan":
     from mainstay.explain.plan.admission import admitted_by_server, admitted_here
     from mainstay.explain.plan.planner import planned
+    from mainstay.registry import REGISTRY
 
     moment = await opened.moment()
     client = opened.client if not opened.at else None
@@ -101,7 +102,7 @@ async def build_plan(opened: OpenJournal, manifests: Sequence[Manifest], options
             )
         proposals.append(proposal)
     notes = () if client is not None else (_WITHOUT_SERVER,)
-    return await planned(moment, proposals, notes)
+    return await planned(moment, REGISTRY, proposals, notes)
 
 
 def _place(kind: "KnownKind", manifest: Manifest, given: str, default: str) -> "Object":

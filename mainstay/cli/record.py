@@ -65,10 +65,10 @@ async def record_bundle(
 ) -> int:
     """Write the bundle to standard output, and a summary to standard error. Returns the exit code."""
     from mainstay.env.build import build
-    from mainstay.explain.placement import rests_on
     from mainstay.journal.bundle import write_bundle
     from mainstay.journal.bundle_contents import About, gathered
     from mainstay.journal.record import moment
+    from mainstay.scheduler.why.placement import rests_on
 
     until: datetime | None = None
     ends = now

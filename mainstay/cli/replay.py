@@ -95,10 +95,10 @@ def replay(
 
 async def replay_decisions(opened: OpenJournal, screen: Screen, wanted: ReplayOptions, now: datetime) -> int:
     """Do what the command does with an open journal. Raises `click.ClickException`, `JournalError`."""
-    from mainstay.explain.placement import rests_on
     from mainstay.journal.bundle import journal_of
     from mainstay.journal.bundle_contents import gathered
     from mainstay.journal.record import moment
+    from mainstay.scheduler.why.placement import rests_on
 
     ends = now if opened.client is not None and not opened.at else (await opened.moment()).at
     if wanted.decisions:
@@ -178,7 +178,7 @@ async def _replay(
 ) -> int:
     from mainstay.explain.replay import Summary, replay_all
     from mainstay.journal.bundle import packed
-    from mainstay.registry import DECIDERS
+    from mainstay.registry import load_deciders
 
     if not records:
         of = f" of component {wanted.component!r}" if wanted.component else ""
@@ -188,7 +188,7 @@ async def _replay(
         content = bundle if isinstance(bundle, bytes) else b"".join(packed(bundle))
         answers = await _replay_elsewhere(wanted.build, content, [record.id for record in records])
     else:
-        async for record, answer in replay_all(journal, records, DECIDERS):
+        async for record, answer in replay_all(journal, records, load_deciders()):
             answers[record.id] = answer
     summary = Summary()
     for record in records:

@@ -59,6 +59,7 @@ async def show_timeline(
     from mainstay.explain.story.text import story_text
     from mainstay.explain.story.timeline import NothingKnown
     from mainstay.explain.story.timeline import timeline as build_story
+    from mainstay.registry import REGISTRY
 
     asked = opened.object(words, namespace)
     moment = await opened.moment()
@@ -66,7 +67,13 @@ async def show_timeline(
         raise click.UsageError("--generation and --since exclude each other: remove one")
     try:
         story = await build_story(
-            moment, asked.kind, asked.name, asked.namespace, generation=generation, since=parse_since(moment, since)
+            moment,
+            REGISTRY,
+            asked.kind,
+            asked.name,
+            asked.namespace,
+            generation=generation,
+            since=parse_since(moment, since),
         )
     except NothingKnown as error:
         raise await not_found_error(error, moment, asked) from None

@@ -21,7 +21,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
-from mainstay.explain.declared import DECLARED, EVERYTHING, Declared, declared_of
+from mainstay.explain.declared import EVERYTHING, Declarations, Declared, declared_of
 from mainstay.explain.fields import Path, differences, leaves, path_text, shown
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import About
@@ -112,16 +112,18 @@ class NoSuchComponent(Exception):
     """Nobody of that name decides anything. Says who does."""
 
 
-async def coupling_of(moment: Moment, component: str, *, since: datetime | None = None) -> Coupling:
+async def coupling_of(
+    moment: Moment, declarations: Declarations, component: str, *, since: datetime | None = None
+) -> Coupling:
     """Who can change what a component's decisions go by. Raises `NoSuchComponent`."""
-    declared = declared_of(component)
+    declared = declared_of(declarations, component)
     records = (await moment.journal.decisions(component=component, since=since, limit=DECISIONS_MAX)).records
     if declared is None and not records:
         raise NoSuchComponent(
-            f"nobody is called {component!r} and has decided anything. There are: {', '.join(sorted(DECLARED))}; "
+            f"nobody is called {component!r} and has decided anything. There are: {', '.join(sorted(declarations))}; "
             "and whoever a decision names, as in `mainstay get decisions`."
         )
-    joining = _Joining(moment, since)
+    joining = _Joining(moment, declarations, since)
     inputs = await joining.inputs(_reads(declared, records), {component}, None)
     writes = tuple(sorted(declared.writes)) if declared is not None else _written(records)
     return Coupling(
@@ -131,7 +133,7 @@ async def coupling_of(moment: Moment, component: str, *, since: datetime | None 
         revision=moment.revision,
         inputs=tuple(inputs),
         writes=writes,
-        readers=tuple(_readers(writes, component)),
+        readers=tuple(_readers(declarations, writes, component)),
         oscillations=tuple(joining.oscillations),
         gaps=tuple(joining.gaps),
         notes=tuple(joining.notes),
@@ -139,7 +141,13 @@ async def coupling_of(moment: Moment, component: str, *, since: datetime | None 
 
 
 async def coupling_of_object(
-    moment: Moment, kind: KindName, name: str, namespace: str = "", *, since: datetime | None = None
+    moment: Moment,
+    declarations: Declarations,
+    kind: KindName,
+    name: str,
+    namespace: str = "",
+    *,
+    since: datetime | None = None,
 ) -> Coupling:
     """Who can change what the decisions about one object go by. Raises `NothingKnown`."""
     about = About(kind.text, name, namespace)
@@ -150,12 +158,14 @@ async def coupling_of_object(
     reads: dict[str, _Read] = {kind.text: _Read(is_declared=True, wakes=True)}
     for component in components:
         mine = [record for record in answer.records if record.component == component]
-        for text, read in _reads(declared_of(component), mine).items():
+        for text, read in _reads(declared_of(declarations, component), mine).items():
             known = reads.get(text)
             reads[text] = read if known is None else known.with_(read)
-    joining = _Joining(moment, since)
+    joining = _Joining(moment, declarations, since)
     inputs = await joining.inputs(reads, set(), _looked_at(answer.records, about))
-    writes = tuple(sorted({text for each in components if (found := declared_of(each)) for text in found.writes}))
+    writes = tuple(
+        sorted({text for each in components if (found := declared_of(declarations, each)) for text in found.writes})
+    )
     return Coupling(
         about=about.words,
         components=components,
@@ -197,11 +207,11 @@ def _written(records: Iterable[DecisionRecord]) -> tuple[str, ...]:
     return tuple(sorted({action.kind for record in records for action in record.actions}))
 
 
-def _readers(writes: Iterable[str], component: str) -> list[str]:
+def _readers(declarations: Declarations, writes: Iterable[str], component: str) -> list[str]:
     kinds = frozenset(writes) - _EVERYBODY
     return sorted(
         name
-        for name, each in DECLARED.items()
+        for name, each in declarations.items()
         if name != component and (EVERYTHING in each.reads or EVERYTHING in kinds or kinds & frozenset(each.reads))
     )
 
@@ -228,8 +238,9 @@ def _looked_at(records: Iterable[DecisionRecord], about: About) -> dict[str, fro
 class _Joining:
     """The writers of some kinds, within a window."""
 
-    def __init__(self, moment: Moment, since: datetime | None) -> None:
+    def __init__(self, moment: Moment, declarations: Declarations, since: datetime | None) -> None:
         self._moment = moment
+        self._declarations = declarations
         self._since = since
         self.gaps: dict[str, None] = {}
         self.notes: dict[str, None] = {}
@@ -275,7 +286,9 @@ class _Joining:
                     turns.setdefault((key, path), []).append(
                         Turn(who, shown(value), moment(change.at), change.revision)
                     )
-        declared = {name for name, each in DECLARED.items() if kind in each.writes or EVERYTHING in each.writes}
+        declared = {
+            name for name, each in self._declarations.items() if kind in each.writes or EVERYTHING in each.writes
+        }
         self.oscillations += oscillations(kind, turns)
         edges = [
             Edge(
@@ -294,7 +307,7 @@ class _Joining:
         silent = [
             name
             for name in sorted(declared)
-            if name not in itself and EVERYTHING not in DECLARED[name].writes and not is_any_of(name, writers)
+            if name not in itself and EVERYTHING not in self._declarations[name].writes and not is_any_of(name, writers)
         ]
         edges += [Edge(writer=name, kind=kind, is_declared=True) for name in silent]
         return sorted(edges, key=lambda each: (-each.writes, each.writer))

@@ -4,30 +4,23 @@ A Hold rarely names the object that somebody asks about: a pod does not appear b
 is held, and does not go because evictions are. So the owners are looked at, too, and whoever works on their kinds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mainstay.api.holds import SCHEDULER, Held, What, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.node_health import snapshot
-from mainstay.controllers.pod_gc import loop
-from mainstay.controllers.registry import CONTROLLERS
-from mainstay.controllers.repair import snapshot as repair_sight
 from mainstay.explain.moment import Moment
+
+if TYPE_CHECKING:
+    from mainstay.explain.registry import Rooms
 
 _OWNERS: Final = {("apps", "ReplicaSet"): REPLICASETS, ("apps", "Deployment"): DEPLOYMENTS, ("batch", "Job"): JOBS}
 _OWNERS_MAX: Final = 5
-_BESIDE: Final = {
-    NODES: (snapshot.NAME, repair_sight.NAME),
-    PODS: (snapshot.NAME, repair_sight.NAME, loop.NAME),
-    NAMESPACES: ("namespace", "root-ca"),
-}
-"""Loops that work on a kind and are no controllers of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ class HoldFound:
 
 
 async def holds_on(
-    moment: Moment, kind: KindName, name: str, namespace: str = "", *, now: datetime | None = None
+    moment: Moment, rooms: "Rooms", kind: KindName, name: str, namespace: str = "", *, now: datetime | None = None
 ) -> tuple[HoldFound, ...]:
     """The Holds in force at a moment that concern an object, or one that should be there and is not.
 
@@ -74,7 +67,7 @@ async def holds_on(
     found: dict[str, HoldFound] = {}
     for depth, (each_kind, key, obj) in enumerate(chain):
         whose = f"{each_kind.kind} {key}" if depth else ""
-        for held, effect in _concerning(active, each_kind, key, obj):
+        for held, effect in _concerning(active, rooms.workers(each_kind), each_kind, key, obj):
             metadata = made[held.name]
             found.setdefault(
                 held.name,
@@ -115,8 +108,9 @@ async def _with_owners(moment: Moment, kind: KindName, name: str, namespace: str
     return chain
 
 
-def _concerning(active: Iterable[Held], kind: KindName, key: ObjectKey, obj: Object | None) -> list[tuple[Held, str]]:
-    workers = (*(each.name for each in CONTROLLERS if each.kind == kind), *_BESIDE.get(kind, ()))
+def _concerning(
+    active: Iterable[Held], workers: Collection[str], kind: KindName, key: ObjectKey, obj: Object | None
+) -> list[tuple[Held, str]]:
     is_placed = obj is not None and bool((obj.get("spec") or {}).get("nodeName"))
     first, second, third = [], [], []
     for held in active:

@@ -38,6 +38,7 @@ from mainstay.explain.story.timeline import NothingKnown
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.fencing import LeaseTimes
+from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
 from mainstay.scenarios._agents import CALM, SILENCE
 from mainstay.scenarios._stages import LEASE, USER, UserStage
@@ -158,7 +159,7 @@ class PendingAfterRollback(UserStage):
         is_stale = seen.get(ZONE_QUOTAS, 0) < self._freed
         stopped = await self._stopped()
         with suppress(NothingKnown):
-            view = await debug(now, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
+            view = await debug(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
             if is_stale and stopped:
                 self._require_named(view)
                 self.named += 1
@@ -197,7 +198,7 @@ class PendingAfterRollback(UserStage):
     async def check(self) -> None:
         journal = self.world.journal
         assert journal is not None
-        view = await debug(await Moment.now(journal), DEPLOYMENTS, _risk.NAME, _risk.TENANT)
+        view = await debug(await Moment.now(journal), REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
         if self._freed and view.finding is not Finding.COMPLETE:
             raise Violated(CHECK, f"all is healed, and the view finds {view.finding}: {view.cause}")
 

@@ -11,7 +11,7 @@ make several records, of which the first one's part begins at 0.
 A memory also says how far back that goes (`since`) and what should come out (`assumed`, `unconfirmed`), so that a
 reader knows whether anything is missing. A placement is recorded when its answer has come, which a scheduler may not
 live to see; so refusals, which are recorded at once, also tell of those that are on their way (`sent`).
-explain/placement.py puts all of it together.
+scheduler/why/placement.py puts all of it together.
 """
 
 from collections.abc import Sequence

@@ -14,10 +14,10 @@ from mainstay.cli.journal_access import OpenJournal
 from mainstay.cli.main import run
 from mainstay.cli.replay import ReplayOptions, replay_decisions
 from mainstay.env import tasks
-from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import packed
 from mainstay.journal.bundle_contents import gathered
 from mainstay.scenarios._workloads import a_workload
+from mainstay.scheduler.why.placement import rests_on
 from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.cli.paper import Paper

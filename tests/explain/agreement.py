@@ -18,12 +18,14 @@ from mainstay.api.kind_names import NAMESPACES
 from mainstay.env import tasks
 from mainstay.explain.replay import Summary, replay_all
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.registry import DECIDERS
+from mainstay.registry import load_deciders
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.faults.schedule import NAMES
 from mainstay.sim.simulation import Simulation
 from tests.explain.churn import NODE_WISHES, SPACES, Churn
+
+DECIDERS = load_deciders()
 
 BETWEEN: Final = timedelta(seconds=1.2)
 AT_WORK: Final = timedelta(minutes=2)

@@ -11,12 +11,13 @@ from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import tasks
 from mainstay.explain.coupling import Input, NoSuchComponent, Turn, coupling_of, coupling_of_object, oscillations
 from mainstay.explain.coupling_text import coupling_text
-from mainstay.explain.declared import DECLARED, EVERYTHING, declared_of
+from mainstay.explain.declared import EVERYTHING, declared_of
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.writers import component_in
 from mainstay.journal.keys import kind_of
 from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
 from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
@@ -41,7 +42,7 @@ def input_of(inputs: tuple[Input, ...], kind: str) -> Input:
 
 @pytest.mark.sim
 async def test_the_scheduler_is_coupled_to_whoever_writes_what_it_reads(text_journal):
-    found = await coupling_of(await Moment.now(text_journal), "scheduler-1")
+    found = await coupling_of(await Moment.now(text_journal), REGISTRY.declared(), "scheduler-1")
 
     quotas = {edge.writer: edge for edge in input_of(found.inputs, "zonequotas.mainstay.dev").edges}
     assert quotas["quota-controller"].writes == 1
@@ -59,7 +60,9 @@ async def test_the_scheduler_is_coupled_to_whoever_writes_what_it_reads(text_jou
 
 @pytest.mark.sim
 async def test_the_decisions_about_a_workload_are_coupled_to_the_autoscaler(text_journal):
-    found = await coupling_of_object(await Moment.now(text_journal), DEPLOYMENTS, _risk.NAME, _risk.TENANT)
+    found = await coupling_of_object(
+        await Moment.now(text_journal), REGISTRY.declared(), DEPLOYMENTS, _risk.NAME, _risk.TENANT
+    )
 
     assert {"deployment", "autoscaler", "deployment-progress"} <= set(found.components)
     own = {edge.writer: edge for edge in input_of(found.inputs, "deployments.apps").edges}
@@ -74,16 +77,16 @@ async def test_the_decisions_about_a_workload_are_coupled_to_the_autoscaler(text
 async def test_nobody_and_nothing_are_told_with_who_there_is(text_journal):
     now = await Moment.now(text_journal)
     with pytest.raises(NoSuchComponent, match=r"nobody is called 'shceduler'.*replicaset, .*scheduler"):
-        await coupling_of(now, "shceduler")
+        await coupling_of(now, REGISTRY.declared(), "shceduler")
     with pytest.raises(NothingKnown, match="no deployment nobody"):
-        await coupling_of_object(now, DEPLOYMENTS, "nobody", _risk.TENANT)
+        await coupling_of_object(now, REGISTRY.declared(), DEPLOYMENTS, "nobody", _risk.TENANT)
 
 
 @pytest.mark.sim
 async def test_since_counts_only_later_writes(text_journal):
     now = await Moment.now(text_journal)
 
-    found = await coupling_of(now, "scheduler-1", since=now.at - timedelta(seconds=1))
+    found = await coupling_of(now, REGISTRY.declared(), "scheduler-1", since=now.at - timedelta(seconds=1))
 
     quotas = input_of(found.inputs, "zonequotas.mainstay.dev").edges
     assert [edge.writer for edge in quotas if edge.writes] == []
@@ -100,7 +103,9 @@ async def test_two_who_set_a_field_to_and_fro_are_found(sim: Simulation):
                 await client.patch(DEPLOYMENTS, "web", "default", body, write=WriteOptions(field_manager=name))
             await tasks.sleep(seconds(5))
 
-        found = await coupling_of_object(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        found = await coupling_of_object(
+            await Moment.now(cluster.journal), REGISTRY.declared(), DEPLOYMENTS, "web", "default"
+        )
 
     [flip] = [each for each in found.oscillations if each.about.kind == DEPLOYMENTS.text]
     assert (flip.field, flip.writers, flip.values) == ("spec.replicas", ("autoscaler", "helm"), ("1", "3"))
@@ -135,9 +140,9 @@ def test_one_writer_alone_values_that_go_on_and_flips_far_apart_are_none():
 def test_everybody_who_decides_declares_what_it_reads_and_writes():
     names = {each.name for each in CONTROLLERS} | {each.name for each in LOOPS} | {"scheduler", "agents"}
 
-    assert names <= set(DECLARED)
-    assert declared_of("scheduler-1") is DECLARED["scheduler"]
-    assert declared_of("nobody") is None
+    assert names <= set(REGISTRY.declared())
+    assert declared_of(REGISTRY.declared(), "scheduler-1") == REGISTRY.declared()["scheduler"]
+    assert declared_of(REGISTRY.declared(), "nobody") is None
 
 
 @pytest.mark.sim
@@ -145,10 +150,10 @@ async def test_what_is_declared_is_what_is_written_in_a_whole_cluster(text_journ
     beside = {"events", "leases.coordination.k8s.io", "componentstates.mainstay.dev"}
     undeclared = set()
     for change in (await text_journal.changes()).records:
-        declared = declared_of(component_in(change.decision))
+        declared = declared_of(REGISTRY.declared(), component_in(change.decision))
         kind = kind_of(change.key)
         if declared is not None and kind not in declared.writes and EVERYTHING not in declared.writes:
             undeclared.add((component_in(change.decision), kind))
 
     assert {each for each in undeclared if each[1] not in beside} == set()
-    assert PODS.text in DECLARED["scheduler"].writes
+    assert PODS.text in REGISTRY.declared()["scheduler"].writes

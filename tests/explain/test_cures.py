@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.pods import deletion_order
-from mainstay.explain.cures.search import CureFound, cures_of
-from mainstay.explain.cures.steps import Change
-from mainstay.explain.cures.trial import (
+from mainstay.explain.cures.values import Change, TriedCure
+from mainstay.loop import deletion_order
+from mainstay.scheduler.policy import DEFAULT
+from mainstay.scheduler.reasons import Placed
+from mainstay.scheduler.what_if import Objects, what_if
+from mainstay.scheduler.why.cures.search import cures_of
+from mainstay.scheduler.why.cures.trial import (
     Edit,
     GhostsGone,
     NodeAdded,
@@ -22,9 +25,6 @@ from mainstay.explain.cures.trial import (
     Trial,
     applied,
 )
-from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.reasons import Placed
-from mainstay.scheduler.what_if import Objects, what_if
 from tests.scheduler.objects import a_node, a_pod, a_reservation, a_zone_quota, required_affinity, spread_over
 from tests.scheduler.random_clusters import ZONE, random_node, random_objects, random_pod, with_random_ghosts
 
@@ -32,11 +32,11 @@ Object = dict[str, Any]
 SEED = "seed"
 
 
-def found(objects: Objects, pod: Object) -> tuple[CureFound, ...]:
+def found(objects: Objects, pod: Object) -> tuple[TriedCure, ...]:
     return cures_of(objects, pod, DEFAULT, SEED)
 
 
-def by_change(objects: Objects, pod: Object) -> dict[tuple[Change, ...], CureFound]:
+def by_change(objects: Objects, pod: Object) -> dict[tuple[Change, ...], TriedCure]:
     return {cure.changes: cure for cure in found(objects, pod)}
 
 

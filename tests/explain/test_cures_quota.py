@@ -3,7 +3,7 @@
 from typing import Any
 
 from mainstay.explain.cures.quota import quota_cures
-from mainstay.explain.cures.steps import Change
+from mainstay.explain.cures.values import Change
 from tests.explain.test_cures import of_deployment
 from tests.scheduler.objects import a_pod
 

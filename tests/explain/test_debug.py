@@ -19,6 +19,7 @@ from mainstay.explain.story.lines import About
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.writers import Who
 from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
@@ -46,7 +47,7 @@ def stale_journal() -> MemoryJournal:
 
 
 async def view_of(journal: MemoryJournal, **options: int) -> DebugView:
-    return await debug(await Moment.now(journal), DEPLOYMENTS, _risk.NAME, _risk.TENANT, **options)
+    return await debug(await Moment.now(journal), REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, **options)
 
 
 @pytest.mark.slow
@@ -91,7 +92,7 @@ async def test_before_the_quota_was_raised_the_same_reason_was_the_cause(stale_j
     revision = next(each.revision for each in raised if b'"4"' in (each.value or b""))
     before = await Moment.at_revision(stale_journal, revision - 1)
 
-    view = await debug(before, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
+    view = await debug(before, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
 
     assert view.finding is Finding.REFUSED
     assert "nothing that was not seen would change that" in view.cause
@@ -125,7 +126,7 @@ async def test_a_workload_that_has_all_it_wants_has_nothing_to_be_said(sim: Simu
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(seconds(30))
 
-        view = await debug(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        view = await debug(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     assert (view.finding, view.cause) == (Finding.COMPLETE, "nothing is missing: 2 of 2 are ready")
     assert view.pending == ()
@@ -137,7 +138,7 @@ async def test_where_counting_replicas_says_little_the_view_says_what_why_says(s
         await cluster.client.create(PODS, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
         await tasks.sleep(seconds(40))
 
-        view = await debug(await Moment.now(cluster.journal), PODS, "web", "default")
+        view = await debug(await Moment.now(cluster.journal), REGISTRY, PODS, "web", "default")
 
     assert (view.finding, view.root_cause, view.why_verdict) == (Finding.ROOT_CAUSE, "OtherScheduler", "blocked")
     assert "elsewhere" in view.cause
@@ -165,7 +166,7 @@ async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: S
         await tasks.sleep(seconds(40))
         now = await Moment.now(cluster.journal)
         asked = [(DEPLOYMENTS, "web"), (PODS, "gated"), (JOBS, "late"), (SERVICES, "nowhere"), (NODES, "node-a")]
-        found = [await debug(now, kind, name, "" if kind == NODES else "default") for kind, name in asked]
+        found = [await debug(now, REGISTRY, kind, name, "" if kind == NODES else "default") for kind, name in asked]
 
     assert [(view.finding, view.root_cause, int(choose_exit(view))) for view in found] == [
         (Finding.ROOT_CAUSE, "RolloutHeld", 3),
@@ -190,7 +191,7 @@ async def test_a_rollback_of_the_template_is_seen_and_said(sim: Simulation):
             await cluster.client.patch(DEPLOYMENTS, "web", "default", {"spec": spec})
             await tasks.sleep(seconds(20))
 
-        view = await debug(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        view = await debug(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     [rollback] = view.rollbacks
     assert (rollback.is_rollback, rollback.is_observed, rollback.about.name) == (True, True, "web")

@@ -1,7 +1,7 @@
 """Objects in memory go on as in a cluster: controllers decide, pods get nodes, rollouts come to their end."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,12 +9,15 @@ import pytest
 
 from mainstay.api import pod_state
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, ZONE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.plan import projection as expand
 from mainstay.explain.plan.projection import KINDS, Expansion
 from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, limit_of, uses
-from mainstay.scheduler.reasons import Reason
+from mainstay.explain.why.causes import Cause
+from mainstay.registry import REGISTRY
+from mainstay.scheduler.policy import DEFAULT
+from mainstay.scheduler.why.plan import SchedulerModel
 from mainstay.server.quota import tally as quota_tally
 from tests.scheduler.objects import a_node, a_pod, a_zone_quota
 
@@ -38,8 +41,16 @@ def a_deployment(replicas: int, *, image: str = "one", cpu: str = "1", generatio
     return {"metadata": metadata, "spec": wanted}
 
 
-def a_world(objects: dict[KindName, Iterable[Object]], **more: Any) -> Expansion:
-    return Expansion(objects, NOON, **more)
+def a_world(
+    objects: Mapping[KindName, Iterable[Object]],
+    now: datetime = NOON,
+    *,
+    ghosts: Mapping[str, Iterable[Object]] | None = None,
+    seed: str = "",
+    **more: Any,
+) -> Expansion:
+    placing = SchedulerModel(DEFAULT, ghosts or {}, seed)
+    return Expansion(REGISTRY.plans(), placing, objects, now, seed=seed, **more)
 
 
 def settled(world: Expansion) -> Expansion:
@@ -50,7 +61,8 @@ def settled(world: Expansion) -> Expansion:
 
 def later(world: Expansion, **more: Any) -> Expansion:
     """Another one that begins where this one has ended."""
-    return Expansion({kind: world.all(kind) for kind in KINDS}, world.now + timedelta(hours=1), **more)
+    objects = {kind: world.all(kind) for kind in (*world.workloads, *KINDS)}
+    return a_world(objects, world.now + timedelta(hours=1), **more)
 
 
 def on_nodes(world: Expansion) -> Counter[str]:
@@ -67,7 +79,7 @@ def test_a_deployment_becomes_a_set_and_pods_with_nodes() -> None:
     deployment = world.get(DEPLOYMENTS, WEB)
     assert deployment is not None
     assert deployment["status"]["availableReplicas"] == 3
-    assert world.waiting == {}
+    assert not world.waiting
 
 
 def test_pods_without_a_place_wait_and_say_why() -> None:
@@ -75,7 +87,10 @@ def test_pods_without_a_place_wait_and_say_why() -> None:
     world.put(DEPLOYMENTS, a_deployment(6))
     settled(world)
     assert on_nodes(world) == {"n1": 4, "": 2}
-    assert [no.refusals[0].reason for no in world.waiting.values()] == [Reason.INSUFFICIENT_RESOURCE] * 2
+    waiting = [pod for pod in world.pods if pod["metadata"]["uid"] in world.waiting]
+    objects = {kind: world.all(kind) for kind in (NODES, PODS, RESERVATIONS, ZONE_QUOTAS)}
+    (wait,) = world.placing.waits(waiting, objects)
+    assert (wait.count, wait.cause) == (2, Cause.INSUFFICIENT_RESOURCES)
 
 
 def test_a_rollout_goes_through_its_steps_and_ends_with_the_new_pods_alone() -> None:

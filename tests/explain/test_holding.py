@@ -15,10 +15,12 @@ from mainstay.env import tasks
 from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.replay import CannotReplay, Same, replay_all
-from mainstay.registry import DECIDERS
+from mainstay.registry import REGISTRY, load_deciders
 from mainstay.scenarios._workloads import a_workload, with_image
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
+
+DECIDERS = load_deciders()
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +46,7 @@ async def hold(cluster: Cluster, what: What, target: str = "", namespace: str = 
 async def found(cluster: Cluster, kind: KindName, name: str, namespace: str = "default", **more: Any) -> dict[str, str]:
     """What each Hold that concerns an object keeps from happening."""
     moment = await Moment.now(cluster.journal)
-    return {each.name: each.effect for each in await holds_on(moment, kind, name, namespace, **more)}
+    return {each.name: each.effect for each in await holds_on(moment, REGISTRY, kind, name, namespace, **more)}
 
 
 async def one_of(client: Client, kind: KindName) -> str:
@@ -77,7 +79,7 @@ async def test_a_hold_concerns_what_it_names_and_what_is_owned_by_that(sim: Simu
         }
         assert await found(cluster, NODES, "node-a", "") == {"evictions": "no pod is removed from any node"}
         assert await found(cluster, DEPLOYMENTS, "api") == {}
-        (held,) = await holds_on(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        (held,) = await holds_on(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
         assert (held.owner, held.what, held.target, held.subject) == ("anna", What.ROLLOUT, "default/web", "")
         assert held.words.startswith("its rollout stays as it is: anna holds it until ")
 
@@ -91,7 +93,7 @@ async def test_what_is_over_concerns_nobody_and_an_earlier_moment_had_it(sim: Si
 
         now = sim.clock.wall()
         assert await found(cluster, DEPLOYMENTS, "web", now=now) == {}
-        assert [each.name for each in await holds_on(then, DEPLOYMENTS, "web", "default")] == [name]
+        assert [each.name for each in await holds_on(then, REGISTRY, DEPLOYMENTS, "web", "default")] == [name]
 
 
 # A whole cluster.

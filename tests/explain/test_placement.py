@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PLACEMENT_POLICIES, PODS
 from mainstay.env import tasks
-from mainstay.explain.placement import Scheduling, Verdict, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.replay import SAME, CannotReplay, replay
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot, whole
-from mainstay.registry import DECIDERS
+from mainstay.registry import load_deciders
 from mainstay.scenarios._workloads import a_workload
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.filters import table as filtering
@@ -23,12 +22,15 @@ from mainstay.scheduler.policy import DEFAULT, Allocation
 from mainstay.scheduler.reasons import Placed, Reason
 from mainstay.scheduler.record import Remembered
 from mainstay.scheduler.what_if import Objects
+from mainstay.scheduler.why.placement import Scheduling, Verdict, explained, scheduling
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.scheduler import naive
 from tests.scheduler.cache.test_same_as_naive import POLICIES
 from tests.scheduler.objects import a_node, a_pod
 from tests.scheduler.random_clusters import random_objects, random_pod
+
+DECIDERS = load_deciders()
 
 pytestmark = pytest.mark.slow
 

@@ -27,11 +27,13 @@ from mainstay.loop.decider import decide_per_key
 from mainstay.loop.decision import Decision
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.view import View
-from mainstay.registry import DECIDERS
+from mainstay.registry import load_deciders
 from mainstay.scenarios._workloads import a_workload
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import agreed, churned
+
+DECIDERS = load_deciders()
 
 pytestmark = pytest.mark.slow
 

@@ -19,6 +19,7 @@ from mainstay.journal.answers import Changes
 from mainstay.journal.coverage import Gap, GapReason
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import EntryRecord, micros
+from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
 from mainstay.scenarios._workloads import a_workload
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
@@ -37,7 +38,9 @@ def text_journal() -> MemoryJournal:
 
 
 async def story_of(journal: MemoryJournal, generation: int = 0) -> Story:
-    return await timeline(await Moment.now(journal), DEPLOYMENTS, _risk.NAME, _risk.TENANT, generation=generation)
+    return await timeline(
+        await Moment.now(journal), REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, generation=generation
+    )
 
 
 def one(story: Story, what: What, text: str) -> Line:
@@ -140,7 +143,7 @@ async def test_one_replica_has_the_story_of_its_workload_up_to_its_own(text_jour
     story = await story_of(text_journal, generation=42)
     name = one(story, What.QUEUED, "enters").about.name
 
-    own = await timeline(await Moment.now(text_journal), PODS, name, _risk.TENANT)
+    own = await timeline(await Moment.now(text_journal), REGISTRY, PODS, name, _risk.TENANT)
 
     first = own.lines[0]
     assert (first.text, first.about.words) == ("desired replicas 6 → 8", "deployment risk-api")
@@ -149,7 +152,7 @@ async def test_one_replica_has_the_story_of_its_workload_up_to_its_own(text_jour
     chain = one(own, What.MADE, "made")
     assert own.lines[chain.causes[-1].line - 1].about.kind == "replicasets.apps"
 
-    same = await timeline(await Moment.now(text_journal), PODS, name, _risk.TENANT, generation=42)
+    same = await timeline(await Moment.now(text_journal), REGISTRY, PODS, name, _risk.TENANT, generation=42)
     assert same.lines[0].text == "desired replicas 6 → 8"
 
 
@@ -170,11 +173,11 @@ async def test_since_leaves_out_what_was_before(text_journal):
     story = await story_of(text_journal, generation=42)
     freed = one(story, What.WRITTEN, "limit of cpu")
 
-    later = await timeline(now, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=freed.at)
+    later = await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=freed.at)
 
     assert "desired replicas 6 → 8" not in [line.text for line in later.lines if line.about.kind == DEPLOYMENTS.text]
     assert one(later, What.BOUND, "binds to").revision > freed.revision
-    whole = await timeline(now, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=now.at - seconds(3600))
+    whole = await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=now.at - seconds(3600))
     assert one(whole, What.MADE, "made, with 6 desired replicas").number > 0
     assert any("the journal begins at" in note for note in whole.notes)
 
@@ -183,14 +186,14 @@ async def test_since_leaves_out_what_was_before(text_journal):
 async def test_what_the_journal_knows_nothing_of_is_said_with_what_to_do(text_journal):
     now = await Moment.now(text_journal)
     with pytest.raises(NothingKnown, match=r"knows of no deployment nobody in namespace risk.*-n.*--at"):
-        await timeline(now, DEPLOYMENTS, "nobody", _risk.TENANT)
+        await timeline(now, REGISTRY, DEPLOYMENTS, "nobody", _risk.TENANT)
     with pytest.raises(NothingKnown, match="generation 1 to 43 of deployment risk-api, and not 99"):
-        await timeline(now, DEPLOYMENTS, _risk.NAME, _risk.TENANT, generation=99)
+        await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, generation=99)
 
 
 @pytest.mark.sim
 async def test_the_story_of_a_quota_is_that_of_its_writes(text_journal):
-    story = await timeline(await Moment.now(text_journal), ZONE_QUOTAS, _risk.QUOTA, _risk.TENANT)
+    story = await timeline(await Moment.now(text_journal), REGISTRY, ZONE_QUOTAS, _risk.QUOTA, _risk.TENANT)
 
     texts = [line.text for line in story.lines if not line.is_detail]
     assert texts[0] == "made, with limits: cpu 2"
@@ -208,7 +211,7 @@ async def test_a_refusal_again_and_again_is_counted_and_goes_on(sim: Simulation)
             await tasks.sleep(seconds(30))
         await tasks.sleep(seconds(400))
 
-        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     refused = [line for line in story.lines if line.what is What.REFUSED]
     assert len(refused) == 1
@@ -229,8 +232,8 @@ async def test_a_refusal_by_affinity_names_the_label_that_no_node_has(sim: Simul
         await tasks.sleep(seconds(10))
         now = await Moment.now(cluster.journal)
 
-        stories = [await timeline(now, PODS, name, "default") for name in ("one", "two")]
-        view = await debug(now, PODS, "one", "default")
+        stories = [await timeline(now, REGISTRY, PODS, name, "default") for name in ("one", "two")]
+        view = await debug(now, REGISTRY, PODS, "one", "default")
 
     assert [one(story, What.REFUSED, "finds no node").details for story in stories] == [
         ("NodeAffinity rejects node-a, node-b: none has disktype=sdd",),
@@ -244,7 +247,7 @@ async def test_the_story_of_what_is_gone_ends_with_its_end(sim: Simulation):
     async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         pod = await _run_and_remove(cluster)
 
-        story = await timeline(await Moment.now(cluster.journal), PODS, pod, "default")
+        story = await timeline(await Moment.now(cluster.journal), REGISTRY, PODS, pod, "default")
 
     assert [line.what for line in story.lines if line.what in (What.MADE, What.READY, What.TOLD_TO_GO, What.GONE)][
         -4:
@@ -260,7 +263,7 @@ async def test_pods_that_came_and_went_are_in_the_story_of_their_owner(sim: Simu
     async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         pod = await _run_and_remove(cluster)
 
-        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     assert (What.GONE, pod) in [(line.what, line.about.name) for line in story.lines]
 
@@ -278,7 +281,7 @@ async def test_a_node_that_is_lost_is_told_with_the_pods_that_it_took_and_those_
         cluster.world.programs[node].crash()
         await tasks.sleep(seconds(120))
 
-        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     lost = one(story, What.CONDITION, "Ready True → Unknown (NodeStatusUnknown)")
     assert (lost.about.words, lost.who.name) == (f"node {node}", "node-health")
@@ -318,7 +321,7 @@ async def test_a_hold_that_concerns_it_is_a_part_of_the_story(sim: Simulation):
             await cluster.client.create(HOLDS, {"metadata": {"name": f"rollout.default.{name}"}, "spec": spec})
         await tasks.sleep(seconds(20))
 
-        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     held = [line.text for line in story.lines if line.about.kind == HOLDS.text and line.what is What.MADE]
     assert held == [f"anna holds default/web until {until}: a bad image"]
@@ -334,7 +337,7 @@ async def test_a_journal_that_begins_later_says_so(sim: Simulation):
         await tasks.sleep(seconds(20))
 
         late = await _beginning_at(whole, middle)
-        story = await timeline(await Moment.now(late), DEPLOYMENTS, "web", "default")
+        story = await timeline(await Moment.now(late), REGISTRY, DEPLOYMENTS, "web", "default")
 
     assert story.lines[0].text == "desired replicas 1 → 2"
     assert What.MADE not in [line.what for line in story.lines if line.about.kind == DEPLOYMENTS.text]
@@ -350,7 +353,7 @@ async def test_two_rollouts_in_one_second_are_told_apart_each_with_its_own_cause
             await tasks.sleep(seconds(0.3))
         await tasks.sleep(seconds(60))
 
-        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     assert len({line.about.name for line in story.lines if line.about.kind == "replicasets.apps"}) == 3
     revisions = [line.revision for line in story.lines if line.revision]
@@ -375,7 +378,7 @@ async def test_a_crash_loop_is_told_in_a_few_lines_however_long_it_goes_on(sim: 
         await cluster.client.create(DEPLOYMENTS, a_deployment("web", 1))
         await tasks.sleep(seconds(300))
 
-        story = await timeline(await Moment.now(cluster.journal), DEPLOYMENTS, "web", "default")
+        story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     told = [line for line in story.lines if line.about.kind == PODS.text and not line.is_detail]
     waits = [line for line in told if "CrashLoopBackOff" in line.text or "BackOff" in line.text]

@@ -9,6 +9,7 @@ from mainstay.client.errors import ApiError
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer
 from mainstay.explain.why.dispatch import why
+from mainstay.registry import REGISTRY
 from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.faults.bed import Bed, NotPlanted
@@ -91,4 +92,4 @@ async def _tried(fault: Fault, sim: Simulation, *, is_busy: bool) -> Result:
 
 
 async def _answer(moment: Moment, asked: Ask) -> Answer:
-    return await why(moment, asked.kind, asked.name, asked.namespace, asked.generation)
+    return await why(moment, REGISTRY, asked.kind, asked.name, asked.namespace, asked.generation)

@@ -14,6 +14,7 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
+from mainstay.registry import REGISTRY
 from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.faults.bed import Bed
@@ -68,7 +69,7 @@ async def test_where_nothing_is_wrong_nothing_is_blamed(sim: Simulation):
 
         moment = await Moment.now(cluster.journal)
         asked = [(DEPLOYMENTS, "web"), (SERVICES, "web"), (NODES, "node-a"), (PODS, pods[0]["metadata"]["name"])]
-        answers = {str(kind): await why(moment, kind, name, _namespace(kind)) for kind, name in asked}
+        answers = {str(kind): await why(moment, REGISTRY, kind, name, _namespace(kind)) for kind, name in asked}
 
     assert {kind: answer.verdict for kind, answer in answers.items()} == dict.fromkeys(answers, Verdict.SATISFIED)
 

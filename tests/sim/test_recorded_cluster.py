@@ -9,12 +9,12 @@ import pytest
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.main import run
 from mainstay.env import tasks
-from mainstay.explain.placement import rests_on
 from mainstay.journal.bundle import Bundle, open_bundle, packed
 from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import moment
 from mainstay.scenarios._workloads import a_workload
+from mainstay.scheduler.why.placement import rests_on
 from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.cluster.recorded_cluster import make_continuation, make_rows
 from mainstay.sim.cluster.world import KeptLog

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from mainstay.explain.debug import builder as debug
 from mainstay.journal.record import Seen
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
 from mainstay.scheduler.record import Setting
 from mainstay.scheduler.record_writer import RecordWriter
+from mainstay.scheduler.why import debug
 
 
 def names_its_view_by_the_latest_cache(patch: pytest.MonkeyPatch) -> None:
@@ -30,9 +30,9 @@ def takes_the_reason_for_the_cause(patch: pytest.MonkeyPatch) -> None:
 
 def compares_with_what_a_component_says_of_itself(patch: pytest.MonkeyPatch) -> None:
     """A ComponentState is up to ten seconds old, and about another moment than the decision."""
-    honest = debug._Joining._latest
+    honest = debug.PendingPods._latest
 
-    async def latest(self: debug._Joining, kind: str, seen: int) -> int:
+    async def latest(self: debug.PendingPods, kind: str, seen: int) -> int:
         return min(await honest(self, kind, seen), max(self._says("scheduler-1", kind), seen))
 
-    patch.setattr(debug._Joining, "_latest", latest)
+    patch.setattr(debug.PendingPods, "_latest", latest)

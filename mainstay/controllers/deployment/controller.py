@@ -12,7 +12,7 @@ takes more of what is old. It is never undone by itself.
 While a Hold holds the rollout (api/holds.py) the sets stay as they are between the templates. Another number of
 replicas is shared out among them, and the sets replace pods that end.
 
-Not handled here: pods, and which of them go (controllers/replicaset/controller.py, controllers/pods/deletion_order.py).
+Not handled here: pods, and which of them go (controllers/replicaset/controller.py, loop/deletion_order.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,12 +32,12 @@ from mainstay.controllers.deployment import revisions, rolling
 from mainstay.controllers.deployment import status as rollout_status
 from mainstay.controllers.deployment.revisions import REVISION
 from mainstay.controllers.deployment.rolling import Bounds, SetSize
-from mainstay.controllers.pods import deletion_order
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
-from mainstay.controllers.pods.deletion_order import find_zones
+from mainstay.loop import deletion_order
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
+from mainstay.loop.deletion_order import find_zones
 from mainstay.loop.view import View
 
 COLLISIONS_MAX: Final = 1000

@@ -28,10 +28,10 @@ from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.packing import Held, Packing, Slice, held_in, packed
 from mainstay.controllers.endpoints.routes import HEADLESS, families_of, is_headless, wanted
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
-from mainstay.controllers.pods.deletion_order import find_zones
 from mainstay.controllers.pods.slots import short_hash
 from mainstay.loop.controller import Controller, Reads, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.deletion_order import find_zones
 from mainstay.loop.view import View
 
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"

@@ -45,9 +45,10 @@ from mainstay.controllers.job.indexes import index_of, is_indexed
 from mainstay.controllers.job.pods import HELD, is_tracked, is_withdrawn, job_name_of, new_pod, replaces_only_failed
 from mainstay.controllers.job.status import Seen, conditions_of, says_more, seen_of, status_of
 from mainstay.controllers.job.tally import Outcome, failures_after, outcome_of
-from mainstay.controllers.pods import deletion_order, slots
+from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.events import describe_pods, refused
+from mainstay.loop import deletion_order
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
 from mainstay.loop.view import View

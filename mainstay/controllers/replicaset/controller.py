@@ -4,7 +4,7 @@ Pods that are over or are leaving do not count, and are replaced at once; where 
 (replacement.py). A missing pod is made under a name that says whose it is, for which slot, and whom it replaces
 (controllers/pods/slots.py), so it can be made only once. A pod too many is drained: it is told to end and keeps its
 grace period, during which it is out of service and still counted as terminating. Which ones go is in
-controllers/pods/deletion_order.py. Pods that match and have no owner are taken over, those that do not match any
+loop/deletion_order.py. Pods that match and have no owner are taken over, those that do not match any
 more are let go (controllers/pods/adoption.py).
 
 At most `BURST` pods are made or drained at a time, and the first refusal ends a round: a template or a quota that lets
@@ -28,14 +28,15 @@ from mainstay.api.owners import controller_of
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
 from mainstay.controllers.deployment.revisions import parse_revision
-from mainstay.controllers.pods import deletion_order, slots
+from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
-from mainstay.controllers.pods.deletion_order import find_zones
 from mainstay.controllers.pods.events import describe_pods, refused
 from mainstay.controllers.replicaset import replacement
+from mainstay.loop import deletion_order
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, WakeAt
+from mainstay.loop.deletion_order import find_zones
 from mainstay.loop.view import View
 
 BURST: Final = 500

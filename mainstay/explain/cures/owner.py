@@ -2,7 +2,7 @@
 
 A pod's spec cannot be changed once it is made, but that of its workload can; then it is made anew. Nobody can change
 what a Job makes its pods from, nor a pod that belongs to nobody: then there is no command, and the words say what to
-do. What changes others (nodes, quotas) has a command of its own (steps.py).
+do. What changes others (nodes, quotas) has a command of its own (scheduler/why/cures/steps.py).
 """
 
 import shlex

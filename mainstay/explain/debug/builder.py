@@ -1,6 +1,6 @@
 """The debug view of a workload: everything that is said of it, joined around one object and one generation. (SPEC O5)
 
-    view = await debug(moment, DEPLOYMENTS, "risk-api", "risk")
+    view = await debug(moment, rooms, DEPLOYMENTS, "risk-api", "risk")
 
 For each replica that waits, the scheduler's last decision is made again: first as it was, then with all that it had not
 seen. If only the second gives the replica a node, the cause is a cache that is behind, and not the quota that the
@@ -17,10 +17,8 @@ import msgspec
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, PLACEMENT_POLICIES, PODS
+from mainstay.api.kind_names import COMPONENT_STATES, PODS
 from mainstay.api.progress import progress_of
-from mainstay.controllers.repair.decide import COMPLETE
-from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.explain.debug.conclusion import command, concluded
 from mainstay.explain.debug.view import (
     CacheSeen,
@@ -29,17 +27,15 @@ from mainstay.explain.debug.view import (
     DebugView,
     Finding,
     Held,
-    Observed,
     Pending,
-    Repair,
     Rollback,
     Writer,
 )
 from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
+from mainstay.explain.placements import is_placement
+from mainstay.explain.registry import Rooms
 from mainstay.explain.story.lines import About
-from mainstay.explain.story.refusals import Placing, is_placement, placing, recorded_words, refusal_words, would_place
-from mainstay.explain.story.relevance import READ_BY_SCHEDULERS, matters
 from mainstay.explain.story.scope import Family, Followed
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import Answer, Verdict
@@ -47,10 +43,7 @@ from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.explain.words import said
 from mainstay.explain.writers import Known, Version
-from mainstay.journal.keys import object_key_of
-from mainstay.journal.record import ChangeRecord, DecisionRecord
-from mainstay.journal.record import moment as time_of
-from mainstay.scheduler.reasons import Reason
+from mainstay.journal.record import DecisionRecord
 
 PENDING_MAX: Final = 20
 """Replicas whose last decision is made again."""
@@ -61,7 +54,9 @@ _VAGUE: Final = (Finding.COMPLETE, Finding.STARTING, Finding.NOT_MADE, Finding.U
 """What counting replicas comes to; `why` looks at each of them."""
 
 
-async def debug(moment: Moment, kind: KindName, name: str, namespace: str = "", *, generation: int = 0) -> DebugView:
+async def debug(
+    moment: Moment, rooms: Rooms, kind: KindName, name: str, namespace: str = "", *, generation: int = 0
+) -> DebugView:
     """The view at a moment; with a generation, as it was last seen. Raises `NothingKnown`."""
     known = Known(moment.journal, moment.revision)
     versions = await known.versions(kind.text, namespace, name)
@@ -75,8 +70,8 @@ async def debug(moment: Moment, kind: KindName, name: str, namespace: str = "", 
         raise NothingKnown(
             f"there is no {what} at that moment. `mainstay timeline` tells of what is gone; --at names another moment."
         )
-    view = await _Joining(moment, known, kind, workload, versions).view()
-    return with_root_cause(view, await why(moment, kind, name, namespace))
+    view = await _Joining(moment, rooms, known, kind, workload, versions).view()
+    return with_root_cause(view, await why(moment, rooms, kind, name, namespace))
 
 
 def with_root_cause(view: DebugView, answer: Answer) -> DebugView:
@@ -122,9 +117,16 @@ class _Joining:
     """One view in the making."""
 
     def __init__(
-        self, moment: Moment, known: Known, kind: KindName, workload: Object, versions: Sequence[Version]
+        self,
+        moment: Moment,
+        rooms: Rooms,
+        known: Known,
+        kind: KindName,
+        workload: Object,
+        versions: Sequence[Version],
     ) -> None:
         self._moment = moment
+        self._rooms = rooms
         self._known = known
         self._kind = kind
         self._workload = workload
@@ -132,26 +134,21 @@ class _Joining:
         self._who = Followed(kind.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
         self._versions = [each for each in versions if each.object["metadata"].get("uid") == self._who.uid]
         self._family = Family(known, moment.revision, None)
-        self._states: dict[str, Object] = {}
-        self._lasts: dict[str, DecisionRecord] = {}
-        """The last decision of each scheduler about one of the pods."""
-        self._later: dict[tuple[str, int], Sequence[ChangeRecord]] = {}
-        """Of a kind, after a revision."""
-        self._unseen: dict[tuple[str, int], list[Version]] = {}
 
     async def view(self) -> DebugView:
         moment, workload = self._moment, self._workload
-        self._states = {each["metadata"]["name"]: each for each in await moment.all(COMPONENT_STATES)}
+        states = {each["metadata"]["name"]: each for each in await moment.all(COMPONENT_STATES)}
+        self._placements = self._rooms.pending().find_pending(moment, self._known, states)
         pods = await self._pods()
         pending, caches = await self._pending(pods)
         caches = [*caches, *await self._controllers()]
         status, metadata = workload.get("status") or {}, workload["metadata"]
         progress = progress_of(workload)
         counts = self._counts(pods)
-        rollbacks = [*await self._policies(), *self._template()]
-        holds = await holds_on(moment, self._kind, self._who.name, self._who.namespace)
+        rollbacks = [*await self._placements.policies(), *self._rollbacks()]
+        holds = await holds_on(moment, self._rooms, self._kind, self._who.name, self._who.namespace)
         generation = metadata.get("generation") or 0
-        repair = self._repair(generation)
+        repair = self._rooms.repair().find_repair(states, self._kind, self._who, generation)
         limit = progress.limited_by if progress is not None else None
         observed = status.get("observedGeneration")
         seen = int(observed) if observed is not None else generation
@@ -231,107 +228,13 @@ class _Joining:
             if pod_state.node_of(pod) or not records:
                 found.append(_not_started(pod) if pod_state.node_of(pod) else _not_decided(pod))
                 continue
-            last = records[-1]
-            self._lasts[last.component] = last
-            made = await placing(self._moment.journal, last, self._known.past)
-            words = recorded_words(last)
-            if made is not None and made.is_same:
-                words = refusal_words(made.refusals, made.nodes, made.scheduling.pod)
-            elsewhere, seen = await self._with_all_seen(last, made)
+            one, seen = await self._placements.pending(pod, who, records)
+            found.append(one)
             for each in seen:
                 known = caches.get((each.component, each.kind))
                 if known is None or (each.is_decisive and not known.is_decisive):
                     caches[each.component, each.kind] = each
-            found.append(
-                Pending(
-                    pod=who.name,
-                    uid=who.uid,
-                    since=pod_state.created_at(pod),
-                    reason=await self._reason(last, made),
-                    words=words,
-                    decision=last.id,
-                    component=last.component,
-                    at=time_of(last.now or last.at),
-                    attempts=last.attempts,
-                    would_go_to=elsewhere,
-                )
-            )
         return found, list(caches.values())
-
-    async def _reason(self, record: DecisionRecord, made: Placing | None) -> str:
-        """The reason that counts: a quota before a zone's skew, and so on, as the filters are told."""
-        if made is None or not made.refusals or not made.is_same:
-            return record.reasons[0] if record.reasons else record.outcome.reason
-        by_quota = [each for each in made.refusals if each.reason is Reason.ZONE_QUOTA_EXCEEDED]
-        if by_quota:
-            zones = {each.detail.partition("/")[0] for each in by_quota}
-            quotas = [
-                each["metadata"]["name"]
-                for each in made.scheduling.objects.zone_quotas
-                if each["metadata"].get("namespace") == record.subject.namespace
-                and (each.get("spec") or {}).get("zone") in zones
-            ]
-            return f"quota/{','.join(quotas)}"
-        first = made.refusals[0]
-        by = f"{first.plugin or 'scheduler'}/" if first.plugin != first.reason else ""
-        return f"{by}{first.reason}{f' {first.detail}' if first.detail else ''}"
-
-    # Caches.
-
-    async def _with_all_seen(self, record: DecisionRecord, made: Placing | None) -> tuple[str, list[CacheSeen]]:
-        """Where the pod would go with all that has changed since, and how far each cache was."""
-        found: list[CacheSeen] = []
-        everything: list[Version] = []
-        for seen in record.view:
-            if seen.kind not in READ_BY_SCHEDULERS:
-                continue
-            unseen = await self._changed_since(seen.kind, seen.revision)
-            everything += unseen
-            latest = await self._latest(seen.kind, seen.revision)
-            is_decisive = bool(made is not None and made.is_same and unseen and would_place(made, unseen))
-            behind = (self._moment.at - unseen[0].at).total_seconds() * 1000 if unseen else 0
-            found.append(
-                CacheSeen(
-                    component=record.component,
-                    kind=seen.kind,
-                    seen=seen.revision,
-                    says=self._says(record.component, seen.kind),
-                    latest=latest,
-                    behind_ms=max(int(behind), 0),
-                    objects=tuple(dict.fromkeys(About(each.kind, each.key.name).words for each in unseen)),
-                    is_decisive=is_decisive,
-                )
-            )
-        node = would_place(made, everything) if made is not None and made.is_same and everything else ""
-        return node, found
-
-    async def _changed_since(self, kind: str, revision: int) -> list[Version]:
-        """Writes that change what is decided from."""
-        if (kind, revision) not in self._unseen:
-            versions = []
-            for change in (await self._changes(kind, revision))[-UNSEEN_MAX:]:
-                where = object_key_of(change.key)
-                version = await self._known.version(kind, where.namespace, where.name, change.revision)
-                if version is not None and matters(version):
-                    versions.append(version)
-            self._unseen[kind, revision] = versions
-        return self._unseen[kind, revision]
-
-    async def _latest(self, kind: str, seen: int) -> int:
-        """The last change of a kind that there has been; what was seen, if there was none since."""
-        changes = await self._changes(kind, seen)
-        return changes[-1].revision if changes else seen
-
-    async def _changes(self, kind: str, after: int) -> Sequence[ChangeRecord]:
-        if (kind, after) not in self._later:
-            answer = await self._moment.journal.changes(kind=kind, after=after, until=self._moment.revision)
-            self._known.gaps |= dict.fromkeys(answer.gaps)
-            self._later[kind, after] = answer.records
-        return self._later[kind, after]
-
-    def _says(self, component: str, kind: str) -> int:
-        status = (self._states.get(component) or {}).get("status") or {}
-        return int((status.get("revisions") or {}).get(kind) or 0)
 
     async def _controllers(self) -> list[CacheSeen]:
         """The kinds of which the workload's own controllers have missed something."""
@@ -370,102 +273,9 @@ class _Joining:
             last[name] = Writer(who=version.who, text=text, at=version.at, revision=version.revision, writes=writes)
         return sorted(last.values(), key=lambda each: -each.revision)[:WRITERS_MAX]
 
-    async def _policies(self) -> list[Rollback]:
-        """The policies that the scheduler goes by, or that there are: when they were last changed, and who knows."""
-        found = []
-        for policy in await self._moment.all(PLACEMENT_POLICIES):
-            name = policy["metadata"]["name"]
-            versions = await self._known.versions(PLACEMENT_POLICIES.text, "", name)
-            changed = [each for each in versions if each.before is None or _is_of_spec(each)]
-            if not changed:
-                continue
-            last = changed[-1]
-            earlier = [(each.after or {}).get("spec") for each in changed[:-2]]
-            found.append(
-                Rollback(
-                    about=About(PLACEMENT_POLICIES.text, name),
-                    version=str((policy.get("spec") or {}).get("policyVersion") or ""),
-                    revision=last.revision,
-                    at=last.at,
-                    who=last.who,
-                    is_rollback=(last.after or {}).get("spec") in earlier,
-                    observed=tuple(self._policy_seen(name, last.revision)),
-                )
-            )
-        return found
-
-    def _policy_seen(self, name: str, revision: int) -> list[Observed]:
-        seen: dict[str, Observed] = {}
-        for component, state in self._states.items():
-            policies = (state.get("status") or {}).get("policies") or {}
-            if name in policies:
-                at = int(policies[name])
-                seen[component] = Observed(
-                    component=component, revision=at, is_observed=at >= revision, source="ComponentState"
-                )
-        for component, record in self._lasts.items():
-            for policy in record.policies:
-                if policy.name == name and policy.revision >= seen.get(component, _NOT_SEEN).revision:
-                    seen[component] = Observed(
-                        component=component,
-                        revision=policy.revision,
-                        is_observed=policy.revision >= revision,
-                        source=record.id,
-                    )
-        return sorted(seen.values(), key=lambda each: each.component)
-
-    def _template(self) -> list[Rollback]:
-        """Whether the workload itself went back to an earlier template."""
-        if self._kind != DEPLOYMENTS:
-            return []
-        changed = [
-            each
-            for each in self._versions
-            if each.after is not None and any(change.path[:2] == ("spec", "template") for change in each.changes)
-        ]
-        if not changed:
-            return []
-        last = changed[-1]
-        earlier = [_template(each.before) for each in changed[:-1]]
-        if _template(last.after) not in earlier:
-            return []
-        status = self._workload.get("status") or {}
-        generation, observed = _generation(last.after), int(status.get("observedGeneration") or 0)
-        return [
-            Rollback(
-                about=About(self._kind.text, self._who.name, self._who.namespace),
-                revision=last.revision,
-                at=last.at,
-                who=last.who,
-                is_rollback=True,
-                observed=(
-                    Observed(
-                        component="deployment",
-                        revision=last.revision if observed >= generation else 0,
-                        is_observed=observed >= generation,
-                        source="status.observedGeneration",
-                    ),
-                ),
-            )
-        ]
-
-    def _repair(self, generation: int) -> Repair | None:
-        state = self._states.get(REPAIR.name)
-        if state is None:
-            return None
-        condition = pod_state.condition_of(state, COMPLETE)
-        if condition is None:
-            return None
-        workloads = (state.get("status") or {}).get("workloads") or {}
-        own = workloads.get(f"{self._kind.kind}/{self._who.namespace}/{self._who.name}") or {}
-        observed = int(own.get("observedGeneration") or 0)
-        return Repair(
-            status=str(own.get(COMPLETE) or condition.get("status", "")),
-            reason=str(own.get("reason") or condition.get("reason", "")),
-            message=str(condition.get("message", "")),
-            observed_generation=observed,
-            is_current=bool(observed) and observed >= generation,
-        )
+    def _rollbacks(self) -> list[Rollback]:
+        room = self._rooms.debug(self._kind)
+        return [] if room is None else room.rollbacks(self._kind, self._workload, self._versions)
 
     def _conditions(self, generation: int) -> list[Condition]:
         found = []
@@ -482,9 +292,6 @@ class _Joining:
                 )
             )
         return found
-
-
-_NOT_SEEN: Final = Observed(component="", revision=0, is_observed=False, source="")
 
 
 def _not_started(pod: Object) -> Pending:
@@ -519,10 +326,6 @@ def _waiting(pod: Object, reason: str, words: tuple[str, ...]) -> Pending:
 
 def _is_of_spec(version: Version) -> bool:
     return any(change.path[0] == "spec" for change in version.changes)
-
-
-def _template(obj: Any) -> Any:
-    return ((obj or {}).get("spec") or {}).get("template")
 
 
 def _generation(obj: Any) -> int:

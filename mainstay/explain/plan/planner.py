@@ -1,7 +1,7 @@
 """What would happen if this were applied: where pods would go, who would wait and why, what would be removed, and what
 quotas would say.
 
-    plan = await planned(moment, proposals)
+    plan = await planned(moment, rooms, proposals)
     plan.verdict, plan.workloads, plan.quotas, plan.notes
 
 The cluster as it is, and the cluster with the proposals (admission.py), both go on in memory until nothing happens any
@@ -15,7 +15,7 @@ ends, of the uid by which equally good nodes are told apart. So the same is run 
 True for as long as nobody else changes anything. What is not modelled is said in `notes`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -25,24 +25,20 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
     COMPONENT_STATES,
-    DEPLOYMENTS,
     HOLDS,
-    JOBS,
     PLACEMENT_POLICIES,
     PODS,
     PRIORITY_CLASSES,
-    REPLICASETS,
     RESOURCE_QUOTAS,
 )
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
-from mainstay.explain.plan.ghosts import ghosts_at
-from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, Expansion
+from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, Expansion, Workloads
 from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_of, uses
 from mainstay.explain.plan.report import SEED, Report
 from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan
+from mainstay.explain.registry import PlacementPlan, Rooms
 from mainstay.explain.why.answer import Verdict
-from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +68,22 @@ VARIANTS: Final = (
 """The first one is what is told."""
 OTHERS_MAX: Final = 20
 
-_WORKLOADS: Final = (DEPLOYMENTS, REPLICASETS, JOBS, PODS)
 _KNOWN_GROUPS: Final = ("k8s.io", PLACEMENT_POLICIES.group)
 _NOBODY_ACTS: Final = ("StatefulSet", "DaemonSet", "CronJob", "ReplicationController", "HorizontalPodAutoscaler")
 
 
-async def planned(moment: Moment, proposals: Sequence[Proposal], notes: Sequence[str] = ()) -> Plan:
+async def planned(moment: Moment, rooms: Rooms, proposals: Sequence[Proposal], notes: Sequence[str] = ()) -> Plan:
     """What would happen. `notes` are said with it. Raises `JournalUnreachable`."""
-    state = await _State.of(moment, proposals)
+    state = await _State.of(moment, rooms, proposals)
     before = state.expansion(VARIANTS[0])
     before.settle()
     runs = [_run(state, proposals, variant) for variant in VARIANTS]
     after, objects = runs[0]
-    report = Report(state.policy, state.ghosts, before, after, [other for other, _ in runs])
+    report = Report(before, after, [other for other, _ in runs])
     workloads = [
         report.workload(proposal)
         for proposal, made in zip(proposals, objects, strict=True)
-        if proposal.kind in _WORKLOADS and made.action != "refused"
+        if state.is_workload(proposal) and made.action != "refused"
     ]
     others = report.others(proposals)
     quotas = uses(state.quotas(), after.quotas, state.new_limits(proposals))
@@ -132,23 +127,25 @@ class _State:
     def __init__(
         self,
         moment: Moment,
+        workloads: Workloads,
+        placements: PlacementPlan,
         objects: Mapping[KindName, list[Object]],
         counted: Mapping[KindName, list[Object]],
-        ghosts: Mapping[str, tuple[Object, ...]],
     ) -> None:
         self.moment = moment
         self.objects = objects
-        self.ghosts = ghosts
+        self._workloads = workloads
+        self._placements = placements
         self._counted = counted
-        self.policy = _policy(objects[PLACEMENT_POLICIES], objects[COMPONENT_STATES])
         self._priorities = {each["metadata"]["name"]: int(each.get("value") or 0) for each in objects[PRIORITY_CLASSES]}
         self._default = next(
             (each["metadata"]["name"] for each in objects[PRIORITY_CLASSES] if each.get("globalDefault")), ""
         )
 
     @classmethod
-    async def of(cls, moment: Moment, proposals: Sequence[Proposal]) -> "_State":
-        kinds = (*KINDS, RESOURCE_QUOTAS, PRIORITY_CLASSES, PLACEMENT_POLICIES, COMPONENT_STATES)
+    async def of(cls, moment: Moment, rooms: Rooms, proposals: Sequence[Proposal]) -> "_State":
+        workloads = rooms.plans()
+        kinds = (*workloads, *KINDS, RESOURCE_QUOTAS, PRIORITY_CLASSES, PLACEMENT_POLICIES, COMPONENT_STATES)
         await moment.load(kinds)
         objects = {kind: await moment.all(kind) for kind in kinds}
         # What a quota that is only planned limits has to be counted.
@@ -157,7 +154,10 @@ class _State:
         for group, plural in kinds_behind(new):
             kind = KindName(group, "v1", "", plural, True)
             counted[kind] = await moment.all(kind)
-        return cls(moment, objects, counted, await ghosts_at(moment))
+        return cls(moment, workloads, await rooms.placement_plan().placement_plan(moment), objects, counted)
+
+    def is_workload(self, proposal: Proposal) -> bool:
+        return proposal.kind == PODS or proposal.kind in self._workloads
 
     def quotas(self) -> QuotaBook:
         return QuotaBook(limit_of(quota) for quota in self.objects[RESOURCE_QUOTAS])
@@ -173,24 +173,17 @@ class _State:
 
     def expansion(self, variant: Variant) -> Expansion:
         return Expansion(
+            self._workloads,
+            self._placements.model(variant.seed),
             self.objects,
             self.moment.at,
             quotas=self.quotas(),
-            ghosts=self.ghosts,
             priorities=self._priorities,
             default_priority=self._default,
-            policy=self.policy,
             seed=variant.seed,
             ends_after=variant.ends_after,
             takes_turns=variant.takes_turns,
         )
-
-
-def _policy(policies: Iterable[Object], components: Iterable[Object]) -> Policy:
-    """The one that the scheduler says it goes by."""
-    named = {name for each in components for name in (each.get("status") or {}).get("policies") or ()}
-    found = [each for each in policies if each["metadata"]["name"] in named]
-    return parse_policy(found[0]) if len(found) == 1 else DEFAULT
 
 
 def _apply(after: Expansion, state: _State, proposal: Proposal) -> ObjectPlan:
@@ -250,7 +243,7 @@ def _sentence(objects: Sequence[ObjectPlan], workloads: Sequence[WorkloadPlan], 
 def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> list[str]:
     """What is not modelled, as far as it matters here; and what is in the way of all of it."""
     found = []
-    if any(proposal.kind in _WORKLOADS for proposal in proposals):
+    if any(state.is_workload(proposal) for proposal in proposals):
         found.append(
             "Pods are taken to become ready a moment after they have a node: "
             "images, probes, crashes and completions are not modelled."

@@ -1,6 +1,6 @@
 """What would come of a state, if time went on: controllers and scheduler at work on objects in memory.
 
-    world = Expansion(objects, now=moment.at)
+    world = Expansion(rooms.plans(), placements, objects, now=moment.at)
     world.put(DEPLOYMENTS, web)             as if it had been applied
     world.settle()
     world.pods, world.waiting, world.told   what there would be, who would wait and why, what happened on the way
@@ -17,7 +17,7 @@ Bounded: at most `STEPS_MAX` decisions and `HORIZON` of pretended time; `is_sett
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, assert_never
@@ -28,12 +28,9 @@ from mainstay.api import pod_state, times
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
-    DEPLOYMENTS,
     HOLDS,
-    JOBS,
     NODES,
     PODS,
-    REPLICASETS,
     RESERVATIONS,
     ZONE_QUOTAS,
 )
@@ -46,19 +43,14 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Forbidden
 from mainstay.client.indexes import Index
-from mainstay.controllers.deployment.controller import Deployments
-from mainstay.controllers.job.controller import Jobs
-from mainstay.controllers.replicaset.controller import ReplicaSets
-from mainstay.explain.plan.placement import Placing
 from mainstay.explain.plan.quotas import QuotaBook
+from mainstay.explain.registry import PlacementModel, PlanRoom
 from mainstay.loop.act import find_key
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Apply, Create, Decision, Delete, Patch, WakeAt
 from mainstay.loop.queue.items import DEFAULT_RETRY, QueueSettings
 from mainstay.loop.view import View
-from mainstay.scheduler.policy import DEFAULT, Policy
-from mainstay.scheduler.reasons import Unschedulable
 
 STARTS_AFTER: Final = timedelta(seconds=1)
 ENDS_AFTER: Final = timedelta(seconds=0.5)
@@ -66,10 +58,11 @@ ENDS_AFTER: Final = timedelta(seconds=0.5)
 HORIZON: Final = timedelta(minutes=30)
 STEPS_MAX: Final = 20_000
 
-PRETENDED: Final[tuple[Controller, ...]] = (Deployments(), ReplicaSets(), Jobs())
-"""Whose decisions make and remove pods."""
-KINDS: Final = (DEPLOYMENTS, REPLICASETS, JOBS, PODS, NODES, HOLDS, RESERVATIONS, ZONE_QUOTAS)
-"""What has to be known to begin with."""
+KINDS: Final = (PODS, NODES, HOLDS, RESERVATIONS, ZONE_QUOTAS)
+"""What has to be known to begin with, besides the workloads."""
+
+Workloads = Mapping[KindName, PlanRoom]
+"""The kinds whose controllers make and remove pods, owners before what they own."""
 
 _MIDDLE: Final = 0.5  # Of what is left to chance.
 _CHANGED_AFTER_FAILURE: Final = QueueSettings().change_after_failure
@@ -100,6 +93,7 @@ class RefusedPod:
     owner_kind: KindName
     object: Object
     message: str
+    is_by_quota: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +115,23 @@ class _Failing:
     """Nothing has changed between its last two failures: it need not be tried until somebody gives something back."""
 
 
+class _QuotaExceeded(Forbidden):
+    """A quota has no room for it."""
+
+
 class Expansion:
     """Objects, and time that goes on. Give it copies of what must not change: it keeps what it is given."""
 
     def __init__(
         self,
+        workloads: Workloads,
+        placing: PlacementModel,
         objects: Mapping[KindName, Iterable[Object]],
         now: datetime,
         *,
         quotas: QuotaBook | None = None,
-        ghosts: Mapping[str, Iterable[Object]] | None = None,
         priorities: Mapping[str, int] | None = None,
         default_priority: str = "",
-        policy: Policy = DEFAULT,
         seed: str = "",
         ends_after: timedelta = ENDS_AFTER,
         takes_turns: bool = False,
@@ -160,18 +158,18 @@ class Expansion:
         self._failing: dict[tuple[int, ObjectKey], _Failing] = {}
         self._timers: list[tuple[datetime, int, str, Any]] = []
         self._order = 0
-        self._caches = _caches()
+        self.workloads = workloads
+        self._controllers = [each.controller for each in workloads.values()]
+        self._caches = _caches(self._controllers)
         self._first: dict[str, Object] = {}
-        self._placing = Placing(policy, seed)
-        for kind in KINDS:
+        self.placing = placing
+        for kind in (*workloads, *KINDS):
             for obj in objects.get(kind, ()):
                 self._store(kind, obj, wakes=False)
-        for name, found in (ghosts or {}).items():
-            self._placing.haunted(name, found)
         for pod in self.all(PODS):
             self._first[pod["metadata"]["uid"]] = pod
             self._pod_timers(pod)
-        for number, controller in enumerate(PRETENDED):
+        for number, controller in enumerate(self._controllers):
             self._dirty |= dict.fromkeys((number, entry.key) for entry in self._caches[controller.kind].entries())
 
     # Looking.
@@ -191,9 +189,9 @@ class Expansion:
         return self.all(PODS)
 
     @property
-    def waiting(self) -> Mapping[str, Unschedulable]:
-        """By uid, the pods that no node takes, and why."""
-        return self._placing.waiting
+    def waiting(self) -> Collection[str]:
+        """The uids of the pods that no node takes."""
+        return self.placing.waiting
 
     def was_there(self, uid: str) -> bool:
         """Whether a pod was there from the beginning."""
@@ -258,7 +256,7 @@ class Expansion:
 
     def _decide(self, number: int, key: ObjectKey) -> None:
         del self._dirty[number, key]
-        controller = PRETENDED[number]
+        controller = self._controllers[number]
         before = self.get(controller.kind, key)
         view = View(self._caches, self.now, self._seed)
         decision = controller.decide(view, key, None)
@@ -266,8 +264,8 @@ class Expansion:
         decision = self._act(number, controller, key, decision)
         if before is not None:
             self._say(controller, key, before, decision)
-        if isinstance(decision.result, WakeAt) and (controller.kind != JOBS or decision.result.at <= self.now):
-            # A job's deadline means something for pods that run; here none of them ever ends.
+        is_deadline = self.workloads[controller.kind].ignores_deadlines
+        if isinstance(decision.result, WakeAt) and (not is_deadline or decision.result.at <= self.now):
             self._at(max(decision.result.at, self.now), "wake", (number, key))
 
     def _act(self, number: int, controller: Controller, key: ObjectKey, decision: Decision) -> Decision:
@@ -296,7 +294,9 @@ class Expansion:
 
     def _refuse(self, number: int, controller: Controller, key: ObjectKey, action: Action, error: ApiError) -> None:
         if isinstance(action, Create):
-            made = RefusedPod(action.kind, key, controller.kind, action.object, str(error))
+            made = RefusedPod(
+                action.kind, key, controller.kind, action.object, str(error), isinstance(error, _QuotaExceeded)
+            )
             self.refused[controller.kind, key] = made
         before = self._failing.get((number, key))
         attempts = 1 if before is None else before.attempts + 1
@@ -357,7 +357,7 @@ class Expansion:
         refusal = self.quotas.refusal(kind, obj, None)
         if refusal:
             name = obj["metadata"]["name"]
-            raise Forbidden(f'{kind.plural} "{name}" is forbidden: {refusal}', status=403, reason="Forbidden")
+            raise _QuotaExceeded(f'{kind.plural} "{name}" is forbidden: {refusal}', status=403, reason="Forbidden")
         return obj
 
     def know_priority(self, name: str, value: int) -> None:
@@ -393,7 +393,7 @@ class Expansion:
         for change in changes:
             old = change.old.object() if change.old is not None else None
             new = change.new.object() if change.new is not None else None
-            self._placing.changed(kind, change.key, old, new)
+            self.placing.changed(kind, change.key, old, new)
             if wakes:
                 # What was there at the beginning is in what quotas say of themselves.
                 if self.quotas.has(change.key.namespace) and self.quotas.change(kind, new, old):
@@ -401,7 +401,7 @@ class Expansion:
                 self._wake(kind, change)
 
     def _wake(self, kind: KindName, change: Change) -> None:
-        for number, controller in enumerate(PRETENDED):
+        for number, controller in enumerate(self._controllers):
             if controller.kind == kind:
                 self._touch(number, change.key)
             for reads in controller.reads:
@@ -431,7 +431,7 @@ class Expansion:
 
     def _place(self) -> bool:
         """Give nodes to those that wait. True if somebody got one."""
-        bound = self._placing.place()
+        bound = self.placing.place()
         for key, node in bound:
             pod = self.get(PODS, key)
             if pod is not None:
@@ -458,7 +458,7 @@ class Expansion:
     def _happen(self, what: str, about: Any) -> None:
         if what in ("wake", "retry"):
             number, key = about
-            if self._caches[PRETENDED[number].kind].entry(key) is not None:
+            if self._caches[self._controllers[number].kind].entry(key) is not None:
                 self._dirty[number, key] = None
             return
         key, uid = about
@@ -522,27 +522,22 @@ class Expansion:
 
 
 def workload_of(world: Expansion, pod: Object) -> tuple[KindName, ObjectKey] | None:
-    """What a pod belongs to in the end; None: to nobody."""
-    namespace = pod["metadata"].get("namespace") or ""
-    owner = controller_of(pod)
-    if owner is None:
-        return None
-    if owner["kind"] == JOBS.kind:
-        return JOBS, ObjectKey(namespace, owner["name"])
-    if owner["kind"] != REPLICASETS.kind:
-        return None
-    key = ObjectKey(namespace, owner["name"])
-    replica_set = world.get(REPLICASETS, key)
-    above = controller_of(replica_set) if replica_set is not None else None
-    if above is not None and above["kind"] == DEPLOYMENTS.kind:
-        return DEPLOYMENTS, ObjectKey(namespace, above["name"])
-    return REPLICASETS, key
+    """What a pod belongs to in the end; None: to nobody that a plan models."""
+    found: tuple[KindName, ObjectKey] | None = None
+    obj: Object | None = pod
+    while obj is not None and (owner := controller_of(obj)) is not None:
+        kind = next((each for each in world.workloads if each.kind == owner["kind"]), None)
+        if kind is None:
+            break
+        found = kind, ObjectKey(pod["metadata"].get("namespace") or "", owner["name"])
+        obj = world.get(*found)
+    return found
 
 
-def _caches() -> dict[KindName, Cache]:
+def _caches(controllers: Iterable[Controller]) -> dict[KindName, Cache]:
     indexes: dict[KindName, dict[str, Index]] = {kind: {} for kind in KINDS}
-    for controller in PRETENDED:
-        indexes[controller.kind] |= {index.name: index for index in controller.indexes}
+    for controller in controllers:
+        indexes.setdefault(controller.kind, {}).update({index.name: index for index in controller.indexes})
         for reads in controller.reads:
             indexes.setdefault(reads.kind, {}).update({index.name: index for index in reads.indexes})
     return {kind: Cache(kind, tuple(found.values())) for kind, found in indexes.items()}

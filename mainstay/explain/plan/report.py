@@ -1,48 +1,29 @@
 """What came of proposals in memory, put together for each workload: who runs where, who waits and why, who goes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS
-from mainstay.api.kind_names import ZONE_QUOTAS as ZONE_QUOTA_KIND
+from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.owners import controller_of
-from mainstay.controllers.deployment import revisions
 from mainstay.explain.cures.quota import quota_cures
-from mainstay.explain.cures.search import CureFound, cures_of
+from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import Expansion, workload_of
 from mainstay.explain.plan.quotas import Limit
 from mainstay.explain.plan.values import Other, RefusedPods, RemovedPods, Step, Wait, WorkloadPlan
-from mainstay.explain.why.answer import Verdict
-from mainstay.explain.why.refusals import judged
-from mainstay.scheduler.messages import render_message
-from mainstay.scheduler.policy import Policy
-from mainstay.scheduler.reasons import Unschedulable
-from mainstay.scheduler.what_if import Objects
 
-GROUPS_MAX: Final = 3
-"""Of pods that wait for different reasons, in one workload."""
 SEED: Final = "plan"
-SIBLINGS_MAX: Final = 50
-"""So many of those that wait for the same are tried with each cure."""
-
-
-Ghosts = Mapping[str, tuple[Object, ...]]
 
 
 class Report:
     """Of what came of it. `runs` are all that were made of it, the first one included."""
 
-    def __init__(
-        self, policy: Policy, ghosts: Ghosts, before: Expansion, after: Expansion, runs: Sequence[Expansion]
-    ) -> None:
-        self._policy = policy
-        self._ghosts = ghosts
+    def __init__(self, before: Expansion, after: Expansion, runs: Sequence[Expansion]) -> None:
         self._runs = [_by_workload(run) for run in runs]
         self._before = before
         self._after = after
@@ -60,7 +41,9 @@ class Report:
         placed = [pod for pod in current if pod_state.node_of(pod)]
         running = [pod for pod in placed if pod_state.node_of(pod) not in self._unwell]
         nodes = _counted(pod_state.node_of(pod) for pod in running)
-        wanted = _wanted(after.get(proposal.kind, key) or proposal.object, proposal.kind)
+        workload = after.get(proposal.kind, key) or proposal.object
+        room = after.workloads.get(proposal.kind)
+        wanted = 1 if room is None else room.wanted(workload)
         unplaced = [pod for pod in current if not pod_state.node_of(pod)]
         waiting = [pod for pod in unplaced if pod["metadata"]["uid"] in after.waiting]
         each = self._running(proposal.kind, key)
@@ -71,8 +54,7 @@ class Report:
         ]
         if len(unplaced) > len(waiting):
             notes.append(f"{len(unplaced) - len(waiting)} pods are gated or left to another scheduler")
-        if proposal.kind == JOBS:
-            notes += _of_job(after.get(proposal.kind, key) or proposal.object)
+        notes += () if room is None else room.notes(workload)
         return WorkloadPlan(
             kind=proposal.kind.kind,
             namespace=proposal.namespace,
@@ -106,48 +88,20 @@ class Report:
             for world, pods in zip(self._worlds, self._runs, strict=True)
         ]
 
-    def _objects(self) -> Objects:
-        after = self._after
-        kinds = (NODES, PODS, RESERVATIONS, ZONE_QUOTA_KIND)
-        nodes, pods, reservations, quotas = (tuple(after.all(kind)) for kind in kinds)
-        return Objects(nodes, pods, reservations, quotas, unconfirmed=tuple(self._ghosts.items()))
-
     def _waits(self, waiting: Sequence[Object]) -> tuple[Wait, ...]:
-        groups: dict[str, tuple[Unschedulable, list[Object]]] = {}
-        for pod in waiting:
-            no = self._after.waiting[pod["metadata"]["uid"]]
-            groups.setdefault(render_message(no), (no, []))[1].append(pod)
-        if not groups:
-            return ()
-        objects = self._objects()
-        found = []
-        for message, (no, pods) in sorted(groups.items(), key=lambda each: (-len(each[1][1]), each[0]))[:GROUPS_MAX]:
-            verdict = judged(objects, pods[0], self._policy, SEED, no.refusals)
-            cures = cures_of(objects, pods[0], self._policy, SEED, pods[1 : SIBLINGS_MAX + 1])
-            found.append(
-                Wait(
-                    count=len(pods),
-                    cause=str(verdict.cause),
-                    text=verdict.text,
-                    message=message,
-                    is_blocked=verdict.verdict is Verdict.BLOCKED,
-                    cures=cures,
-                )
-            )
-        return tuple(found)
+        objects = {kind: self._after.all(kind) for kind in (NODES, PODS, RESERVATIONS, ZONE_QUOTAS)}
+        return self._after.placing.waits(waiting, objects) if waiting else ()
 
     def _refused(self, kind: KindName, key: ObjectKey, missing: int) -> tuple[RefusedPods, ...]:
         found = []
         for refused in self._after.refused.values():
             owner = (refused.owner_kind, refused.owner)
-            replica_set = self._after.get(*owner) if refused.owner_kind == REPLICASETS else None
-            above = controller_of(replica_set) if replica_set is not None else None
-            if above is not None:
-                owner = (DEPLOYMENTS, ObjectKey(refused.owner.namespace, above["name"]))
+            obj = self._after.get(*owner)
+            owner = (workload_of(self._after, obj) if obj is not None else None) or owner
             if owner != (kind, key):
                 continue
-            cures: tuple[CureFound, ...] = ()
-            if refused.kind == PODS and "quota" in refused.message:
+            cures: tuple[TriedCure, ...] = ()
+            if refused.kind == PODS and refused.is_by_quota:
                 limits = [_as_object(each) for each in self._after.quotas.all() if each.namespace == key.namespace]
                 cures = quota_cures(limits, refused.object, max(missing, 1))
             found.append(RefusedPods(count=max(missing, 1), text=refused.message, cures=cures))
@@ -208,13 +162,13 @@ def _by_workload(world: Expansion) -> dict[tuple[KindName, ObjectKey], list[Obje
 
 def _is_current(world: Expansion, kind: KindName, key: ObjectKey, pod: Object) -> bool:
     """Whether a pod is made from the template that is wanted."""
-    if kind != DEPLOYMENTS:
+    room, workload = world.workloads.get(kind), world.get(kind, key)
+    if room is None:
         return True
-    deployment, owner = world.get(DEPLOYMENTS, key), controller_of(pod)
-    if deployment is None or owner is None:
+    if workload is None or controller_of(pod) is None:
         return False
-    new = revisions.new_set(deployment, world.owned_by(REPLICASETS, deployment["metadata"]["uid"]))
-    return new is not None and new["metadata"]["uid"] == owner["uid"]
+    owned = world.owned_by(room.owns, workload["metadata"]["uid"]) if room.owns is not None else []
+    return room.is_current(workload, owned, pod)
 
 
 # Words and numbers.
@@ -237,29 +191,6 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
     for name in names:
         found[name] = found.get(name, 0) + 1
     return dict(sorted(found.items()))
-
-
-def _wanted(obj: Object, kind: KindName) -> int:
-    spec = obj.get("spec") or {}
-    if kind == PODS:
-        return 1
-    if kind != JOBS:
-        return int(spec.get("replicas", 1))
-    if spec.get("suspend"):
-        return 0
-    parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
-    done = int((obj.get("status") or {}).get("succeeded") or 0)
-    return parallelism if completions is None else max(0, min(parallelism, int(completions) - done))
-
-
-def _of_job(job: Object) -> list[str]:
-    spec = job.get("spec") or {}
-    if spec.get("suspend"):
-        return ["it is suspended: no pods are made"]
-    parallelism, completions = int(spec.get("parallelism", 1)), int(spec.get("completions") or 1)
-    if completions > parallelism:
-        return [f"{parallelism} at a time, {completions} in all: the others are made as these complete"]
-    return []
 
 
 def _as_object(limit: Limit) -> Object:

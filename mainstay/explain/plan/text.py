@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from mainstay.explain.cures.search import CureFound
+from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.quotas import QuotaUse
-from mainstay.explain.plan.report import SIBLINGS_MAX
-from mainstay.explain.plan.values import ObjectPlan, Plan, Wait, WorkloadPlan
+from mainstay.explain.plan.values import SIBLINGS_MAX, ObjectPlan, Plan, Wait, WorkloadPlan
 
 _NODES_MAX: Final = 6
 _CURES_MAX: Final = 2
@@ -73,7 +72,7 @@ def _wait(wait: Wait, wide: bool) -> Iterable[str]:
     yield from _cures(wait.cures, wide, min(wait.count, SIBLINGS_MAX + 1))
 
 
-def _cures(cures: Sequence[CureFound], wide: bool, tried: int) -> Iterable[str]:
+def _cures(cures: Sequence[TriedCure], wide: bool, tried: int) -> Iterable[str]:
     """`tried`: with how many pods it was tried out."""
     for cure in cures if wide else cures[:_CURES_MAX]:
         some = f" (enough for {cure.enough_for} of {tried})" if cure.enough_for < tried else ""

@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.explain.cures.search import CureFound
+from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.quotas import QuotaUse
 from mainstay.explain.why.answer import Verdict
 
 API_VERSION: Final = "mainstay.dev/v1"
+SIBLINGS_MAX: Final = 50
+"""So many of the pods that wait for the same are tried with each cure."""
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -40,7 +42,7 @@ class Wait(_Part, frozen=True, kw_only=True):
     """As the scheduler says it: all nodes, by reason."""
     is_blocked: bool = False
     """Nothing that the cluster does by itself would help."""
-    cures: tuple[CureFound, ...] = ()
+    cures: tuple[TriedCure, ...] = ()
 
 
 class RefusedPods(_Part, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class RefusedPods(_Part, frozen=True, kw_only=True):
 
     count: int
     text: str
-    cures: tuple[CureFound, ...] = ()
+    cures: tuple[TriedCure, ...] = ()
 
 
 class RemovedPods(_Part, frozen=True, kw_only=True):

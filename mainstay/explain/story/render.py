@@ -8,8 +8,8 @@ from typing import Any, Final
 from mainstay.api.annotations import DECISION
 from mainstay.api.kind_names import PODS
 from mainstay.explain.fields import shown
+from mainstay.explain.placements import is_placement
 from mainstay.explain.story.lines import About, Line, Link, Stale
-from mainstay.explain.story.refusals import is_placement
 from mainstay.explain.words import What, made, said
 from mainstay.explain.writers import Version, Who, parse_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment

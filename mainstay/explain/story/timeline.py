@@ -26,10 +26,10 @@ from mainstay.api.kind_names import EVENTS, HOLDS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import Verdict, progress_of
 from mainstay.explain.moment import Moment, NoSuchMoment
+from mainstay.explain.placements import is_placement
+from mainstay.explain.registry import Rooms
 from mainstay.explain.story.lines import About, Line, Link, Story, merged, numbered
 from mainstay.explain.story.order import in_order
-from mainstay.explain.story.refusals import is_placement
-from mainstay.explain.story.relevance import Mattering
 from mainstay.explain.story.render import (
     line_of_event,
     lines_of_decision,
@@ -61,6 +61,7 @@ class NothingKnown(Exception):
 
 async def timeline(
     moment: Moment,
+    rooms: Rooms,
     kind: KindName,
     name: str,
     namespace: str = "",
@@ -70,17 +71,18 @@ async def timeline(
     pods_max: int = PODS_MAX,
 ) -> Story:
     """The story of an object up to a moment. Raises `NothingKnown`."""
-    telling = _Telling(moment, kind, name, namespace, pods_max)
+    telling = _Telling(moment, rooms, About(kind.text, name, namespace), pods_max)
     return await telling.tell(generation, since)
 
 
 class _Telling:
     """One story in the making."""
 
-    def __init__(self, moment: Moment, kind: KindName, name: str, namespace: str, pods_max: int) -> None:
+    def __init__(self, moment: Moment, rooms: Rooms, about: About, pods_max: int) -> None:
         self._moment = moment
+        self._rooms = rooms
         self._known = Known(moment.journal, moment.revision)
-        self._about = About(kind.text, name, namespace)
+        self._about = about
         self._pods_max = pods_max
         self._lines: dict[tuple[object, ...], Line] = {}
         self._records: dict[Followed, list[DecisionRecord]] = {}
@@ -247,8 +249,8 @@ class _Telling:
 
     async def _tell_placements(self, begins: "_Bound") -> None:
         every = [record for records in self._records.values() for record in records]
-        mattering = Mattering(self._known, every)
-        await mattering.policies(begins.revision, every)
+        relevance = self._rooms.story().find_relevance(self._known, every)
+        await relevance.policies(begins.revision, every)
         for records in self._records.values():
             refused: DecisionRecord | None = None
             for record in records:
@@ -256,15 +258,15 @@ class _Telling:
                 words: tuple[str, ...] = ()
                 is_refusal = not any(reason.startswith("node=") for reason in record.reasons)
                 if is_refusal:
-                    words = await mattering.refusals(record)
+                    words = await relevance.refusals(record)
                     refused = record
                 elif refused is not None:
-                    causes = await mattering.turned(refused, record)
+                    causes = await relevance.turned(refused, record)
                     refused = None
-                stale = await mattering.stale(record, is_refusal=is_refusal)
+                stale = await relevance.stale(record, is_refusal=is_refusal)
                 for line in lines_of_placement(record, words, stale, causes):
                     self._add(line)
-        for version in mattering.related.values():
+        for version in relevance.related.values():
             self._tell_versions([version], spec_only=version.kind != PODS.text)
             for line in seen_lines(version, every):
                 self._add(line)

@@ -5,13 +5,14 @@ Everything that is missing is noted in `gaps`, in words, whoever finds out.
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, EVENTS, JOBS, REPLICASETS
+from mainstay.api.kind_names import EVENTS
+from mainstay.api.kinds import BUILTIN
 from mainstay.api.owners import controller_of
 from mainstay.explain.holds import HoldFound, holds_on
 from mainstay.explain.moment import Moment
@@ -23,11 +24,13 @@ from mainstay.journal.record import ChangeRecord, DecisionRecord
 RECORDS_MAX: Final = 300  # Of decisions about one object. What was decided before has led to what is there now.
 _A_MOMENT: Final = timedelta(microseconds=1)
 
-OWNER_KINDS: Final = {
-    ("apps", "ReplicaSet"): REPLICASETS,
-    ("apps", "Deployment"): DEPLOYMENTS,
-    ("batch", "Job"): JOBS,
-}
+if TYPE_CHECKING:
+    from mainstay.explain.registry import Rooms
+    from mainstay.explain.why.found import Found
+    from mainstay.explain.why.trouble import Trouble
+
+OWNER_KINDS: Final = {(kind.reference.group, kind.reference.kind): kind.reference for kind in BUILTIN}
+"""By group and kind, as a reference to an owner names them."""
 
 
 class _Quick(Known):
@@ -38,10 +41,11 @@ class _Quick(Known):
 
 
 class Case:
-    """Make one with `Case.at`."""
+    """Make one with `Case.at`. `rooms` has those who know about other kinds."""
 
-    def __init__(self, at: Moment, is_latest: bool) -> None:
+    def __init__(self, at: Moment, rooms: "Rooms", is_latest: bool) -> None:
         self.moment = at
+        self.rooms = rooms
         self.journal = at.journal
         self.is_latest = is_latest
         self.known = _Quick(at.journal, at.revision)
@@ -57,9 +61,9 @@ class Case:
         """For others who answer the same question several times."""
 
     @classmethod
-    async def at(cls, at: Moment) -> "Case":
+    async def at(cls, at: Moment, rooms: "Rooms") -> "Case":
         extent = await at.journal.extent()
-        return cls(at, at.revision >= extent.reached)
+        return cls(at, rooms, at.revision >= extent.reached)
 
     @property
     def now(self) -> datetime:
@@ -112,7 +116,20 @@ class Case:
         return self._since[key]
 
     async def holds(self, kind: KindName, name: str, namespace: str = "") -> tuple[HoldFound, ...]:
-        return await holds_on(self.moment, kind, name, namespace)
+        return await holds_on(self.moment, self.rooms, kind, name, namespace)
+
+    async def hold_up(self, kind: KindName, obj: Object, words: str, old: str = "") -> "Found | None":
+        """Why an object has not all its pods ready, in the words of its owner. None: it has, or no room knows."""
+        known = self.rooms.hold_up(kind)
+        return None if known is None else await known(self, obj, words, old)
+
+    async def trouble_of(self, node: str) -> "Trouble | None":
+        """What is wrong with a node. None: nothing, as far as is known."""
+        return await self.rooms.nodes().trouble_of(self, node)
+
+    async def in_trouble(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Those nodes that something may be wrong with."""
+        return await self.rooms.nodes().in_trouble(self, nodes)
 
     async def get(self, kind: KindName, name: str, namespace: str = "") -> Object | None:
         return await self.moment.get(kind, name, namespace)

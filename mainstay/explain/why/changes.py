@@ -10,7 +10,7 @@ from mainstay.explain.why.answer import Also, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import Found, broken, clock, count, evidence_of, sentence, shortened, subject_of
-from mainstay.explain.why.workloads import refusal_cause
+from mainstay.explain.why.refusals import refusal_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
 
 ASKED_RIGHT_AFTER: Final = timedelta(minutes=5)

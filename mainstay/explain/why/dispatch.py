@@ -7,19 +7,12 @@ from msgspec.structs import replace
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
-    DEPLOYMENTS,
-    DISRUPTION_BUDGETS,
-    JOBS,
-    NAMESPACES,
-    NODES,
     PODS,
-    REPLICASETS,
     RESOURCE_QUOTAS,
-    SERVICES,
-    ZONE_QUOTAS,
 )
 from mainstay.api.pod_state import condition_of, is_leaving
 from mainstay.explain.moment import Moment, NoSuchMoment
+from mainstay.explain.registry import Rooms
 from mainstay.explain.why.answer import Answer, Subject, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import MEANINGS, Cause
@@ -38,12 +31,9 @@ from mainstay.explain.why.found import (
     subject_of,
     unknown,
 )
-from mainstay.explain.why.jobs import of_job
-from mainstay.explain.why.nodes import of_node
-from mainstay.explain.why.others import of_budget, of_namespace, of_resource_quota, of_service, of_zone_quota
-from mainstay.explain.why.pods import of_pod, with_refused_evictions
+from mainstay.explain.why.pods import of_pod
 from mainstay.explain.why.removal import gone, leaving
-from mainstay.explain.why.workloads import of_deployment, of_replica_set
+from mainstay.explain.why.resource_quotas import why_resource_quota
 from mainstay.journal.record import Ending
 from mainstay.journal.record import moment as time_of
 
@@ -62,13 +52,15 @@ CLAIMS: Final = "persistentvolumeclaims"
 _BAD: Final = frozenset({("Stalled", "True"), ("Ready", "False"), ("Available", "False")})
 
 
-async def why(moment: Moment, kind: KindName, name: str, namespace: str = "", generation: int | None = None) -> Answer:
+async def why(
+    moment: Moment, rooms: Rooms, kind: KindName, name: str, namespace: str = "", generation: int | None = None
+) -> Answer:
     """Why an object is as it is at a moment. Raises `JournalUnreachable`.
 
     With a `generation` that is over: how it stood when the next one came. Raises `NoSuchMoment` if there never was one
     of that number.
     """
-    case = await Case.at(moment)
+    case = await Case.at(moment, rooms)
     obj = await case.get(kind, name, namespace)
     known = obj if obj is not None or generation is None else await _last_known(case, kind, name, namespace)
     if known is not None and generation is not None:
@@ -102,39 +94,22 @@ async def _of_generation(
         before = ((version.before or NOTHING).get("metadata") or NOTHING).get("generation")
         if before == generation and after is not None and after > generation:
             then = await Moment.at_revision(case.journal, version.revision - 1)
-            answer = await why(then, kind, name, namespace)
+            answer = await why(then, case.rooms, kind, name, namespace)
             by = f"at {clock(version.at)} by {version.who.user or version.who.name}"
             note = f"generation {generation} was replaced by {after} {by}: this is how it stood"
             return replace(answer, notes=(note, *answer.notes))
     gap = f"how generation {generation} stood is not in the journal: this is generation {current}"
-    answer = await why(case.moment, kind, name, namespace)
+    answer = await why(case.moment, case.rooms, kind, name, namespace)
     return replace(answer, verdict=Verdict.INCOMPLETE, gaps=(gap, *answer.gaps))
 
 
 async def _found(case: Case, kind: KindName, obj: Object) -> Found:
-    match kind.text:
-        case PODS.text:
-            return await of_pod(case, obj)
-        case DEPLOYMENTS.text:
-            return await of_deployment(case, obj)
-        case REPLICASETS.text:
-            return await of_replica_set(case, obj)
-        case JOBS.text:
-            return await of_job(case, obj)
-        case NODES.text:
-            return await with_refused_evictions(case, obj, await of_node(case, obj))
-        case NAMESPACES.text:
-            return await of_namespace(case, obj)
-        case RESOURCE_QUOTAS.text:
-            return await of_resource_quota(case, obj)
-        case ZONE_QUOTAS.text:
-            return await of_zone_quota(case, obj)
-        case SERVICES.text:
-            return await of_service(case, obj)
-        case DISRUPTION_BUDGETS.text:
-            return await of_budget(case, obj)
-        case _:
-            return await _of_any(case, kind, obj)
+    if kind.text == PODS.text:
+        return await of_pod(case, obj)
+    if kind.text == RESOURCE_QUOTAS.text:
+        return await why_resource_quota(case, obj)
+    analyser = case.rooms.analyser(kind.text)
+    return await (_of_any(case, kind, obj) if analyser is None else analyser(case, obj))
 
 
 async def _of_any(case: Case, kind: KindName, obj: Object) -> Found:

@@ -10,14 +10,12 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import JOBS, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
-from mainstay.api.node_health import RELEASED
 from mainstay.api.pod_state import condition_of, is_leaving, node_of, time_of
-from mainstay.api.taints import NO_EXECUTE, taints_of, tolerations_of, untolerated
-from mainstay.explain.why.answer import Involved, Link, Subject, Tier, Verdict
-from mainstay.explain.why.case import OWNER_KINDS, Case
-from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.answer import Involved, Link, Subject, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause, Tier
 from mainstay.explain.why.control import not_done
 from mainstay.explain.why.found import (
     NOTHING,
@@ -34,8 +32,7 @@ from mainstay.explain.why.found import (
     waiting,
     written,
 )
-from mainstay.explain.why.nodes import trouble_of
-from mainstay.explain.writers import Version, parse_cause
+from mainstay.explain.writers import Version
 
 FOREGROUND: Final = "foregroundDeletion"
 OWNER_CLEANUP: Final = "owner-cleanup"
@@ -61,8 +58,8 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
     subject = subject_of(kind, obj)
     metadata = obj["metadata"]
     versions = await case.versions(kind.text, subject.namespace, subject.name)
-    told = _told_to_go(versions, subject.uid)
-    removal = await _why(case, kind, told) if told is not None else None
+    told = told_to_go(versions, subject.uid)
+    removal = await why_told_to_go(case, told) if told is not None else None
     due = time_of(metadata.get("deletionTimestamp"))
     because = f" ({removal.text})" if removal is not None and not is_told_why else ""
     links = removal.links if removal is not None else ()
@@ -102,7 +99,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
             involved=involved,
         )
     if kind.text == PODS.text and node_of(obj):
-        trouble = await trouble_of(case, node_of(obj))
+        trouble = await case.trouble_of(node_of(obj))
         if trouble is not None:
             text = f"{subject.words} is to go{because}, and nobody can say that it has ended: its node {trouble.text}"
             return Found(
@@ -195,7 +192,7 @@ async def _still_runs(case: Case, pod: Object) -> bool:
     statuses = (pod.get("status") or NOTHING).get("containerStatuses") or ()
     if any("running" in (each.get("state") or NOTHING) for each in statuses):
         due = time_of(pod["metadata"].get("deletionTimestamp"))
-        return due is None or case.now <= due + GRACE_EXTRA or await trouble_of(case, node_of(pod)) is not None
+        return due is None or case.now <= due + GRACE_EXTRA or await case.trouble_of(node_of(pod)) is not None
     return False
 
 
@@ -204,8 +201,8 @@ async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: 
     end = versions[-1]
     obj = end.object
     subject = subject_of(kind, obj)
-    told = _told_to_go(versions, subject.uid) or end
-    removal = await _why(case, kind, told)
+    told = told_to_go(versions, subject.uid) or end
+    removal = await why_told_to_go(case, told)
     on = f" from {node_of(obj)}" if kind.text == PODS.text and node_of(obj) else ""
     words = f"{kind.kind} {namespace + '/' if namespace else ''}{name}"
     text = f"{words} was removed{on} at {clock(told.at)}: {removal.text}"
@@ -220,7 +217,7 @@ async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: 
     )
 
 
-def _told_to_go(versions: list[Version], uid: str) -> Version | None:
+def told_to_go(versions: list[Version], uid: str) -> Version | None:
     """The version in which it was first told to go."""
     for each in versions:
         after = (each.after or NOTHING).get("metadata") or NOTHING
@@ -234,35 +231,17 @@ def _told_to_go(versions: list[Version], uid: str) -> Version | None:
     return None
 
 
-async def _why(case: Case, kind: KindName, told: Version) -> Removal:
+async def why_told_to_go(case: Case, told: Version) -> Removal:
     """From the write that told it to go, back to who wanted that."""
     told = await case.reasoned(told)
     obj, who = told.object, told.who
     link = done("removed", f"told to go by {who.name}" + (f" ({who.reason})" if who.reason else ""), written(told))
-    match who.component:
-        case "":
-            pass
-        case "node-health":
-            return await _by_node_health(case, obj, told, link)
-        case "replicaset":
-            return await _by_replica_set(case, obj, told, link)
-        case "job":
-            return await _by_job(case, obj, told, link)
-        case "owner-cleanup":
-            return await _by_owner(case, obj, told, link)
-        case "deployment":
-            text = "the Deployment controller keeps only so many old ReplicaSets (revisionHistoryLimit)"
-            return Removal(Cause.ROLLED_OVER, text, (link,))
-        case "namespace":
-            return await _by_namespace(case, obj, link)
-        case "repair":
-            text = f"its node {node_of(obj)} is not there any more, and repair removed it"
-            return Removal(Cause.NODE_LOST, text, (link,))
-        case "pod-garbage":
-            return Removal(Cause.COMPLETED, "it had ended, and the oldest that have are removed", (link,))
-        case component:
-            reason = f" ({who.reason})" if who.reason else ""
-            return Removal(Cause.DELETED, f"by {component}{reason}", (link,))
+    remover = case.rooms.remover(who.component)
+    if remover is not None:
+        return await remover(case, told, link)
+    if who.component:
+        reason = f" ({who.reason})" if who.reason else ""
+        return Removal(Cause.DELETED, f"by {who.component}{reason}", (link,))
     disrupted = condition_of(obj, "DisruptionTarget")
     if who.subresource == "eviction" or (disrupted or NOTHING).get("reason") == "EvictionByEvictionAPI":
         return Removal(
@@ -273,169 +252,8 @@ async def _why(case: Case, kind: KindName, told: Version) -> Removal:
     )
 
 
-async def _by_node_health(case: Case, obj: Object, told: Version, link: Link) -> Removal:
-    name = node_of(obj)
-    condition = condition_of(obj, "DisruptionTarget") or NOTHING
-    said = str(condition.get("message") or told.who.reason or "")
-    then = await _node_then(case, name, told.revision)
-    taints = untolerated(taints_of(then), tolerations_of(obj.get("spec") or NOTHING), (NO_EXECUTE,)) if then else ()
-    every = [taint for taint in taints_of(then) if taint.effect == NO_EXECUTE] if then else []
-    if any(taint.key == RELEASED.key for taint in every):
-        text = f"its node {name} was not heard of for so long that its pods are replaced"
-        return Removal(Cause.NODE_LOST, text, (link,))
-    named = listed(str(taint) for taint in (taints or every))
-    text = f"{name} got the taint {named}, which it does not tolerate" if named else said or f"a taint of {name}"
-    involved: tuple[Involved, ...] = ()
-    versions = await case.versions(NODES.text, "", name)
-    setting = [
-        each
-        for each in versions
-        if each.revision <= told.revision and any("taints" in one.path for one in each.changes)
-    ]
-    if setting:
-        who = setting[-1].who.name
-        text += f"; {who} set it at {clock(setting[-1].at)}"
-        involved = (Involved(who, f"set the taints of {name}", (written(setting[-1]),)),)
-    return Removal(Cause.EVICTED_BY_TAINT, text, (link,), involved)
-
-
-async def _node_then(case: Case, name: str, revision: int) -> Object | None:
-    versions = [each for each in await case.versions(NODES.text, "", name) if each.revision <= revision]
-    if versions:
-        return versions[-1].after
-    return await case.get(NODES, name)
-
-
-async def _by_replica_set(case: Case, obj: Object, told: Version, link: Link) -> Removal:
-    """Its set had too many: because it was scaled down, or because a newer template takes its place."""
-    parsed = parse_cause(told.cause)
-    owner = parsed[2] if parsed is not None else _owner_name(obj)
-    namespace = obj["metadata"].get("namespace") or ""
-    found = await set_shrunk(case, namespace, owner, told.revision) if owner else None
-    if found is None:
-        return Removal(Cause.SCALED_DOWN, f"ReplicaSet {owner} had too many pods", (link,))
-    return replace(found, links=(*found.links, link))
-
-
-async def set_shrunk(case: Case, namespace: str, name: str, until: int) -> Removal | None:
-    """Why a ReplicaSet was last made smaller, up to a revision: somebody scaled it, or its Deployment, or rolled on."""
-    shrunk = await _shrunk(case, REPLICASETS, namespace, name, until)
-    if shrunk is None:
-        return None
-    before, after = _replicas(shrunk.before), _replicas(shrunk.after)
-    text = f"ReplicaSet {name} was scaled from {before} to {after} by {shrunk.who.name} at {clock(shrunk.at)}"
-    links: tuple[Link, ...] = (done("replicaset", text, written(shrunk)),)
-    parsed = parse_cause(shrunk.cause)
-    if shrunk.who.component != "deployment" or parsed is None:
-        involved = (Involved(shrunk.who.name, f"scaled {name} from {before} to {after}", (written(shrunk),)),)
-        return Removal(Cause.SCALED_DOWN, text, links, involved)
-    deployment = parsed[2]
-    smaller = await _shrunk(case, DEPLOYMENTS, namespace, deployment, shrunk.revision)
-    newer = await _template_changed(case, namespace, deployment, shrunk.revision)
-    if smaller is not None and (newer is None or newer.revision < smaller.revision):
-        before, after = _replicas(smaller.before), _replicas(smaller.after)
-        who = smaller.who.name
-        text = f"{who} scaled Deployment {deployment} from {before} to {after} at {clock(smaller.at)}"
-        links = (done("desired", text, written(smaller)), *links)
-        return Removal(Cause.SCALED_DOWN, text, links, (Involved(who, f"scaled {deployment}", (written(smaller),)),))
-    if newer is not None:
-        who = newer.who.name
-        text = f"Deployment {deployment} has a newer template since {clock(newer.at)}, set by {who}"
-        links = (done("desired", text, written(newer)), *links)
-        return Removal(Cause.ROLLED_OVER, text, links, (Involved(who, f"changed {deployment}", (written(newer),)),))
-    return Removal(Cause.SCALED_DOWN, text, links)
-
-
-async def _shrunk(case: Case, kind: KindName, namespace: str, name: str, until: int) -> Version | None:
-    """The last version in which it wanted fewer replicas than before."""
-    found = None
-    for each in await case.versions(kind.text, namespace, name):
-        if each.revision > until or each.before is None or each.after is None:
-            continue
-        if _replicas(each.after) < _replicas(each.before):
-            found = each
-    return found
-
-
-async def _template_changed(case: Case, namespace: str, name: str, until: int) -> Version | None:
-    found = None
-    for each in await case.versions(DEPLOYMENTS.text, namespace, name):
-        if each.revision <= until and each.before is not None and each.after is not None:
-            before, after = each.before.get("spec") or NOTHING, each.after.get("spec") or NOTHING
-            if before.get("template") != after.get("template"):
-                found = each
-    return found
-
-
-def _replicas(obj: Object | None) -> int:
-    value = ((obj or NOTHING).get("spec") or NOTHING).get("replicas")
-    return 1 if value is None else int(value)
-
-
-def _owner_name(obj: Object) -> str:
+def owner_name(obj: Object) -> str:
     for each in obj["metadata"].get("ownerReferences") or ():
         if each.get("controller"):
             return str(each.get("name") or "")
     return ""
-
-
-async def _by_namespace(case: Case, obj: Object, link: Link) -> Removal:
-    name = str(obj["metadata"].get("namespace") or "")
-    going = _told_to_go(await case.versions(NAMESPACES.text, "", name), "")
-    is_there = await case.get(NAMESPACES, name) is not None
-    by = f" by {going.who.user or going.who.name} at {clock(going.at)}" if going is not None else ""
-    text = f"its namespace {name} {'is being' if is_there and not by else 'was'} deleted{by}"
-    involved = (Involved(going.who.user or going.who.name, f"deleted {name}", (written(going),)),) if going else ()
-    return Removal(Cause.NAMESPACE_TERMINATING, text, (link,), involved)
-
-
-async def _by_job(case: Case, obj: Object, told: Version, link: Link) -> Removal:
-    name = _owner_name(obj)
-    if not name:  # It is the Job itself.
-        seconds = (obj.get("spec") or NOTHING).get("ttlSecondsAfterFinished")
-        text = f"it was over, and so are the {seconds} s that it stays after that (ttlSecondsAfterFinished)"
-        return Removal(Cause.COMPLETED, text, (link,))
-    job = await case.get(JOBS, name, obj["metadata"].get("namespace") or "") if name else None
-    for each in ("FailureTarget", "Failed", "SuccessCriteriaMet", "Complete", "Suspended"):
-        said = condition_of(job, each) if job is not None else None
-        if said is not None and said.get("status") == "True" and each == "Suspended":
-            return await _by_suspending(case, obj, name, link)
-        if said is not None and said.get("status") == "True":
-            text = f"Job {name} is over ({said.get('reason')}): {said.get('message')}"
-            cause = {"Complete": Cause.COMPLETED, "SuccessCriteriaMet": Cause.COMPLETED}
-            return Removal(cause.get(each, Cause.BACKOFF_LIMIT_EXCEEDED), shortened(text), (link,))
-    reason = f" ({told.who.reason})" if told.who.reason else ""
-    return Removal(Cause.SCALED_DOWN, f"Job {name} does not need it any more{reason}", (link,))
-
-
-async def _by_suspending(case: Case, obj: Object, name: str, link: Link) -> Removal:
-    versions = await case.versions(JOBS.text, obj["metadata"].get("namespace") or "", name)
-    setting = [each for each in versions if any(one.path == ("spec", "suspend") for one in each.changes)]
-    if not setting:
-        return Removal(Cause.SUSPENDED, f"Job {name} is suspended", (link,))
-    last = setting[-1]
-    who = last.who.user or last.who.name
-    text = f"{who} suspended Job {name} at {clock(last.at)}"
-    links = (done("desired", text, written(last)), link)
-    return Removal(Cause.SUSPENDED, text, links, (Involved(who, f"suspended {name}", (written(last),)),))
-
-
-async def _by_owner(case: Case, obj: Object, told: Version, link: Link) -> Removal:
-    """Its owner is gone: who removed that?"""
-    namespace = obj["metadata"].get("namespace") or ""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        kind = OWNER_KINDS.get((str(reference.get("apiVersion") or "").rpartition("/")[0], str(reference.get("kind"))))
-        name = str(reference.get("name") or "")
-        text = f"its owner {reference.get('kind')} {name} is gone"
-        if kind is None:
-            return Removal(Cause.OWNER_DELETED, text, (link,))
-        versions = await case.versions(kind.text, namespace, name)
-        went = _told_to_go(versions, str(reference.get("uid") or "")) or next(
-            (each for each in reversed(versions) if each.after is None), None
-        )
-        if went is None:
-            return Removal(Cause.OWNER_DELETED, text, (link,))
-        above = await _why(case, kind, went)
-        text = f"its owner {reference.get('kind')} {name} was removed at {clock(went.at)}: {above.text}"
-        return Removal(Cause.OWNER_DELETED, text, (*above.links, link), above.involved)
-    return Removal(Cause.OWNER_DELETED, "its owner is gone", (link,))

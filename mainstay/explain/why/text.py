@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from mainstay.explain.why.answer import Answer, Evidence, Link, State, Tier, Verdict
+from mainstay.explain.why.answer import Answer, Evidence, Link, State, Verdict
+from mainstay.explain.why.causes import Tier
 from mainstay.explain.why.found import ago, clock, listed, shortened
 
 LINES_MAX: Final = 12

@@ -27,12 +27,12 @@ from mainstay.api import times
 from mainstay.api.errors import ApiError, Reason
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.env.build import build
-from mainstay.explain.placement import rests_on
 from mainstay.http.messages import Request
 from mainstay.http.server import HttpServer
 from mainstay.journal.bundle import open_bundle, packed
 from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.scheduler.why.placement import rests_on
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import MASTERS, User
 from mainstay.server.auth.kubeconfig import ByToken, kubeconfig_text, server_url

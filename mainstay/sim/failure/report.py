@@ -19,6 +19,7 @@ from mainstay.explain.why.dispatch import why
 from mainstay.explain.why.text import text_of
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.memory_journal import MemoryJournal
+from mainstay.registry import REGISTRY
 from mainstay.sim.cluster.history import FaultInjected
 from mainstay.sim.failure.choice_units import FAULT, Unit
 from mainstay.sim.failure.divergence import compare_runs, difference
@@ -101,7 +102,7 @@ async def _why(journal: MemoryJournal, keys: Sequence[str]) -> list[str]:
             continue
         named = object_key_of(key)
         try:
-            answer = await why(await Moment.now(journal), kind.reference, named.name, named.namespace)
+            answer = await why(await Moment.now(journal), REGISTRY, kind.reference, named.name, named.namespace)
         except NoSuchMoment:
             continue
         if answer.verdict is Verdict.SATISFIED:

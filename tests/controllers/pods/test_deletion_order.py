@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstay.controllers.pods.deletion_order import chosen, last_of_domain
+from mainstay.loop.deletion_order import chosen, last_of_domain
 from tests.controllers.objects import a_pod
 
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "c1": "c"}

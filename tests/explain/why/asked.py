@@ -11,6 +11,7 @@ from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import Answer
 from mainstay.explain.why.dispatch import why
+from mainstay.registry import REGISTRY
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
@@ -40,7 +41,7 @@ async def asked(
     """Ask, as of now or of a revision."""
     journal = cluster.journal
     moment = await Moment.at_revision(journal, at) if at else await Moment.now(journal)
-    return await why(moment, kind, name, namespace if kind.namespaced else "", generation)
+    return await why(moment, REGISTRY, kind, name, namespace if kind.namespaced else "", generation)
 
 
 def a_pod(name: str, cpu: str = "100m", **spec: Any) -> Object:

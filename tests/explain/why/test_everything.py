@@ -24,6 +24,7 @@ from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.explain.why.text import LINES_MAX, text_of
 from mainstay.journal.keys import object_key_of
+from mainstay.registry import REGISTRY
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import churned
 
@@ -65,7 +66,7 @@ async def test_there_is_an_answer_about_everything_that_ever_was(sim: Simulation
     for kind in KINDS:
         changes = await journal.changes(kind=kind.text)
         for key in dict.fromkeys(object_key_of(each.key) for each in changes.records):
-            answer = await why(now, kind, key.name, key.namespace)
+            answer = await why(now, REGISTRY, kind, key.name, key.namespace)
             check(answer)
             causes[answer.cause] += 1
             asked += 1
@@ -84,4 +85,4 @@ async def test_there_is_an_answer_at_any_moment(sim: Simulation):
         at = await Moment.at_revision(journal, min(reached, change.revision + chance.choice((0, 1, 20))))
         kind = next(each for each in KINDS if change.key.startswith((f"core/{each.plural}/", f"apps/{each.plural}/")))
         key = object_key_of(change.key)
-        check(await why(at, kind, key.name, key.namespace))
+        check(await why(at, REGISTRY, kind, key.name, key.namespace))

@@ -14,6 +14,7 @@ from mainstay.journal.bundle import open_bundle, packed
 from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, LostRecord, without_detail
+from mainstay.registry import REGISTRY
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_pod, rest
 
@@ -46,7 +47,7 @@ async def test_a_pod_of_which_no_decision_is_known_is_told_by_its_condition_and_
     sim: Simulation,
 ):
     journal = Less(await refused_pod(sim), lambda record: None)
-    answer = await why(await Moment.now(journal), PODS, "web", "default")
+    answer = await why(await Moment.now(journal), REGISTRY, PODS, "web", "default")
 
     assert (answer.cause, answer.verdict) == (Cause.NODE_TOO_SMALL, Verdict.INCOMPLETE)
     assert answer.cures == ()
@@ -58,7 +59,7 @@ async def test_a_decision_without_its_detail_is_told_in_its_own_words_and_says_w
         return without_detail(record) if record.subject.kind == "pods" else record
 
     journal = Less(await refused_pod(sim), dropped)
-    answer = await why(await Moment.now(journal), PODS, "web", "default")
+    answer = await why(await Moment.now(journal), REGISTRY, PODS, "web", "default")
 
     assert answer.cause is Cause.NODE_TOO_SMALL
     assert "Insufficient cpu" in answer.sentence
@@ -75,7 +76,7 @@ async def test_a_decision_without_reasons_and_view_makes_the_answer_incomplete(s
         return msgspec.structs.replace(less, reasons=(), outcome=outcome)
 
     journal = Less(await refused_pod(sim), emptied)
-    answer = await why(await Moment.now(journal), PODS, "web", "default")
+    answer = await why(await Moment.now(journal), REGISTRY, PODS, "web", "default")
 
     assert (answer.cause, answer.verdict) == (Cause.NOT_RECORDED, Verdict.INCOMPLETE)
     assert answer.gaps
@@ -84,7 +85,7 @@ async def test_a_decision_without_reasons_and_view_makes_the_answer_incomplete(s
 async def test_lost_decisions_are_said_to_be_missing(sim: Simulation):
     journal = await refused_pod(sim)
     journal.lost.append(LostRecord(0, 1 << 60, 7, 0))
-    answer = await why(await Moment.now(journal), PODS, "web", "default")
+    answer = await why(await Moment.now(journal), REGISTRY, PODS, "web", "default")
 
     assert any("7 decisions of that time were not recorded" in gap for gap in answer.gaps)
 
@@ -94,7 +95,7 @@ async def test_without_any_decision_a_workload_is_still_told_by_its_status(sim: 
         await cluster.client.create(DEPLOYMENTS, a_deployment("web", 2))
         await rest(20)
         journal = Less(cluster.journal, lambda record: None)
-    answer = await why(await Moment.now(journal), DEPLOYMENTS, "web", "default")
+    answer = await why(await Moment.now(journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
     assert (answer.cause, answer.verdict) == (Cause.SATISFIED, Verdict.SATISFIED)
 
@@ -118,7 +119,8 @@ async def test_of_a_pod_that_was_placed_before_a_bundle_begins_it_is_not_said_th
         bundle = open_bundle(b"".join(packed(contents)))
     node = (await now.get(PODS, "web", "default") or {})["spec"]["nodeName"]
     before, after = [
-        await why(await Moment.now(each), PODS, "web", "default") for each in (cluster.journal, bundle.journal)
+        await why(await Moment.now(each), REGISTRY, PODS, "web", "default")
+        for each in (cluster.journal, bundle.journal)
     ]
 
     assert how_placed(before)[0] is State.DONE
@@ -132,7 +134,7 @@ async def test_a_pod_whose_binding_is_known_and_whose_decision_is_not_says_so(si
         await cluster.client.create(PODS, a_pod("web"), "default")
         await rest(10)
         journal = Less(cluster.journal, lambda record: None)
-    state, text = how_placed(await why(await Moment.now(journal), PODS, "web", "default"))
+    state, text = how_placed(await why(await Moment.now(journal), REGISTRY, PODS, "web", "default"))
 
     assert state is State.UNKNOWN
     assert text.startswith("bound to node-")
@@ -143,6 +145,6 @@ async def test_a_pod_that_was_made_right_on_its_node_was_placed_by_no_scheduler(
     async with a_cluster(sim) as cluster:
         await cluster.client.create(PODS, a_pod("web", nodeName="node-a"), "default")
         await rest(10)
-        answer = await why(await Moment.now(cluster.journal), PODS, "web", "default")
+        answer = await why(await Moment.now(cluster.journal), REGISTRY, PODS, "web", "default")
 
     assert how_placed(answer) == (State.DONE, "made for node-a by admin: no scheduler placed it there")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
-from mainstay.explain.why.refusals import Judged, judged
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
+from mainstay.scheduler.why.dominant_reason import Judged, judged
 from tests.scheduler.objects import Object, a_node, a_pod, a_reservation, a_zone_quota, spread_over
 
 SSD = {"disk": "ssd"}

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from mainstay.agent.pod.why.ends import Ends
 from mainstay.agent.runner import ContainerSpec
 from mainstay.agent.runners.pretend_containers import Behaviour
 from mainstay.api.kind import Object
@@ -14,7 +15,6 @@ from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.logs import logs
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause, Tier
-from mainstay.explain.why.ends import Ends
 from mainstay.sim.cluster.cluster import Cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_pod, asked, rest

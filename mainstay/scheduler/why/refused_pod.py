@@ -6,8 +6,6 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
-from mainstay.explain.cures.search import cures_of
-from mainstay.explain.placement import Placement, Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.why.answer import CureFound, Evidence, Involved, Staleness, Verdict
 from mainstay.explain.why.case import Case
@@ -26,13 +24,14 @@ from mainstay.explain.why.found import (
     waiting,
     written,
 )
-from mainstay.explain.why.nodes import last_heard
-from mainstay.explain.why.refusals import Judged, judged
-from mainstay.explain.why.staleness import SOON, Turned, objects_now, staleness, turned, unseen_until_now
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import DecisionRecord, moment
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.report import Reason as Reported
+from mainstay.scheduler.why.cures.search import cures_of
+from mainstay.scheduler.why.dominant_reason import Judged, judged
+from mainstay.scheduler.why.placement import Placement, Scheduling, explained, scheduling
+from mainstay.scheduler.why.staleness import SOON, Turned, objects_now, staleness, turned, unseen_until_now
 
 CURES_SHOWN: Final = 3
 
@@ -63,7 +62,7 @@ class Refused:
         if not isinstance(placement.decision, Unschedulable):
             note = f"the decision {last.id}, made again, comes out otherwise: what it knew is not all in the journal"
             return self._as_recorded(stale, note)
-        heard = await last_heard(case, (node["metadata"]["name"] for node in then.objects.nodes))
+        heard = await case.rooms.nodes().last_heard(case, (node["metadata"]["name"] for node in then.objects.nodes))
         found = judged(then.objects, then.pod, then.policy, then.seed, placement.refusals, heard)
         cures = tuple(
             CureFound(each.sentence, verified=True, node=each.node, command=each.command)

@@ -1,7 +1,7 @@
 """Why a pod has no node: the last decision about it, made again; and whether that still holds.
 
 nobody has looked at it     no scheduler is at work, or it is behind, held, or another one is asked for
-no node takes it            the dominant one of the reasons (refusals.py), with cures that were tried out
+no node takes it            the dominant one of the reasons (dominant_reason.py), with cures that were tried out
 one would by now            the scheduler does not know yet what has changed (staleness.py)
 a node was found            and the binding was refused, or got no answer
 """
@@ -14,9 +14,8 @@ from mainstay.api.holds import SCHEDULER, What
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import condition_of, created_at, time_of
-from mainstay.explain.placement import explained, scheduling
+from mainstay.explain.placements import is_placement, node_chosen
 from mainstay.explain.rebuild import CannotRebuild
-from mainstay.explain.story.refusals import is_placement
 from mainstay.explain.why.answer import CureFound, Evidence, Link, Staleness, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
@@ -38,13 +37,14 @@ from mainstay.explain.why.found import (
     waiting,
     written,
 )
-from mainstay.explain.why.refused import Refused
-from mainstay.explain.why.staleness import SOON
 from mainstay.explain.writers import SERVER, UNKNOWN_WHO
 from mainstay.journal.record import DecisionRecord, Ending, moment
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.report import POD_SCHEDULED, RETRYING
 from mainstay.scheduler.report import Reason as Reported
+from mainstay.scheduler.why.placement import explained, scheduling
+from mainstay.scheduler.why.refused_pod import Refused
+from mainstay.scheduler.why.staleness import SOON
 
 _REFUSED_BINDINGS: Final = {
     BindingCause.QUOTA_EXCEEDED: Cause.ZONE_QUOTA_EXCEEDED,
@@ -210,10 +210,6 @@ def _heard_since(scheduler: Component, created: datetime) -> bool:
 
 
 # Somebody has.
-
-
-def node_chosen(record: DecisionRecord) -> str:
-    return next((each.removeprefix("node=") for each in record.reasons if each.startswith("node=")), "")
 
 
 def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[Link, ...]:

@@ -7,7 +7,6 @@ room is in room.py.
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from mainstay.api.kind import Object
@@ -24,38 +23,12 @@ from mainstay.api.well_known_labels import (
     UNREACHABLE_TAINT,
     ZONE_LABEL,
 )
-from mainstay.explain.cures.blockers import Blocked, Obstacle
-from mainstay.explain.cures.owner import Workload, patch_of_template, patched, unchangeable, workload_of
-from mainstay.explain.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, ahead_of
+from mainstay.explain.cures.owner import patch_of_template, patched, unchangeable, workload_of
+from mainstay.explain.cures.values import Change
 from mainstay.scheduler.cache.charge import build_charge, find_reservation
 from mainstay.scheduler.what_if import Objects
-
-
-class Change(StrEnum):
-    """What kind of change a cure is. Shown to users: only add."""
-
-    WAIT_FOR_NODE = "WaitForNode"
-    WAIT_FOR_PODS = "WaitForPods"
-    WAIT_FOR_GHOSTS = "WaitForGhosts"
-    WAIT_FOR_RESERVATION = "WaitForReservation"
-    UNCORDON = "Uncordon"
-    TOLERATE = "Tolerate"
-    UNTAINT = "Untaint"
-    LABEL_NODE = "LabelNode"
-    SELECT_OTHERS = "SelectOthers"
-    LOWER_REQUEST = "LowerRequest"
-    SAY_REQUEST = "SayRequest"
-    RELAX_SPREAD = "RelaxSpread"
-    RAISE_ZONE_QUOTA = "RaiseZoneQuota"
-    RAISE_QUOTA = "RaiseQuota"
-    SCALE_DOWN = "ScaleDown"
-    REMOVE_PODS = "RemovePods"
-    ADD_NODE = "AddNode"
-
-
-WAITS: Final = frozenset(
-    {Change.WAIT_FOR_NODE, Change.WAIT_FOR_PODS, Change.WAIT_FOR_GHOSTS, Change.WAIT_FOR_RESERVATION}
-)
+from mainstay.scheduler.why.cures.blockers import Blocked, Obstacle
+from mainstay.scheduler.why.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, ahead_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +381,3 @@ def _limits(quota: Object) -> Iterator[tuple[str, int]]:
         resource = name.removeprefix("requests.")
         if not name.startswith("limits."):
             yield resource, amounts_of({resource: quantity})[resource]
-
-
-__all__ = ["WAITS", "Change", "Step", "Steps", "Workload", "release"]

@@ -13,12 +13,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
+from mainstay.explain.placements import recorded_words
 from mainstay.explain.story.lines import About, Link, Stale
-from mainstay.explain.story.refusals import Placing, placing, recorded_words, refusal_words, turned_by, would_place
 from mainstay.explain.story.render import OBSERVED_LATE
 from mainstay.explain.writers import Known, Version
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
+from mainstay.scheduler.reasons import Reason
+from mainstay.scheduler.why.refusals import Placing, placing, refusal_words, turned_by, would_place
 
 AGAIN_MAX: Final = 40
 """Decisions that are made again for one story."""
@@ -33,7 +35,7 @@ MATTERS: Final = (*READ_BY_SCHEDULERS, RESOURCE_QUOTAS.text)
 _LATE_US: Final = OBSERVED_LATE // timedelta(microseconds=1)
 
 
-class Mattering:
+class Relevance:
     """For one story. `records` are all its placements."""
 
     def __init__(self, known: Known, records: Iterable[DecisionRecord]) -> None:
@@ -57,7 +59,8 @@ class Mattering:
         """Why a pod got no node: filter by filter, by deciding again; else in the record's own words."""
         # Equal messages name the same nodes and numbers, so of many pods that wait for the same, one is enough.
         # They do not name the labels that a pod asks for.
-        of = record.subject.name if "affinity" in record.outcome.message else ""
+        asks_for_labels = any(each.partition(" ")[0] == Reason.NODE_AFFINITY for each in record.reasons)
+        of = record.subject.name if asks_for_labels else ""
         alike = (record.outcome.message, record.reasons, of)
         if alike not in self._words:
             made = await self._made_again(record)
@@ -155,6 +158,11 @@ class Mattering:
                 if kind == PODS.text or kind in MATTERS:
                     self._looked_at[revision] = await self._known.version(kind, where.namespace, where.name, revision)
         return self._looked_at[revision]
+
+
+def find_relevance(known: Known, records: Sequence[DecisionRecord]) -> Relevance:
+    """For the placements of one story."""
+    return Relevance(known, records)
 
 
 def matters(version: Version) -> bool:

@@ -2,7 +2,7 @@
 
 Who is removed and belongs to a workload is made anew, and wants a node, too: only if there is one for it elsewhere does
 that help anybody (trial.py), and the words say where it would go. A workload that is scaled down loses the pods
-that its controller would choose (controllers/pods/deletion_order.py), wherever they are.
+that its controller would choose (loop/deletion_order.py), wherever they are.
 
 Bounded: at most `NODES_LOOKED_AT` nodes, `PODS_MAX` pods removed, `WORKLOADS_MAX` workloads tried.
 """
@@ -28,13 +28,14 @@ from mainstay.api.pod_resources import (
     requests_of,
 )
 from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
-from mainstay.controllers.pods import deletion_order
-from mainstay.explain.cures.blockers import Blocked
 from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
-from mainstay.explain.cures.steps import Change, Step, release
-from mainstay.explain.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
+from mainstay.explain.cures.values import Change
+from mainstay.loop import deletion_order
 from mainstay.scheduler.cache.charge import build_charge, build_reservation_charge
 from mainstay.scheduler.what_if import Objects
+from mainstay.scheduler.why.cures.blockers import Blocked
+from mainstay.scheduler.why.cures.steps import Step, release
+from mainstay.scheduler.why.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
 
 NODES_LOOKED_AT: Final = 40
 PODS_MAX: Final = 8

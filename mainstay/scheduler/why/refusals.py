@@ -16,7 +16,6 @@ from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import amount
 from mainstay.api.well_known_labels import ZONE_LABEL
-from mainstay.explain.placement import Scheduling, explained, scheduling
 from mainstay.explain.rebuild import CannotRebuild, Past
 from mainstay.explain.writers import Version
 from mainstay.journal.interface import Journal
@@ -24,6 +23,7 @@ from mainstay.journal.record import DecisionRecord
 from mainstay.scheduler.messages import render_summary
 from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
+from mainstay.scheduler.why.placement import Scheduling, explained, scheduling
 
 PODS: Final = "pods"
 NODES_NAMED_MAX: Final = 4
@@ -45,11 +45,6 @@ class Placing:
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         return self.decision.refusals if isinstance(self.decision, Unschedulable) else ()
-
-
-def is_placement(record: DecisionRecord) -> bool:
-    """Whether it is the decision of a scheduler about a pod."""
-    return record.subject.kind == PODS and any(seen.kind == NODES.text for seen in record.view) and bool(record.seed)
 
 
 async def placing(journal: Journal, record: DecisionRecord, past: Past | None = None) -> Placing | None:
@@ -189,8 +184,3 @@ def _numbers(refusal: Refusal) -> str:
     resource = refusal.detail.rpartition("/")[2]
     left = max(*refusal.free, 0)
     return f", {amount(resource, refusal.wanted)} wanted, at most {amount(resource, left)} left"
-
-
-def recorded_words(record: DecisionRecord) -> tuple[str, ...]:
-    """What the record itself says, where the decision cannot be made again."""
-    return tuple(record.reasons) or (record.outcome.message or record.outcome.reason,)

@@ -10,12 +10,11 @@ only such are shown; else two together, then three. The smallest comes first: wa
 what others lose something by.
 
 Not known here: whether one may do it, and what else depends on it. A cure is true for the view it was found in. What
-is said of a ResourceQuota, which refuses pods before the scheduler sees them, is in quota.py.
+is said of a ResourceQuota, which refuses pods before the scheduler sees them, is in explain/cures/quota.py.
 """
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mainstay.api.kind import Object
@@ -23,13 +22,14 @@ from mainstay.api.labels import Operator
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.taints import tolerations_of
 from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
-from mainstay.explain.cures.blockers import Blocked, Obstacle, blocked_nodes
-from mainstay.explain.cures.room import NEW_NODE, NODES_LOOKED_AT, PODS_MAX, Room
-from mainstay.explain.cures.steps import WAITS, Change, Step, Steps
-from mainstay.explain.cures.trial import Outcome, Trial
+from mainstay.explain.cures.values import WAITS, Change, TriedCure
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects
+from mainstay.scheduler.why.cures.blockers import Blocked, Obstacle, blocked_nodes
+from mainstay.scheduler.why.cures.room import NEW_NODE, NODES_LOOKED_AT, PODS_MAX, Room
+from mainstay.scheduler.why.cures.steps import Step, Steps
+from mainstay.scheduler.why.cures.trial import Outcome, Trial
 
 CURES_MAX: Final = 6
 """As many are shown."""
@@ -43,31 +43,9 @@ _OPTIONS: Final = 3  # Against each obstacle, when several have to be overcome.
 _STEP_MORE: Final = 100  # One change more is always larger.
 
 
-@dataclass(frozen=True, slots=True)
-class CureFound:
-    """A change that lets the pod run. Encodable as it is."""
-
-    changes: tuple[Change, ...]
-    sentence: str
-    nodes: tuple[str, ...]
-    """All that could take it then."""
-    node: str
-    """The one it would go to."""
-    command: str = ""
-    """To be run as it is; empty where there is none."""
-    is_wait: bool = False
-    """It comes by itself: nobody has to do anything."""
-    until: str = ""
-    """Of a wait: when, at the latest, if that is known."""
-    cost: int = 0
-    """How large the change is, compared with others."""
-    enough_for: int = 1
-    """How many pods would get a node by it: this one, and the siblings that were asked about."""
-
-
 def cures_of(
     objects: Objects, pod: Object, policy: Policy, seed: str, siblings: Sequence[Object] = ()
-) -> tuple[CureFound, ...]:
+) -> tuple[TriedCure, ...]:
     """The smallest changes by which a pod would get a node; nothing if it gets one as things are.
 
     `objects.pods` should have all pods, those without a node too: who is scaled down loses these first. `siblings` wait
@@ -91,8 +69,8 @@ class _Search:
         self._steps = Steps(objects, self._pod)
         self._room = Room(objects, self._pod)
 
-    def found(self) -> tuple[CureFound, ...]:
-        found: list[CureFound] = []
+    def found(self) -> tuple[TriedCure, ...]:
+        found: list[TriedCure] = []
         for size in range(1, STEPS_MAX + 1):
             for steps in self._candidates(size):
                 cure = self._tried(steps)
@@ -153,7 +131,7 @@ class _Search:
             return itertools.chain(self._steps.against(obstacle, blocked), self._room.less(blocked))
         return self._steps.against(obstacle, blocked)
 
-    def _by_a_node(self) -> list[CureFound]:
+    def _by_a_node(self) -> list[TriedCure]:
         """One more node is always an answer, and the largest."""
         for step in self._room.new_nodes(_labels_of_new(self._pod)):
             cure = self._tried((step,))
@@ -163,7 +141,7 @@ class _Search:
 
     # Trying.
 
-    def _tried(self, steps: Sequence[Step]) -> CureFound | None:
+    def _tried(self, steps: Sequence[Step]) -> TriedCure | None:
         edits = [edit for step in steps for edit in step.edits]
         anew = [pod for step in steps for pod in step.anew]
         outcome = self._trial.outcome(edits, anew)
@@ -171,7 +149,7 @@ class _Search:
             return None
         changes = tuple(step.change for step in steps)
         commands = [step.command for step in steps if step.command]
-        return CureFound(
+        return TriedCure(
             changes=changes,
             sentence=_sentence(steps, outcome),
             nodes=outcome.nodes,
@@ -184,9 +162,9 @@ class _Search:
         )
 
 
-def _smallest(found: list[CureFound]) -> tuple[CureFound, ...]:
+def _smallest(found: list[TriedCure]) -> tuple[TriedCure, ...]:
     """One of each kind: of the same change on several nodes, the smallest."""
-    best: dict[tuple[Change, ...], CureFound] = {}
+    best: dict[tuple[Change, ...], TriedCure] = {}
     for cure in sorted(found, key=lambda each: (each.cost, -len(each.nodes), each.sentence)):
         best.setdefault(tuple(sorted(cure.changes)), cure)
     return tuple(best.values())[:CURES_MAX]

@@ -3,16 +3,16 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
+from mainstay.agent.pod.why.ends import START_ERROR, Ends, ends_of, is_shaky, statuses_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import CONFIG_MAPS, PODS, SECRETS
 from mainstay.api.pod_state import condition_of, node_of, time_of
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, gravity
-from mainstay.explain.why.ends import START_ERROR, Ends, ends_of, is_shaky, statuses_of
 from mainstay.explain.why.found import (
     NOTHING,
     Found,
@@ -29,6 +29,7 @@ from mainstay.explain.why.found import (
 )
 from mainstay.journal.record import DecisionRecord
 
+TAKEN_ON_WITHIN: Final = timedelta(seconds=10)
 _IMAGE: Final = frozenset(
     {
         "ErrImagePull",
@@ -364,3 +365,18 @@ async def _last_of_agent(case: Case, pod: Object) -> DecisionRecord | None:
         if each.component in (node, f"agent-{node}", f"agent/{node}") or "agent" in each.component
     ]
     return own[-1] if own else None
+
+
+def not_taken_on(pod: Object, since: datetime | None, now: datetime) -> Found:
+    """The pod is bound, and the agent has not said anything about it."""
+    who, name = subject_of(PODS, pod).words, node_of(pod)
+    is_late = since is not None and now - since > TAKEN_ON_WITHIN
+    text = f"{who} is bound to {name} for {ago(since, now)}, and the agent of {name} has not taken it on"
+    if is_late:
+        link = broken("agent", f"{name} has said nothing about it for {ago(since, now)}", said_by(pod))
+        seems = f"{text}, although its lease is renewed: the agent does not see the pod, or cannot report"
+        return Found(
+            cause=Cause.AGENT_SILENT, sentence=sentence(seems), verdict=Verdict.WAITING, since=since, chain=(link,)
+        )
+    link = waiting("agent", f"{name} takes it on", said_by(pod))
+    return Found(cause=Cause.STARTING, sentence=sentence(f"{text} yet"), verdict=Verdict.WAITING, chain=(link,))

@@ -1,7 +1,7 @@
 """Why a node takes no pods, or is not heard of; and what that means for those on it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,11 +9,12 @@ from mainstay.api.holds import What
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kind_names import PODS as POD_KIND
-from mainstay.api.node_health import LEASE_NAMESPACE, TAINTS, State, record_in
+from mainstay.api.node_health import LEASE_NAMESPACE, RELEASED, TAINTS, State, record_in
 from mainstay.api.pod_resources import CPU, MEMORY, PODS, allocatable_of, amount, is_over, requests_of
-from mainstay.api.pod_state import condition_of, node_of, time_of, zone_of
-from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, stays_for, taints_of
+from mainstay.api.pod_state import condition_of, is_active, node_of, time_of, zone_of
+from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, stays_for, taints_of, tolerations_of, untolerated
 from mainstay.explain.fields import FieldChange
+from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Also, CureFound, Evidence, Involved, Link, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
@@ -31,33 +32,15 @@ from mainstay.explain.why.found import (
     sentence,
     shortened,
     subject_of,
-    waiting,
     written,
 )
+from mainstay.explain.why.removal import Removal
+from mainstay.explain.why.trouble import Trouble
+from mainstay.explain.writers import Version
 
 NODE_HEALTH: Final = "node-health"
 _NAMES: Final = {PODS: "its places for pods", CPU: "its cpu", MEMORY: "its memory"}
 _UNHEALTHY: Final = (State.SUSPECT, State.UNKNOWN, State.RELEASED)
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """What is wrong with a node."""
-
-    cause: Cause
-    text: str
-    """About the node, without a full stop: `node-a is not heard of since …`."""
-    since: datetime | None
-    evidence: tuple[Evidence, ...]
-    is_silent: bool = False
-    """Nothing is heard of it."""
-    because: tuple[str, ...] = ()
-    """What node-health has concluded that from."""
-
-    @property
-    def link(self) -> Link:
-        why = f" ({listed(self.because)})" if self.because else ""
-        return broken("node", f"{self.text}{why}", *self.evidence)
 
 
 async def trouble_of(case: Case, name: str) -> Trouble | None:
@@ -201,7 +184,11 @@ async def _lease_ran_out(case: Case, name: str) -> tuple[datetime, Evidence] | N
 # Asked about the node itself.
 
 
-async def of_node(case: Case, node: Object) -> Found:
+async def why_node(case: Case, node: Object) -> Found:
+    return await _with_refused_evictions(case, node, await _why(case, node))
+
+
+async def _why(case: Case, node: Object) -> Found:
     metadata = node["metadata"]
     name, who = metadata["name"], subject_of(NODES, node).words
     links = [await _made(case, node)]
@@ -344,14 +331,57 @@ def _about(resource: str, size: int) -> str:
     return amount(resource, size)
 
 
-def not_taken_on(pod: Object, who: str, name: str, since: datetime | None, now: datetime, is_late: bool) -> Found:
-    """The pod is bound, and the agent has not said anything about it."""
-    text = f"{who} is bound to {name} for {ago(since, now)}, and the agent of {name} has not taken it on"
-    if is_late:
-        link = broken("agent", f"{name} has said nothing about it for {ago(since, now)}", said_by(pod))
-        seems = f"{text}, although its lease is renewed: the agent does not see the pod, or cannot report"
-        return Found(
-            cause=Cause.AGENT_SILENT, sentence=sentence(seems), verdict=Verdict.WAITING, since=since, chain=(link,)
-        )
-    link = waiting("agent", f"{name} takes it on", said_by(pod))
-    return Found(cause=Cause.STARTING, sentence=sentence(f"{text} yet"), verdict=Verdict.WAITING, chain=(link,))
+async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+    """Why node health evicted a pod: its node is lost, or has a taint."""
+    obj = told.object
+    name = node_of(obj)
+    condition = condition_of(obj, "DisruptionTarget") or NOTHING
+    said = str(condition.get("message") or told.who.reason or "")
+    then = await _node_then(case, name, told.revision)
+    taints = untolerated(taints_of(then), tolerations_of(obj.get("spec") or NOTHING), (NO_EXECUTE,)) if then else ()
+    every = [taint for taint in taints_of(then) if taint.effect == NO_EXECUTE] if then else []
+    if any(taint.key == RELEASED.key for taint in every):
+        text = f"its node {name} was not heard of for so long that its pods are replaced"
+        return Removal(Cause.NODE_LOST, text, (link,))
+    named = listed(str(taint) for taint in (taints or every))
+    text = f"{name} got the taint {named}, which it does not tolerate" if named else said or f"a taint of {name}"
+    involved: tuple[Involved, ...] = ()
+    versions = await case.versions(NODES.text, "", name)
+    setting = [
+        each
+        for each in versions
+        if each.revision <= told.revision and any("taints" in one.path for one in each.changes)
+    ]
+    if setting:
+        who = setting[-1].who.name
+        text += f"; {who} set it at {clock(setting[-1].at)}"
+        involved = (Involved(who, f"set the taints of {name}", (written(setting[-1]),)),)
+    return Removal(Cause.EVICTED_BY_TAINT, text, (link,), involved)
+
+
+async def _node_then(case: Case, name: str, revision: int) -> Object | None:
+    versions = [each for each in await case.versions(NODES.text, "", name) if each.revision <= revision]
+    if versions:
+        return versions[-1].after
+    return await case.get(NODES, name)
+
+
+PODS_LOOKED_AT: Final = 20  # Of a node.
+
+
+async def _with_refused_evictions(case: Case, node: Object, found: Found) -> Found:
+    """What is known of a node that is cordoned, and why those do not go that are still there."""
+    if found.cause is not Cause.NODE_CORDONED:
+        return found
+    name = node["metadata"]["name"]
+    here = [pod for pod in await case.all(POD_KIND) if node_of(pod) == name and is_active(pod)]
+    for pod in sorted(here, key=lambda each: each["metadata"]["name"])[:PODS_LOOKED_AT]:
+        refused = await case.rooms.evictions().eviction_refused(case, pod, subject_of(POD_KIND, pod).words)
+        if refused is not None:
+            still = f"{count(len(here), 'pod')} {'is' if len(here) == 1 else 'are'} still there"
+            text = f"{found.sentence.removesuffix('.')}; {still}. {refused.sentence}"
+            return replace(found, sentence=shortened(text, 420), chain=(*found.chain, *refused.chain))
+    return found
+
+
+ROOM: Final = WhyRoom(analyser=why_node, remover=why_removed)

@@ -7,26 +7,63 @@ there the next one may fit where the last one did not.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.kind_names import COMPONENT_STATES, NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
+from mainstay.explain.moment import Moment
+from mainstay.explain.plan.values import SIBLINGS_MAX, Wait
+from mainstay.explain.why.answer import Verdict
 from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
+from mainstay.scheduler.messages import render_message
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
-from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
 from mainstay.scheduler.reasons import Placed, Unschedulable
+from mainstay.scheduler.what_if import Objects
+from mainstay.scheduler.why.cures.search import cures_of
+from mainstay.scheduler.why.dominant_reason import judged
+from mainstay.scheduler.why.ghosts import ghosts_at
 
+GROUPS_MAX: Final = 3
+"""Of pods that wait for different reasons, in one workload."""
 OWN_SCHEDULERS = ("", "default-scheduler", "mainstay-scheduler")
 
 
-class Placing:
-    def __init__(self, policy: Policy, seed: str) -> None:
+@dataclass(frozen=True, slots=True)
+class PlacementState:
+    """What the scheduler goes by at a moment, besides the objects: makes a model for each run of a plan."""
+
+    policy: Policy
+    ghosts: Mapping[str, tuple[Object, ...]]
+
+    def model(self, seed: str) -> "SchedulerModel":
+        return SchedulerModel(self.policy, self.ghosts, seed)
+
+
+async def placement_plan(moment: Moment) -> PlacementState:
+    policies, components = await moment.all(PLACEMENT_POLICIES), await moment.all(COMPONENT_STATES)
+    return PlacementState(_policy(policies, components), await ghosts_at(moment))
+
+
+def _policy(policies: Iterable[Object], components: Iterable[Object]) -> Policy:
+    """The one that the scheduler says it goes by."""
+    named = {name for each in components for name in (each.get("status") or {}).get("policies") or ()}
+    found = [each for each in policies if each["metadata"]["name"] in named]
+    return parse_policy(found[0]) if len(found) == 1 else DEFAULT
+
+
+class SchedulerModel:
+    """A scheduler in memory."""
+
+    def __init__(self, policy: Policy, ghosts: Mapping[str, Iterable[Object]], seed: str) -> None:
         self.waiting: dict[str, Unschedulable] = {}
         """By uid, who was refused by all nodes, and why."""
         self._policy = policy
@@ -37,6 +74,8 @@ class Placing:
         """By uid, in the order they came: who has no node yet, with its priority."""
         self._looked_at = (-1, -1)
         self._came = 0
+        self._ghosts = {name: tuple(found) for name, found in ghosts.items()}
+        self._are_ghosts_known = not self._ghosts
 
     def changed(self, kind: KindName, key: ObjectKey, old: Object | None, new: Object | None) -> None:
         """Something is now like this."""
@@ -50,12 +89,16 @@ class Placing:
         elif kind == ZONE_QUOTAS:
             self._columns.zone_quota_changed(old, new)
 
-    def haunted(self, node: str, ghosts: Iterable[Object]) -> None:
-        """Pods that were removed by force and may still run there."""
-        self._columns.unconfirmed_changed(node, {each["uid"]: build_unconfirmed_charge(each) for each in ghosts})
+    def _know_ghosts(self) -> None:
+        """Pods that were removed by force and may still run. Their nodes have to be known first."""
+        self._are_ghosts_known = True
+        for node, ghosts in self._ghosts.items():
+            self._columns.unconfirmed_changed(node, {each["uid"]: build_unconfirmed_charge(each) for each in ghosts})
 
     def place(self) -> list[tuple[ObjectKey, str]]:
         """One round: who gets which node. They are taken to be there from now on."""
+        if not self._are_ghosts_known:
+            self._know_ghosts()
         version = (self._columns.version, self._came)
         if not self._queue or version == self._looked_at:
             return []
@@ -78,6 +121,30 @@ class Placing:
                     refused[pod.pod_class.key] = decision
         self._looked_at = (self._columns.version, self._came)
         return found
+
+    def waits(self, pods: Sequence[Object], objects: Mapping[KindName, Sequence[Object]]) -> tuple[Wait, ...]:
+        """Why these wait, those first that are the most, with cures that were tried on these objects."""
+        groups: dict[str, tuple[Unschedulable, list[Object]]] = {}
+        for pod in pods:
+            no = self.waiting[pod["metadata"]["uid"]]
+            groups.setdefault(render_message(no), (no, []))[1].append(pod)
+        kinds = (NODES, PODS, RESERVATIONS, ZONE_QUOTAS)
+        nodes, placed, reservations, quotas = (tuple(objects[kind]) for kind in kinds)
+        there = Objects(nodes, placed, reservations, quotas, unconfirmed=tuple(self._ghosts.items()))
+        found = []
+        for message, (no, alike) in sorted(groups.items(), key=lambda each: (-len(each[1][1]), each[0]))[:GROUPS_MAX]:
+            verdict = judged(there, alike[0], self._policy, self._seed, no.refusals)
+            found.append(
+                Wait(
+                    count=len(alike),
+                    cause=str(verdict.cause),
+                    text=verdict.text,
+                    message=message,
+                    is_blocked=verdict.verdict is Verdict.BLOCKED,
+                    cures=cures_of(there, alike[0], self._policy, self._seed, alike[1 : SIBLINGS_MAX + 1]),
+                )
+            )
+        return tuple(found)
 
     def _line_up(self, key: ObjectKey, old: Object | None, new: Object | None) -> None:
         if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):

@@ -15,13 +15,13 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
-from mainstay.explain.placement import Scheduling
 from mainstay.explain.why.answer import Staleness
 from mainstay.explain.why.case import Case
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord, moment
 from mainstay.scheduler.reasons import Placed
 from mainstay.scheduler.what_if import Objects, what_if
+from mainstay.scheduler.why.placement import Scheduling
 
 SOON: Final = timedelta(seconds=2)
 """So long after a change that would help, a scheduler that has seen it has looked again."""

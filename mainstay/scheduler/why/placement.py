@@ -198,12 +198,6 @@ def _decide_again(found: Scheduling, left_out: str) -> Sequence[Decided]:
     return (Decided(reasons=render_summary(decision), outcome=outcome),)
 
 
-def is_placement(record: DecisionRecord) -> bool:
-    """Whether a scheduler decided about a pod. Schedulers have names of their own."""
-    kinds = [seen.kind for seen in record.view]
-    return record.subject.kind == PODS.text and {PODS.text, NODES.text} <= set(kinds) and record.seed != ""
-
-
 PLACEMENTS: Final = Decider("scheduler", Schedule.PER_KEY, (), str, _decide_again)
 """How schedulers decide, whatever their names are."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,7 +10,8 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
-from mainstay.explain.why.answer import Link, Verdict
+from mainstay.explain.registry import WhyRoom
+from mainstay.explain.why.answer import Involved, Link, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import held, not_done
@@ -29,14 +30,16 @@ from mainstay.explain.why.found import (
     written,
 )
 from mainstay.explain.why.pods import of_pod
-from mainstay.explain.why.quotas import freed
-from mainstay.explain.why.removal import leaving
-from mainstay.explain.why.workloads import refusal_cause, share, verbs_for, worst_of
+from mainstay.explain.why.refusals import refusal_cause
+from mainstay.explain.why.removal import Removal, leaving, owner_name
+from mainstay.explain.why.resource_quotas import freed
+from mainstay.explain.why.workload import share, verbs_for, worst_of
+from mainstay.explain.writers import Version
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-async def of_job(case: Case, job: Object) -> Found:
+async def why_job(case: Case, job: Object) -> Found:
     if is_leaving(job):
         return await leaving(case, JOBS, job)
     subject = subject_of(JOBS, job)
@@ -195,3 +198,39 @@ async def _not_made(
             text = f"{what}: {count(failures, 'pod')} of it failed, and the next is made later. {below.sentence}"
             return replace(below, sentence=shortened(text, 420), verdict=Verdict.WAITING)
     return await not_done(case, JOBS, job, "job", what, since)
+
+
+async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+    """Why the Job controller removed a pod, or the Job itself."""
+    obj = told.object
+    name = owner_name(obj)
+    if not name:  # It is the Job itself.
+        seconds = (obj.get("spec") or NOTHING).get("ttlSecondsAfterFinished")
+        text = f"it was over, and so are the {seconds} s that it stays after that (ttlSecondsAfterFinished)"
+        return Removal(Cause.COMPLETED, text, (link,))
+    job = await case.get(JOBS, name, obj["metadata"].get("namespace") or "") if name else None
+    for each in ("FailureTarget", "Failed", "SuccessCriteriaMet", "Complete", "Suspended"):
+        said = condition_of(job, each) if job is not None else None
+        if said is not None and said.get("status") == "True" and each == "Suspended":
+            return await _by_suspending(case, obj, name, link)
+        if said is not None and said.get("status") == "True":
+            text = f"Job {name} is over ({said.get('reason')}): {said.get('message')}"
+            cause = {"Complete": Cause.COMPLETED, "SuccessCriteriaMet": Cause.COMPLETED}
+            return Removal(cause.get(each, Cause.BACKOFF_LIMIT_EXCEEDED), shortened(text), (link,))
+    reason = f" ({told.who.reason})" if told.who.reason else ""
+    return Removal(Cause.SCALED_DOWN, f"Job {name} does not need it any more{reason}", (link,))
+
+
+async def _by_suspending(case: Case, obj: Object, name: str, link: Link) -> Removal:
+    versions = await case.versions(JOBS.text, obj["metadata"].get("namespace") or "", name)
+    setting = [each for each in versions if any(one.path == ("spec", "suspend") for one in each.changes)]
+    if not setting:
+        return Removal(Cause.SUSPENDED, f"Job {name} is suspended", (link,))
+    last = setting[-1]
+    who = last.who.user or last.who.name
+    text = f"{who} suspended Job {name} at {clock(last.at)}"
+    links = (done("desired", text, written(last)), link)
+    return Removal(Cause.SUSPENDED, text, links, (Involved(who, f"suspended {name}", (written(last),)),))
+
+
+ROOM: Final = WhyRoom(analyser=why_job, remover=why_removed)

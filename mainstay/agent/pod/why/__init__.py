@@ -1,0 +1,1 @@
+"""What the agent tells `why`: containers that wait, crash, fail or are not ready."""

@@ -1,0 +1,223 @@
+"""Why a Deployment has not all its pods ready: from the generation that is wanted down to its ReplicaSet.
+
+desired ─► controller ─► replicaset (controllers/replicaset/why.py) ─► ready ─► rollout complete
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from mainstay.api.holds import What
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
+from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.controllers.deployment import revisions
+from mainstay.controllers.deployment import status as rollout_status
+from mainstay.explain.registry import WhyRoom
+from mainstay.explain.why.answer import Also, Link, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.control import hold_found, not_done
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    broken,
+    clock,
+    done,
+    evidence_of,
+    listed,
+    said_by,
+    sentence,
+    shortened,
+    subject_of,
+    waiting,
+    written,
+)
+from mainstay.explain.why.pods import of_pod
+from mainstay.explain.why.refusals import refusal_cause
+from mainstay.explain.why.removal import Removal, leaving
+from mainstay.explain.why.workload import (
+    complete,
+    find_desired,
+    find_fight,
+    on_late_nodes,
+    set_link,
+    wanted_replicas,
+    worst_of,
+)
+from mainstay.explain.writers import Version
+
+_A_MOMENT: Final = timedelta(seconds=2)
+
+
+async def why_deployment(case: Case, deployment: Object) -> Found:
+    if is_leaving(deployment):
+        return await leaving(case, DEPLOYMENTS, deployment)
+    await case.moment.load([REPLICASETS, PODS, NODES])
+    subject = subject_of(DEPLOYMENTS, deployment)
+    versions = await case.versions(DEPLOYMENTS.text, subject.namespace, subject.name)
+    wanted_since, desired = find_desired(deployment, versions)
+    if (fight := find_fight(subject.words, versions, case.now)) is not None:
+        return fight.after((desired,))
+    spec, status = deployment["spec"], deployment.get("status") or NOTHING
+    sets = await case.owned(REPLICASETS, subject.uid)
+    new = revisions.new_set(deployment, sets)
+    is_complete = _is_complete(deployment, new)
+    observed = int(status.get("observedGeneration") or 0)
+    current = subject.generation
+    if observed < current:
+        if (hold := await _rollout_held(case, deployment, subject.words)) is not None:
+            return hold.after((desired,))
+        seen = f"the last that its controller has seen is {observed}" if observed else "its controller has seen none"
+        what = f"Generation {current} of {subject.words} is not acted on: {seen}"
+        found = await not_done(case, DEPLOYMENTS, deployment, "deployment", what, wanted_since)
+        return found.after((desired,))
+    links = [desired, await _controller(case, DEPLOYMENTS, deployment, "deployment", observed)]
+    if not is_complete:
+        if (hold := await _rollout_held(case, deployment, subject.words)) is not None and not _has_all(
+            deployment, sets
+        ):
+            return hold.after(links)
+        if spec.get("paused") and (
+            new is None or int(status.get("updatedReplicas") or 0) < wanted_replicas(deployment)
+        ):
+            return _paused(deployment, versions, subject.words).after(links)
+    if new is None:
+        return (await _no_set(case, deployment, wanted_since)).after(links)
+    old = [pod for each in sets if each is not new for pod in await case.owned(PODS, each["metadata"].get("uid", ""))]
+    below = await case.hold_up(REPLICASETS, new, subject.words, _old_words(old))
+    if below is not None:
+        worst = await worst_of(case, [pod for pod in old if is_active(pod) and not is_ready(pod)])
+        beside = () if worst is None else (Also(worst[0].cause, worst[0].sentence, worst[1]), *worst[2])
+        return _given_up(deployment, replace(below, also=(*below.also, *beside))).after(links)
+    links.append(set_link(new))
+    if is_complete:
+        found = complete(case, DEPLOYMENTS, deployment, versions)
+        return replace(found, also=await on_late_nodes(case, new)).after(links)
+    return (await _rolling(case, deployment, new, sets, wanted_since)).after(links)
+
+
+def _given_up(deployment: Object, found: Found) -> Found:
+    """A rollout whose deadline has passed is not waited for any more, whatever it would still need."""
+    said = condition_of(deployment, rollout_status.PROGRESSING)
+    if said is None or said.get("status") != "False" or found.verdict is not Verdict.WAITING:
+        return found
+    link = broken("deadline", f"{said.get('reason')}: the rollout is given up", said_by(deployment, said))
+    return replace(found, verdict=Verdict.BLOCKED, chain=(*found.chain, link))
+
+
+async def _controller(case: Case, kind: KindName, workload: Object, controller: str, observed: int) -> Link:
+    subject = subject_of(kind, workload)
+    records = await case.records(kind.text, subject.namespace, subject.name, subject.uid)
+    own = [each for each in records if each.component == controller and each.subject.generation == subject.generation]
+    first = own[0] if own else None
+    evidence = evidence_of(first) if first is not None else said_by(workload)
+    reason = f": {first.reasons[0]}" if first is not None and first.reasons else ""
+    return done("controller", f"{controller} has seen generation {observed}{reason}", evidence)
+
+
+async def _rollout_held(case: Case, deployment: Object, words: str) -> Found | None:
+    subject = subject_of(DEPLOYMENTS, deployment)
+    for hold in await case.holds(DEPLOYMENTS, subject.name, subject.namespace):
+        if hold.what is What.ROLLOUT:
+            text = f"the rollout of {words} is held by {hold.owner} until {clock(hold.expires_at)}: {hold.reason}"
+            return hold_found(hold, f"{text[0].upper()}{text[1:]} (Hold {hold.name})")
+    return None
+
+
+def _has_all(deployment: Object, sets: Sequence[Object]) -> bool:
+    """Whether nothing but the number of pods differs from what is wanted: a Hold does not stop that."""
+    return (
+        len([each for each in sets if wanted_replicas(each)]) <= 1 and revisions.new_set(deployment, sets) is not None
+    )
+
+
+def _paused(deployment: Object, versions: Sequence[Version], words: str) -> Found:
+    paused = next(
+        (each for each in reversed(versions) if any(change.path == ("spec", "paused") for change in each.changes)), None
+    )
+    by = f" by {paused.who.user or paused.who.name} at {clock(paused.at)}" if paused is not None else ""
+    evidence = written(paused) if paused is not None else said_by(deployment)
+    text = f"The rollout of {words} {'was' if by else 'is'} paused{by}: its new template is not rolled out"
+    return Found(
+        cause=Cause.ROLLOUT_PAUSED,
+        sentence=sentence(text),
+        verdict=Verdict.BLOCKED,
+        since=paused.at if paused is not None else None,
+        chain=(broken("controller", f"paused{by}", evidence),),
+    )
+
+
+async def _no_set(case: Case, deployment: Object, since: datetime | None) -> Found:
+    said = condition_of(deployment, rollout_status.PROGRESSING) or NOTHING
+    words = subject_of(DEPLOYMENTS, deployment).words
+    if said.get("reason") == rollout_status.CREATE_FAILED:
+        message = str(said.get("message") or "")
+        cause, verdict = refusal_cause(message)
+        text = f"{words} has no ReplicaSet for its template: {message}"
+        return Found(
+            cause=cause,
+            sentence=sentence(shortened(text, 360)),
+            verdict=verdict,
+            since=time_of(said.get("lastTransitionTime")),
+            chain=(broken("replicaset", shortened(message, 160), said_by(deployment, said)),),
+        )
+    what = f"{words} has no ReplicaSet for its template yet"
+    return await not_done(case, DEPLOYMENTS, deployment, "deployment", what, since)
+
+
+def _old_words(pods: Sequence[Object]) -> str:
+    """What there is of former templates: `2 old ones are ready`."""
+    active = [pod for pod in pods if is_active(pod)]
+    ready = sum(is_ready(pod) for pod in active)
+    if len(active) < 2:
+        return f"the old one is {'' if ready else 'not '}ready" if active else ""
+    if ready == len(active):
+        return f"{ready} old ones are ready"
+    return f"of {len(active)} old ones {ready or 'none'} {'is' if ready <= 1 else 'are'} ready"
+
+
+def _is_complete(deployment: Object, new: Object | None) -> bool:
+    status, wanted = deployment.get("status") or NOTHING, wanted_replicas(deployment)
+    numbers = [int(status.get(name) or 0) for name in ("updatedReplicas", "replicas", "availableReplicas")]
+    return new is not None and all(number == wanted for number in numbers)
+
+
+async def _rolling(
+    case: Case, deployment: Object, new: Object, sets: Sequence[Object], since: datetime | None
+) -> Found:
+    """All pods that are there are ready, and the rollout is not over."""
+    words = subject_of(DEPLOYMENTS, deployment).words
+    old = [each for each in sets if each is not new and wanted_replicas(each)]
+    status = deployment.get("status") or NOTHING
+    wanted = wanted_replicas(deployment)
+    updated, available = int(status.get("updatedReplicas") or 0), int(status.get("availableReplicas") or 0)
+    said = condition_of(deployment, rollout_status.PROGRESSING) or NOTHING
+    moved = time_of(said.get("lastUpdateTime")) or since
+    stuck: Found | None = None
+    leftover = [
+        pod for each in sets for pod in await case.owned(PODS, each["metadata"].get("uid", "")) if is_leaving(pod)
+    ]
+    if leftover and case.now - (moved or case.now) > _A_MOMENT:
+        first = await of_pod(case, leftover[0], is_asked=False)
+        if first.cause not in (Cause.TERMINATING, Cause.SCALED_DOWN, Cause.ROLLED_OVER):
+            stuck = replace(first, about=subject_of(PODS, leftover[0]))
+    if stuck is not None:
+        return replace(stuck, sentence=shortened(f"The rollout of {words} waits: {stuck.sentence}", 400))
+    if old and updated >= wanted and case.now - (moved or case.now) > timedelta(seconds=30):
+        names = listed(each["metadata"]["name"] for each in old)
+        what = f"The rollout of {words} is not over: {names} still has pods"
+        return await not_done(case, DEPLOYMENTS, deployment, "deployment", what, moved)
+    text = f"{words} is being rolled out: {updated} of {wanted} pods are of the new template, {available} are available"
+    link = waiting("rollout", f"{updated} of {wanted} updated", said_by(deployment, said or None))
+    return Found(cause=Cause.ROLLING_OUT, sentence=sentence(text), verdict=Verdict.WAITING, since=moved, chain=(link,))
+
+
+async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+    text = "the Deployment controller keeps only so many old ReplicaSets (revisionHistoryLimit)"
+    return Removal(Cause.ROLLED_OVER, text, (link,))
+
+
+ROOM: Final = WhyRoom(analyser=why_deployment, remover=why_removed)

@@ -1,0 +1,196 @@
+"""Why a ResourceQuota lets nothing more in, what it had no room for, and whether it has by now.
+
+The server counts quotas, so there is no controller beside which this could live.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS, RESOURCE_QUOTAS
+from mainstay.api.pod_resources import amount, is_over, requests_of
+from mainstay.api.quantity import parse
+from mainstay.explain.why.answer import Involved, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.components import no_controllers
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    broken,
+    clock,
+    count,
+    done,
+    evidence_of,
+    listed,
+    said_by,
+    sentence,
+    shortened,
+    subject_of,
+    waiting,
+)
+from mainstay.journal.record import DecisionRecord, Ending, moment
+
+_REFUSED: Final = re.compile(r"exceeded quota: ([^,]+), requested: (.*?), used: ")
+
+
+def refused_in(message: str) -> tuple[str, dict[str, str]] | None:
+    """The quota that a refusal names, and what was asked of it."""
+    match = _REFUSED.search(message)
+    if match is None:
+        return None
+    pairs = (each.partition("=") for each in match[2].split(","))
+    return match[1], {name.strip(): size for name, _, size in pairs}
+
+
+def has_room(quota: Object, wanted: Mapping[str, str]) -> bool:
+    """Whether a quota would let this in, by what it says of itself."""
+    hard, used = _hard_and_used(quota)
+    return all(
+        parse(str(used.get(name, "0"))) + parse(size) <= parse(str(hard[name]))
+        for name, size in wanted.items()
+        if name in hard
+    )
+
+
+async def room_by_now(case: Case, namespace: str, message: str) -> str:
+    """That the quota that refused something has room for it by now, in words. Empty: it has not, or nobody knows."""
+    refused = refused_in(message)
+    if refused is None:
+        return ""
+    name, wanted = refused
+    quota = await case.get(RESOURCE_QUOTAS, name, namespace)
+    if quota is None:
+        return f"there is no ResourceQuota {name} any more"
+    if not has_room(quota, wanted):
+        return ""
+    hard, used = _hard_and_used(quota)
+    sizes = (f"{each} {used.get(each, '0')} of {hard[each]}" for each in sorted(wanted) if each in hard)
+    return f"ResourceQuota {name} has room by now ({listed(sizes)})"
+
+
+def _hard_and_used(quota: Object) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    return (quota.get("spec") or NOTHING).get("hard") or {}, (quota.get("status") or NOTHING).get("used") or {}
+
+
+async def freed(case: Case, namespace: str, message: str, what: str, controller: str) -> Found | None:
+    """If the quota that refused something has room for it by now: who has not tried again yet."""
+    room = await room_by_now(case, namespace, message)
+    if not room:
+        return None
+    text = f"{what}: a quota had no room for more, but {room}"
+    absent = await no_controllers(case)
+    if absent is not None:
+        return Found(
+            cause=absent.cause,
+            sentence=sentence(f"{text}, and {absent.text}"),
+            verdict=Verdict.WAITING,
+            since=absent.since,
+            chain=(broken("controller", absent.text, *absent.evidence),),
+        )
+    return Found(
+        cause=Cause.SCALING,
+        sentence=sentence(f"{text}, and the controller {controller} has not tried again yet"),
+        verdict=Verdict.WAITING,
+        chain=(waiting("admission", room),),
+    )
+
+
+USERS_TOLD: Final = 2
+
+
+REFUSED_WITHIN: Final = timedelta(hours=1)
+
+
+REFUSED_LATELY: Final = timedelta(minutes=5)
+"""Whoever was refused so long ago has asked again since, or does not want it any more."""
+
+
+async def why_resource_quota(case: Case, quota: Object) -> Found:
+    subject = subject_of(RESOURCE_QUOTAS, quota)
+    status = quota.get("status") or NOTHING
+    hard: Mapping[str, Any] = (quota.get("spec") or NOTHING).get("hard") or {}
+    used: Mapping[str, Any] = status.get("used") or {}
+    words = ", ".join(f"{name} {used.get(name, '0')} of {hard[name]}" for name in sorted(hard))
+    full = [name for name in sorted(hard) if name in used and parse(str(used[name])) >= parse(str(hard[name]))]
+    refused = await _refused(case, subject.namespace, subject.name)
+    link = done("used", words, said_by(quota))
+    last_asked = refused_in(refused[-1].outcome.message) if refused else None
+    is_freed = last_asked is not None and has_room(quota, last_asked[1])
+    if not full and (not refused or is_freed or case.now - moment(refused[-1].at) > REFUSED_LATELY):
+        text = f"{subject.words} has room: {words}"
+        asked = count(sum(max(each.attempts, 1) for each in refused), "request")
+        notes = (f"refused: {asked} in the last hour, the last at {clock(moment(refused[-1].at))}",) if refused else ()
+        return Found(
+            cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,), notes=notes
+        )
+    users = await _largest_users(case, subject.namespace, full or sorted(hard))
+    what = (
+        f"{subject.words} is used up in {listed(full)} ({words})"
+        if full
+        else f"{subject.words} leaves too little ({words})"
+    )
+    if users:
+        what += f", most of it by {users}"
+    since = moment(refused[0].at) if refused else None
+    chain = [broken("used", words, said_by(quota))]
+    involved = []
+    if refused:
+        last = refused[-1]
+        times = sum(max(each.attempts, 1) for each in refused)
+        who = f"{last.subject.kind.partition('.')[0]} {last.subject.namespace}/{last.subject.name}"
+        requests = f"{count(times, 'request')} {'was' if times == 1 else 'were'}"
+        what += f"; {requests} refused for that, the last for {who} at {clock(moment(last.at))}"
+        chain.append(broken("refused", shortened(last.outcome.message, 160), evidence_of(last)))
+        involved.append(Involved(last.user or last.component, f"asked for {who}", (evidence_of(last),)))
+    return Found(
+        cause=Cause.QUOTA_EXCEEDED,
+        sentence=sentence(shortened(what, 400)),
+        verdict=Verdict.WAITING,
+        since=since,
+        chain=tuple(chain),
+        involved=tuple(involved),
+    )
+
+
+async def _largest_users(case: Case, namespace: str, resources: Sequence[str]) -> str:
+    """Who uses the most of the first of some resources that pods use: `Deployment hog (1900m) and Job x (100m)`."""
+    for limited in resources:
+        resource = limited.removeprefix("requests.")
+        used: dict[str, int] = {}
+        for pod in await case.all(PODS):
+            if pod["metadata"].get("namespace") == namespace and not is_over(pod):
+                size = 1 if resource == "pods" else requests_of(pod).get(resource, 0)
+                owner = await _top_owner(case, pod)
+                used[owner] = used.get(owner, 0) + size
+        largest = sorted((each for each in used if used[each]), key=lambda each: (-used[each], each))
+        if largest:
+            return listed(f"{each} ({amount(resource, used[each])})" for each in largest[:USERS_TOLD])
+    return ""
+
+
+async def _top_owner(case: Case, obj: Object, kind: str = "Pod") -> str:
+    """The workload that an object belongs to in the end: `Deployment web`."""
+    for _ in range(3):
+        owner = await case.owner_of(obj)
+        if owner is None:
+            break
+        kind = owner[0].kind
+        if owner[1] is None:
+            return f"{kind} {owner[2]}"
+        obj = owner[1]
+    return f"{kind} {obj['metadata']['name']}"
+
+
+async def _refused(case: Case, namespace: str, name: str) -> list[DecisionRecord]:
+    """What a quota has kept out of late."""
+    found = await case.journal.decisions(
+        namespace=namespace, component="quota", since=case.now - REFUSED_WITHIN, before=case.before, limit=200
+    )
+    return [
+        each
+        for each in found.records
+        if each.outcome.ending is Ending.REFUSED and (not name or f"exceeded quota: {name}," in each.outcome.message)
+    ]

@@ -1,0 +1,28 @@
+"""What is wrong with a node, as those ask who have pods on it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from mainstay.explain.why.answer import Evidence, Link
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.found import broken, listed
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a node."""
+
+    cause: Cause
+    text: str
+    """About the node, without a full stop: `node-a is not heard of since …`."""
+    since: datetime | None
+    evidence: tuple[Evidence, ...]
+    is_silent: bool = False
+    """Nothing is heard of it."""
+    because: tuple[str, ...] = ()
+    """What node-health has concluded that from."""
+
+    @property
+    def link(self) -> Link:
+        why = f" ({listed(self.because)})" if self.because else ""
+        return broken("node", f"{self.text}{why}", *self.evidence)

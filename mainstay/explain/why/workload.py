@@ -1,0 +1,210 @@
+"""What is the same for all workloads: since when they are wanted as they are, who fights over them, which pod is worst.
+
+Pods that say the same of themselves are held up by the same, so one of each sort is looked at. Of several causes the
+gravest is told, and the others are counted beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from mainstay.api import pod_state
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import PODS, REPLICASETS
+from mainstay.api.pod_state import condition_of, is_active
+from mainstay.explain.why.answer import Also, Involved, Link, Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause, Tier, gravity
+from mainstay.explain.why.fights import fight_over
+from mainstay.explain.why.found import (
+    NOTHING,
+    Found,
+    ago,
+    broken,
+    clock,
+    count,
+    done,
+    listed,
+    said_by,
+    sentence,
+    subject_of,
+    written,
+)
+from mainstay.explain.why.pods import of_pod
+from mainstay.explain.why.removal import Removal
+from mainstay.explain.writers import Version
+
+SORTS_LOOKED_AT: Final = 6
+"""Of the pods of one workload."""
+
+
+def find_desired(workload: Object, versions: Sequence[Version]) -> tuple[datetime | None, Link]:
+    """Since when it is wanted as it is, and by whom."""
+    metadata, replicas = workload["metadata"], wanted_replicas(workload)
+    generation = int(metadata.get("generation") or 0)
+    made: Version | None = None
+    for each in versions:
+        after, before = (
+            (each.after or NOTHING).get("metadata") or NOTHING,
+            (each.before or NOTHING).get("metadata") or NOTHING,
+        )
+        if after.get("generation") != before.get("generation") and each.after is not None and not each.is_first_known:
+            made = each
+    text = f"generation {generation}, {count(replicas, 'replica')}"
+    if made is None:
+        return pod_state.created_at(workload), done("desired", text, said_by(workload))
+    return made.at, done("desired", f"{text}, by {made.who.user or made.who.name}", written(made))
+
+
+def wanted_replicas(workload: Object) -> int:
+    value = (workload.get("spec") or NOTHING).get("replicas")
+    return 1 if value is None else int(value)
+
+
+def find_fight(words: str, versions: Sequence[Version], now: datetime) -> Found | None:
+    fight = fight_over(versions, now)
+    if fight is None:
+        return None
+    text = (
+        f"{listed(fight.writers)} set {fight.field} of {words} in turn, to {listed(fight.values)}: "
+        f"{fight.flips} times, last at {clock(fight.last.at)}"
+    )
+    link = broken("desired", f"{fight.field} changes hands: {listed(fight.writers)}", written(fight.last))
+    return Found(cause=Cause.FIGHTING_WRITERS, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+
+
+def verbs_for(cause: Cause, are_ready: bool) -> tuple[str, str]:
+    """What is said of one pod, and of several."""
+    if cause.tier is Tier.IN_PROGRESS:
+        return "is on its way", "are on their way"
+    lasts_not = are_ready and cause is not Cause.NODE_LOST
+    return ("does not last", "do not last") if lasts_not else ("is held up", "are held up")
+
+
+def share(number: int, wanted: int, words: str, old: str, verbs: tuple[str, str]) -> str:
+    """How many of its pods are in trouble: `2 of 3 pods of Deployment web are held up`."""
+    verb, beside = verbs[number != 1], f" ({old})" if old else ""
+    if wanted == 1:
+        return f"The {'new' if old else 'only'} pod of {words} {verb}{beside}"
+    return f"{number} of {wanted} {'new ' if old else ''}pods of {words} {verb}{beside}"
+
+
+async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Found, int, tuple[Also, ...]] | None:
+    """Of pods that may be held up: the gravest cause, of how many, and what else there is. None: all are well.
+
+    Pods that say the same of themselves are held up by the same, so one of each sort is looked at.
+    """
+    sorts: dict[tuple[str, ...], list[Object]] = {}
+    troubled = await case.in_trouble(map(pod_state.node_of, pods))
+    for pod in pods:
+        node = pod_state.node_of(pod)
+        # What a pod on a lost node says of itself is what it was like before.
+        sorts.setdefault((*_said_of(pod), node if node in troubled else ""), []).append(pod)
+    if not sorts:
+        return None
+    most_first = sorted(sorts.values(), key=lambda each: -len(each))
+    found: dict[Cause, list[tuple[Found, int]]] = {}
+    for alike in most_first[:SORTS_LOOKED_AT]:
+        each = await of_pod(case, alike[0], is_asked=False)
+        if each.cause is Cause.SATISFIED:
+            continue
+        found.setdefault(each.cause, []).append((replace(each, about=subject_of(PODS, alike[0])), len(alike)))
+    if len(most_first) > SORTS_LOOKED_AT:
+        left = sum(len(each) for each in most_first[SORTS_LOOKED_AT:])
+        case.notes[f"{left} of {len(pods)} pods that are held up were not looked at: there are too many sorts"] = None
+    if not found:
+        return None
+    counts = {cause: sum(number for _, number in each) for cause, each in found.items()}
+    order = sorted(found, key=lambda cause: (gravity(cause), -counts[cause], cause))
+    also = tuple(Also(cause, found[cause][0][0].sentence, counts[cause]) for cause in order[1:])
+    return found[order[0]][0][0], counts[order[0]], also
+
+
+def _said_of(pod: Object) -> tuple[str, ...]:
+    """What a pod says of itself, without what differs between any two."""
+    status = pod.get("status") or NOTHING
+    scheduled, ready = condition_of(pod, "PodScheduled") or NOTHING, condition_of(pod, "Ready") or NOTHING
+    said = [str(status.get("phase")), str(bool(pod_state.node_of(pod))), str(status.get("reason"))]
+    said += [str(scheduled.get(field)) for field in ("status", "reason", "message")]
+    said += [str(ready.get(field)) for field in ("status", "reason")]
+    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        held_up = (each.get("state") or NOTHING).get("waiting") or NOTHING
+        last = (each.get("lastState") or NOTHING).get("terminated") or NOTHING
+        said += [str(held_up.get("reason")), str(last.get("exitCode")), str(last.get("reason"))]
+    return tuple(said)
+
+
+def complete(case: Case, kind: KindName, workload: Object, versions: Sequence[Version]) -> Found:
+    wanted, words, now = wanted_replicas(workload), subject_of(kind, workload).words, case.now
+    since, _ = find_desired(workload, versions)
+    if not wanted:
+        return scaled_to_zero(kind, workload, versions)
+    what = "its only pod is" if wanted == 1 else f"all {wanted} pods are"
+    generation = workload["metadata"].get("generation")
+    text = (
+        f"{words} is as it should be: {what} ready, of generation {generation}, which is wanted for {ago(since, now)}"
+    )
+    link = done("ready", f"{wanted} of {wanted}", said_by(workload))
+    return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+
+
+def scaled_to_zero(
+    kind: KindName, workload: Object, versions: Sequence[Version], above: Removal | None = None
+) -> Found:
+    """No pods are wanted. `above`: why, if it is not the workload itself that somebody scaled."""
+    subject, last = subject_of(kind, workload), version_of_zero(versions)
+    text, link = f"{subject.words} has no pods because none are wanted", done("ready", "nothing is wanted")
+    found = Found(cause=Cause.SCALED_TO_ZERO, sentence="", verdict=Verdict.SATISFIED, chain=(link,))
+    if last is None:
+        return replace(found, sentence=sentence(f"{text}: it is scaled to 0"))
+    if above is not None:
+        said = sentence(f"{text}: {above.text}")
+        return replace(found, sentence=said, since=last.at, chain=(*above.links, link), involved=above.involved)
+    who = last.who.user or last.who.name
+    how = "made it with 0 replicas" if last.before is None else f"scaled it from {wanted_replicas(last.before)} to 0"
+    return replace(
+        found,
+        sentence=sentence(f"{text}: {who} {how} at {clock(last.at)}"),
+        since=last.at,
+        chain=(done("ready", "nothing is wanted", written(last)),),
+        involved=(Involved(who, how, (written(last),)),),
+    )
+
+
+def version_of_zero(versions: Sequence[Version]) -> Version | None:
+    """The version in which no replicas were wanted any more; None: it is not in the journal."""
+    last: Version | None = None
+    for each in versions:
+        if (
+            each.after is not None
+            and not wanted_replicas(each.after)
+            and (each.before is None or wanted_replicas(each.before))
+        ):
+            last = None if each.is_first_known else each
+    return last
+
+
+def set_link(replica_set: Object) -> Link:
+    status = replica_set.get("status") or NOTHING
+    ready = status.get("readyReplicas") or 0
+    text = f"{replica_set['metadata']['name']}: {wanted_replicas(replica_set)} wanted, {ready} ready"
+    return done("replicaset", text, said_by(replica_set), of=subject_of(REPLICASETS, replica_set))
+
+
+async def on_late_nodes(case: Case, replica_set: Object) -> tuple[Also, ...]:
+    """What is wrong with the nodes of pods that are ready as far as anybody has heard."""
+    on: dict[str, int] = {}
+    pods = await case.owned(PODS, replica_set["metadata"].get("uid", ""))
+    troubled = await case.in_trouble(map(pod_state.node_of, pods))
+    for pod in pods:
+        if is_active(pod) and (node := pod_state.node_of(pod)) in troubled:
+            on[node] = on.get(node, 0) + 1
+    found = []
+    for name in sorted(on):
+        trouble = await case.trouble_of(name)
+        if trouble is not None:
+            text = f"{on[name]} of its pods {'is' if on[name] == 1 else 'are'} there: {trouble.text}"
+            found.append(Also(trouble.cause, text, on[name]))
+    return tuple(found)

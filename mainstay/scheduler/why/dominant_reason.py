@@ -1,0 +1,458 @@
+"""Which of the reasons why no node takes a pod is *the* reason. Plain functions over a placement that was made again.
+
+Each node that refuses a pod has one reason or several. Reasons are ordered by how far they put a node from taking the
+pod: one that the pod itself excludes is further away than one that is full, and that is further than one that is only
+cordoned for a while. A node counts by the furthest of its reasons; the pod waits for the nearest of its nodes. So of
+"nine nodes have other labels, one is full" the cause is that the one is full; of "two zones are full, in the third the
+quota is used up" it is the quota.
+
+What the reasons do not tell is tried out: whether the pod would fit without the reservations of others, and whether the
+nodes together have what none of them has alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from mainstay.api.annotations import RESERVATION
+from mainstay.api.kind import Object
+from mainstay.api.labels import Operator, Requirement
+from mainstay.api.node_health import UNREACHABLE, record_in
+from mainstay.api.node_terms import requirements_of
+from mainstay.api.object_key import ObjectKey
+from mainstay.api.pod_resources import CPU, MEMORY, allocatable_of, amount, conflicts, host_ports_of, is_over
+from mainstay.api.pod_state import node_of
+from mainstay.api.quantity import parse
+from mainstay.api.reservations import is_active
+from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
+from mainstay.explain.why.answer import NodeVerdict, Verdict, Verdicts
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.found import NOTHING, clock, count, listed
+from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.reasons import Refusal
+from mainstay.scheduler.what_if import Objects
+from mainstay.scheduler.why.verdicts import (
+    HEALTH_TAINTS,
+    Against,
+    Distance,
+    View,
+    against,
+    by_reason,
+    each_node,
+    label,
+    short,
+)
+
+RESERVATIONS_TRIED_MAX: Final = 20
+NAMED_MAX: Final = 3
+
+_CAUSES: Final[Mapping[Distance, tuple[Cause, Verdict]]] = {
+    Distance.OTHER_NODE_NAMED: (Cause.NODE_DOES_NOT_EXIST, Verdict.BLOCKED),
+    Distance.NODE_AFFINITY: (Cause.NODE_AFFINITY, Verdict.BLOCKED),
+    Distance.RESERVED_ELSEWHERE: (Cause.RESERVED_ELSEWHERE, Verdict.WAITING),
+    Distance.TAINT: (Cause.UNTOLERATED_TAINT, Verdict.BLOCKED),
+    Distance.TOPOLOGY_LABEL: (Cause.TOPOLOGY_LABEL_MISSING, Verdict.BLOCKED),
+    Distance.TOO_SMALL: (Cause.NODE_TOO_SMALL, Verdict.BLOCKED),
+    Distance.PORT: (Cause.PORT_TAKEN, Verdict.WAITING),
+    Distance.ROOM: (Cause.INSUFFICIENT_RESOURCES, Verdict.WAITING),
+    Distance.SPREAD: (Cause.TOPOLOGY_SPREAD, Verdict.WAITING),
+    Distance.QUOTA: (Cause.ZONE_QUOTA_EXCEEDED, Verdict.WAITING),
+    Distance.CORDON: (Cause.NODE_CORDONED, Verdict.BLOCKED),
+    Distance.GHOSTS: (Cause.HELD_BY_GHOSTS, Verdict.WAITING),
+    Distance.HEALTH: (Cause.NODE_LOST, Verdict.WAITING),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Why no node takes a pod."""
+
+    cause: Cause
+    verdict: Verdict
+    text: str
+    """What comes after "has no node: "; without a full stop."""
+    about: tuple[str, ...] = ()
+    """The nodes that the cause is about."""
+    quota: str = ""
+    """The ZoneQuota that the cause is about."""
+    reservation: str = ""
+    nodes: tuple[Verdicts, ...] = ()
+    each_node: tuple[NodeVerdict, ...] = ()
+    others: tuple[str, ...] = ()
+    """What else holds for other nodes, in words."""
+
+
+def judged(
+    objects: Objects,
+    pod: Object,
+    policy: Policy,
+    seed: str,
+    refusals: Sequence[Refusal],
+    heard: Mapping[str, datetime] = NOTHING,
+) -> Judged:
+    """Find the dominant one of the reasons for which all nodes refuse a pod. `heard`: when nodes last gave a sign."""
+    nodes = {node["metadata"]["name"]: node for node in objects.nodes}
+    if not nodes:
+        text = "there are no nodes at all"
+        return Judged(cause=Cause.NO_NODES, verdict=Verdict.WAITING, text=text)
+    view = View(objects, pod, policy, seed, nodes, against(refusals, nodes, pod))
+    distances = {name: min(each.distance for each in view.against[name]) for name in view.against}
+    nearest = max(distances.values())
+    about = tuple(sorted(name for name, each in distances.items() if each is nearest))
+    found = _told(view, nearest, about, heard)
+    others = []
+    untold = {name: each for name, each in distances.items() if each is not nearest and name not in found.about}
+    for distance in sorted(set(untold.values()), reverse=True):
+        names = sorted(name for name, each in untold.items() if each is distance)
+        others.append(_others(view, distance, names))
+    others += _besides(view, found.about, nearest)
+    return replace(
+        found,
+        nodes=by_reason(refusals, view),
+        each_node=each_node(view),
+        others=() if nearest is Distance.SPREAD else tuple(others),  # It has told of them.
+    )
+
+
+# The cause in words.
+
+
+def _told(view: View, nearest: Distance, about: tuple[str, ...], heard: Mapping[str, datetime]) -> Judged:
+    cause, verdict = _CAUSES[nearest]
+    made = Judged(cause=cause, verdict=verdict, text="", about=about)
+    are = _are(view, about)
+    match nearest:
+        case Distance.OTHER_NODE_NAMED:
+            name = view.of(about[0], nearest)[0].detail
+            return replace(made, text=f"it names the node {name}, which there is not")
+        case Distance.NODE_AFFINITY:
+            return _affinity(view, made)
+        case Distance.RESERVED_ELSEWHERE:
+            where = view.of(about[0], nearest)[0].detail
+            return replace(made, text=f"room is reserved for it on {where}, and it may go nowhere else")
+        case Distance.TAINT:
+            taints = sorted({_first_taint(view, name) for name in about})
+            what = f"the taint {taints[0]}" if len(taints) == 1 else f"the taints {listed(taints)}"
+            have = "has" if len(about) == 1 else "have"
+            which = "which it does not tolerate" if len(taints) == 1 else "none of which it tolerates"
+            return replace(made, text=f"{are} {have} {what}, {which}")
+        case Distance.TOPOLOGY_LABEL:
+            keys = sorted({each.detail for name in about for each in view.of(name, nearest)})
+            lack = "lacks" if len(about) == 1 else "lack"
+            return replace(made, text=f"{are} {lack} the label {listed(keys)}, by which its pods are to be spread")
+        case Distance.TOO_SMALL:
+            return _too_small(view, made)
+        case Distance.PORT:
+            return replace(made, text=_ports(view, about))
+        case Distance.ROOM:
+            return _room(view, made)
+        case Distance.SPREAD:
+            return replace(made, text=_spread(view, about))
+        case Distance.QUOTA:
+            return _quota(view, made)
+        case Distance.CORDON:
+            is_ = "is" if len(about) == 1 else "are"
+            return replace(made, text=f"{_named(view, about)} {is_} cordoned, and would have room")
+        case Distance.GHOSTS:
+            return replace(made, text=_ghosts(view, about))
+        case Distance.HEALTH:
+            return _health(view, made, heard)
+
+
+def _are(view: View, about: Sequence[str]) -> str:
+    """`node-a`, `both nodes`, `all 5 nodes`, `3 of 5 nodes (a, b, c)`."""
+    if len(about) == 1:
+        return about[0] if len(view.nodes) > 1 else f"the only node, {about[0]},"
+    if len(about) == len(view.nodes):
+        return "both nodes" if len(about) == 2 else f"all {len(about)} nodes"
+    return f"{len(about)} of {len(view.nodes)} nodes ({listed(about)})"
+
+
+def _named(view: View, about: Sequence[str]) -> str:
+    """The same, with the names of a few: whoever has to do something about each of them needs to know which."""
+    if len(about) == len(view.nodes) and 1 < len(about) <= NAMED_MAX:
+        return f"{_are(view, about)} ({listed(about)})"
+    return _are(view, about)
+
+
+def _first_taint(view: View, name: str) -> str:
+    found = untolerated(taints_of(view.nodes[name]), tolerations_of(view.pod["spec"]), KEEPS_AWAY)
+    own = [taint for taint in found if not taint.key.startswith(HEALTH_TAINTS)]
+    return str((own or list(found))[0])
+
+
+def _affinity(view: View, made: Judged) -> Judged:
+    """What is asked for that no node has, and what nodes have instead."""
+    requirements = requirements_of(view.pod["spec"])
+    wanted = [*requirements.selector.requirements]
+    if requirements.terms is not None and len(requirements.terms) == 1:
+        wanted += requirements.terms[0].labels
+    labels = [node["metadata"].get("labels") or {} for node in view.nodes.values()]
+    missing = [each for each in wanted if not any(each.matches(has) for has in labels)]
+    if not missing:
+        is_told = requirements.terms is None or (len(requirements.terms) == 1 and not requirements.terms[0].names)
+        if len(wanted) < 2 or not is_told:
+            both = "its nodeSelector and " if requirements.selector.requirements else ""
+            return replace(made, text=f"no node matches {both}any of the terms of its node affinity")
+        text = f"no node has all the labels it asks for at once: {listed(_requirement(each) for each in wanted)}"
+        return replace(made, cause=Cause.CONSTRAINTS_COMBINED, text=text)
+    first = missing[0]
+    have = sorted({has[first.key] for has in labels if first.key in has})
+    instead = f" (nodes have {listed(f'{first.key}={value}' for value in have)})" if have else ""
+    return replace(
+        made, text=f"no node has {listed(_requirement(each) for each in missing)}, which it asks for{instead}"
+    )
+
+
+def _requirement(each: Requirement) -> str:
+    match each.operator:
+        case Operator.EXISTS:
+            return f"the label {each.key}"
+        case Operator.DOES_NOT_EXIST:
+            return f"no label {each.key}"
+        case Operator.IN | Operator.EQUALS | Operator.DOUBLE_EQUALS:
+            values = each.values
+            return f"{each.key}={values[0]}" if len(values) == 1 else f"{each.key} in {', '.join(values)}"
+        case _:
+            return f"{each.key} {each.operator} {', '.join(each.values)}"
+
+
+def _too_small(view: View, made: Judged) -> Judged:
+    """Nodes that it may use are too small, even when they are empty. Are there others that are not?"""
+    large = sorted(name for name in view.nodes if not view.of(name, Distance.TOO_SMALL))
+    if large:
+        return _large_enough(view, made, large)
+    too_small = {name: {each.detail: each for each in view.of(name, Distance.TOO_SMALL)} for name in view.nodes}
+    everywhere = sorted(set.intersection(*(set(each) for each in too_small.values())), key=_best_known)
+    if not everywhere:
+        each = [f"{name} in {listed(sorted(too_small[name]))}" for name in sorted(too_small)]
+        return replace(made, text=f"no node is large enough for it even when empty: {listed(each)}")
+    resource = everywhere[0]
+    wanted = next(iter(too_small.values()))[resource].wanted or 0
+    return replace(
+        made,
+        text=f"it wants {amount(resource, wanted)} {resource}, and no node is that large even when empty: "
+        f"the largest, {_largest(view, view.nodes, resource)}",
+    )
+
+
+def _large_enough(view: View, made: Judged, large: Sequence[str]) -> Judged:
+    """Some nodes are large enough, and are excluded by something that others, which are too small, are not."""
+    said = [each for name in made.about for each in view.of(name, Distance.TOO_SMALL)]
+    first = min(said, key=lambda each: (_best_known(each.detail), -(each.wanted or 0)))
+    kept_off = {name: min(each.distance for each in view.against[name]) for name in large}
+    nearest = max(kept_off.values())
+    chosen = [name for name in large if kept_off[name] is nearest]
+    names = f"{listed(chosen)} {'is' if len(chosen) == 1 else 'are'}"
+    they = "it" if len(chosen) == 1 else "they"
+    if nearest is Distance.TAINT:
+        taints = sorted({_first_taint(view, name) for name in chosen})
+        but = f"{they} {'has' if len(chosen) == 1 else 'have'} the taint {listed(taints)}, which it does not tolerate"
+    else:
+        reasons = sorted({short(each) for name in chosen for each in view.of(name, nearest)})
+        but = f"{'does' if len(chosen) == 1 else 'do'} not come into question ({listed(reasons)})"
+        but = f"{they} {but}"
+    small = f"the others that it may use are too small (the largest, {_largest(view, made.about, first.detail)})"
+    cause, verdict = _CAUSES[nearest] if nearest is Distance.TAINT else (Cause.CONSTRAINTS_COMBINED, Verdict.BLOCKED)
+    text = (
+        f"it wants {amount(first.detail, first.wanted or 0)} {first.detail}: {names} large enough, but {but}; {small}"
+    )
+    return replace(made, cause=cause, verdict=verdict, text=text, about=tuple(chosen))
+
+
+def _largest(view: View, names: Iterable[str], resource: str) -> str:
+    size, name = max((_allocatable(view.nodes[name], resource), name) for name in names)
+    return f"{name}, has {amount(resource, size)}"
+
+
+def _best_known(resource: str) -> tuple[bool, bool, str]:
+    return resource != CPU, resource != MEMORY, resource
+
+
+def _allocatable(node: Object, resource: str) -> int:
+    return allocatable_of(node).get(resource, 0)
+
+
+def _ports(view: View, about: Sequence[str]) -> str:
+    ports = sorted({each.detail.removeprefix("0.0.0.0:") for name in about for each in view.of(name, Distance.PORT)})
+    wanted = host_ports_of(view.pod)
+    holders = sorted(
+        {
+            f"{each['metadata'].get('namespace')}/{each['metadata']['name']}"
+            for each in view.objects.pods
+            if node_of(each) in about
+            and not is_over(each)
+            and any(conflicts(one, other) for one in wanted for other in host_ports_of(each))
+        }
+    )
+    by = f", by {listed(holders)}" if holders else ""
+    where = "on every node" if len(about) == len(view.nodes) else f"on {listed(about)}"
+    return f"host port {listed(ports)} is taken {where}{by}"
+
+
+def _room(view: View, made: Judged) -> Judged:
+    about = made.about
+    without = _without_reservations(view, about)
+    if without is not None:
+        return replace(made, cause=Cause.RESERVED_ELSEWHERE, text=without[0], reservation=without[1])
+    short: dict[str, dict[str, Against]] = {}
+    for name in about:
+        for each in view.of(name, Distance.ROOM):
+            short.setdefault(each.detail, {})[name] = each
+    # The resource that most nodes are short of; of equals the better known one.
+    resource = max(short, key=lambda each: (len(short[each]), each == CPU, each == MEMORY, each))
+    by_node = short[resource]
+    wanted = next(iter(by_node.values())).wanted or 0
+    free = {name: max(each.free or 0, 0) for name, each in by_node.items()}
+    most = max(free, key=lambda name: (free[name], name))
+    words = "places for pods" if resource == "pods" else resource
+    total = sum(free.values())
+    is_all = len(about) == len(view.nodes)
+    other = {name: sorted(each for each in short if name in short[each]) for name in about if name not in by_node}
+    lacking = sorted({each for found in other.values() for each in found})
+    also = (
+        f" ({listed(sorted(other))} {'is' if len(other) == 1 else 'are'} short of {listed(lacking)})" if other else ""
+    )
+    if len(by_node) > 1 and total >= wanted and not other:
+        where = "" if is_all else f" on the {len(about)} nodes that come into question ({listed(about)})"
+        none = "no node has" if is_all else "none of them has"
+        text = (
+            f"it wants {amount(resource, wanted)} {words}: {amount(resource, total)} are free in total{where}, "
+            f"but {none} more than {amount(resource, free[most])} by itself ({most})"
+        )
+        return replace(made, cause=Cause.FRAGMENTATION, text=text)
+    left = amount(resource, free[most])
+    if len(about) == 1:
+        only = "the only node" if len(view.nodes) == 1 else "the only node that comes into question"
+        where = f"{only}, {most}, has {left} left"
+    elif is_all and not other:
+        where = f"the most that is left on a node is {left}, on {most}"
+    else:
+        where = f"of the {len(by_node)} nodes that would do otherwise, {most} has the most left: {left}"
+    return replace(made, text=f"it wants {amount(resource, wanted)} {words}, and {where}{also}")
+
+
+def _without_reservations(view: View, about: Sequence[str]) -> tuple[str, str] | None:
+    """Whether others' reservations are in the way: in words, and the first one's name."""
+    mine = (view.pod["metadata"].get("annotations") or NOTHING).get(RESERVATION)
+    held = [
+        each
+        for each in view.objects.reservations
+        if is_active(each)
+        and (each.get("spec") or NOTHING).get("nodeName") in about
+        and (each["metadata"]["name"], each["metadata"].get("namespace")) != (mine, view.namespace)
+    ]
+    if not held or not view.would_place(_less(view.objects, held)):
+        return None
+    enough = [each for each in held[:RESERVATIONS_TRIED_MAX] if view.would_place(_less(view.objects, [each]))]
+    chosen = enough or held
+    names = [_reserved_for(each) for each in chosen]
+    nodes = sorted({str(each["spec"]["nodeName"]) for each in chosen})
+    text = f"room on {listed(nodes)} is reserved for {listed(dict.fromkeys(names))}"
+    if enough and len(enough) == 1:
+        resources = enough[0]["spec"].get("resources") or {}
+        text += f" ({', '.join(f'{name} {size}' for name, size in sorted(resources.items()) if name != 'pods')})"
+    return f"{text}; without that it would fit", str(chosen[0]["metadata"]["name"])
+
+
+def _less(objects: Objects, without: Sequence[Object]) -> Objects:
+    gone = {_key(each) for each in without}
+    return replace(objects, reservations=tuple(each for each in objects.reservations if _key(each) not in gone))
+
+
+def _key(obj: Object) -> ObjectKey:
+    return ObjectKey(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
+
+
+def _reserved_for(reservation: Object) -> str:
+    workload: Mapping[str, Any] = (reservation.get("spec") or NOTHING).get("workload") or NOTHING
+    namespace = reservation["metadata"].get("namespace")
+    return f"{workload.get('kind') or 'Reservation'} {namespace}/{workload.get('name') or _key(reservation).name}"
+
+
+def _spread(view: View, about: Sequence[str]) -> str:
+    said = [each for name in about for each in view.of(name, Distance.SPREAD)]
+    key, allowed = said[0].detail, said[0].wanted
+    here = sorted({label(view.nodes[name], key) for name in about})
+    domains = sorted({label(node, key) for node in view.nodes.values()} - {""})
+    elsewhere = [each for each in domains if each not in here]
+    uneven = f"less evenly over {key} than maxSkew {allowed} allows"
+    word = key.rpartition("/")[2]
+    text = f"in {word} {listed(here)}, where there is room, its pods would be spread {uneven}"
+    if elsewhere:
+        others = [name for name in view.nodes if label(view.nodes[name], key) in elsewhere and name in view.against]
+        reasons = sorted({short(each) for name in others for each in view.against[name]})
+        takes = "takes" if len(elsewhere) == 1 else "take"
+        text += f"; {word} {listed(elsewhere)} {takes} none ({listed(reasons)})"
+    return text
+
+
+def _quota(view: View, made: Judged) -> Judged:
+    """The quotas that leave too little: one for each zone in which nodes would have room."""
+    said = {each.detail: each for name in made.about for each in view.of(name, Distance.QUOTA)}
+    leaves, wants, names = [], [], []
+    for detail in sorted(said):
+        zone, _, resource = detail.rpartition("/")
+        name, limit = _quota_of(view, zone, resource)
+        which = f"ZoneQuota {view.namespace}/{name}" if name else "the quota"
+        of = f" of {limit}" if limit else ""
+        left = amount(resource, max(said[detail].free or 0, 0))
+        leaves.append(f"{which} leaves {left}{of} {resource} in zone {zone}")
+        wants.append(f"{amount(resource, said[detail].wanted or 0)} {resource}")
+        names.append(name)
+    wanted = listed(dict.fromkeys(wants))
+    if len(said) == 1:
+        wanted = wanted.rpartition(" ")[0]  # Of what was just said.
+    return replace(made, text=f"{listed(leaves, 2)}, and it wants {wanted}", quota=names[0])
+
+
+def _quota_of(view: View, zone: str, resource: str) -> tuple[str, str]:
+    """The name of the quota that limits a resource in a zone, the tightest of several; and its limit."""
+    found = []
+    for each in view.objects.zone_quotas:
+        spec = each.get("spec") or NOTHING
+        if each["metadata"].get("namespace") == view.namespace and spec.get("zone") == zone:
+            hard = spec.get("hard") or {}
+            limit = hard.get(resource) or hard.get(f"requests.{resource}")
+            if limit is not None:
+                found.append((parse(str(limit)), each["metadata"]["name"], str(limit)))
+    return min(found)[1:] if found else ("", "")
+
+
+def _ghosts(view: View, about: Sequence[str]) -> str:
+    haunts = {name: ghosts for name, ghosts in view.objects.unconfirmed if name in about}
+    who = [f"{each.get('namespace')}/{each.get('name')}" for name in sorted(haunts) for each in haunts[name]]
+    by = f" ({listed(who)})" if who else ""
+    pods = count(len(who), "pod") if who else "pods"
+    were = "was" if len(who) == 1 else "were"
+    return f"room on {listed(about)} is held for {pods} that {were} removed by force and may still run there{by}"
+
+
+def _health(view: View, made: Judged, heard: Mapping[str, datetime]) -> Judged:
+    parts = []
+    is_lost = False
+    for name in made.about:
+        record = record_in(view.nodes[name])
+        taints = [taint.key for taint in taints_of(view.nodes[name])]
+        lost = record.state not in ("", "Healthy") or UNREACHABLE.key in taints
+        is_lost = is_lost or lost
+        since = f" since {clock(heard[name])}" if name in heard else ""
+        what = next((each.rpartition("/")[2] for each in taints if each.startswith(HEALTH_TAINTS)), "not ready")
+        parts.append(f"{name} is not heard of{since}" if lost else f"{name} is {what}")
+    text = f"{listed(parts)}, and would have room"
+    return replace(made, cause=Cause.NODE_LOST if is_lost else Cause.NODE_NOT_READY, text=text)
+
+
+def _besides(view: View, about: Sequence[str], nearest: Distance) -> list[str]:
+    """What else speaks against the nodes that the cause is about, and would have to change too."""
+    found: dict[str, list[str]] = {}
+    for name in about:
+        if reasons := sorted({short(each) for each in view.against[name] if each.distance > nearest}):
+            found.setdefault(listed(reasons), []).append(name)
+    return [f"{listed(found[reasons])} besides: {reasons}" for reasons in sorted(found)]
+
+
+def _others(view: View, distance: Distance, names: Sequence[str]) -> str:
+    reasons = sorted({short(each) for name in names for each in view.of(name, distance)})
+    return f"{listed(names)}: {listed(reasons)}"

@@ -1,0 +1,59 @@
+"""Why a ZoneQuota lets nothing more into its zone."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mainstay.api.kind import Object
+from mainstay.api.kind_names import NODES, PODS, ZONE_QUOTAS
+from mainstay.api.pod_resources import amount, amounts_of, is_over, requests_of
+from mainstay.api.pod_state import is_active, node_of, zone_of
+from mainstay.explain.registry import WhyRoom
+from mainstay.explain.why.answer import Verdict
+from mainstay.explain.why.case import Case
+from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.found import NOTHING, Found, broken, done, listed, said_by, sentence, subject_of
+
+
+async def why_zone_quota(case: Case, quota: Object) -> Found:
+    subject, spec = subject_of(ZONE_QUOTAS, quota), quota.get("spec") or NOTHING
+    zone, hard = str(spec.get("zone") or ""), amounts_of(_plain(spec.get("hard") or {}))
+    nodes = {node["metadata"]["name"] for node in await case.all(NODES) if zone_of(node) == zone}
+    used: dict[str, int] = {}
+    waiting_pods = []
+    for pod in await case.all(PODS):
+        if pod["metadata"].get("namespace") != subject.namespace or is_over(pod):
+            continue
+        if node_of(pod) in nodes:
+            for resource, size in {**requests_of(pod), "pods": 1}.items():
+                used[resource] = used.get(resource, 0) + size
+        elif not node_of(pod) and is_active(pod):
+            waiting_pods.append(pod)
+    words = ", ".join(
+        f"{name} {amount(name, used.get(name, 0))} of {amount(name, hard[name])}" for name in sorted(hard)
+    )
+    full = [name for name in sorted(hard) if used.get(name, 0) >= hard[name]]
+    held_up = [
+        pod["metadata"]["name"]
+        for pod in waiting_pods
+        if any(requests_of(pod).get(name, 0) > hard[name] - used.get(name, 0) for name in hard)
+    ]
+    text = f"{subject.words} in zone {zone}: {words}"
+    if not full and not held_up:
+        link = done("used", words, said_by(quota))
+        return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+    text = f"{subject.words} {'is used up' if full else 'leaves too little'} in zone {zone} ({words})"
+    if held_up:
+        text += f"; {listed(held_up)} {'waits' if len(held_up) == 1 else 'wait'} for it, or for another zone"
+    return Found(
+        cause=Cause.ZONE_QUOTA_EXCEEDED,
+        sentence=sentence(text),
+        verdict=Verdict.WAITING,
+        chain=(broken("used", words, said_by(quota)),),
+    )
+
+
+def _plain(hard: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix("requests."): value for name, value in hard.items() if not name.startswith("limits.")}
+
+
+ROOM: Final = WhyRoom(analyser=why_zone_quota)
