@@ -34,7 +34,7 @@ from mainstay.sim.run.sweep import sweep
 from mainstay.sim.strategies.table import STRATEGIES
 from tests.client import cache_faults
 from tests.search_log import Done, SearchLog
-from tests.server import binding_races
+from tests.server.placement import binding_races
 from tests.sim.compact_scenarios import COMPACT, CRASHES, HEARTBEATS, WHO
 from tests.store import power_cut
 from tests.store.test_etcd_store_faults import EVERYTHING, run_with_faults

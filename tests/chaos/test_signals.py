@@ -21,7 +21,7 @@ import pytest
 from mainstay.journal.trace_id import trace_of
 from tests.chaos.cluster import COMMAND_LIMIT_S
 from tests.processes import eventually
-from tests.server.test_otlp import a_collector
+from tests.server.decisions.test_otlp import a_collector
 
 pytestmark = pytest.mark.slow
 

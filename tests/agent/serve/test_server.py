@@ -1,4 +1,4 @@
-"""Whom an agent answers, over real TLS, and how it is known. What it answers is in tests/server/test_agents.py."""
+"""Whom an agent answers, over real TLS, and how it is known. What it answers: tests/server/node_proxy."""
 
 import json
 import ssl

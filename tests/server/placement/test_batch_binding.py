@@ -7,7 +7,7 @@ from mainstay.store import open_memory
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.interface import Check, Committed, Refused, Store, Write
 from mainstay.store.local import LocalStore
-from tests.server.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
+from tests.server.placement.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
 from tests.server.world import PODS, Answer, Client, a_server
 
 BINDINGS = "/apis/mainstay.dev/v1/bindings"

@@ -12,8 +12,8 @@ from mainstay.api.reservations import reservation_name
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.store import open_memory
 from mainstay.store.interface import Store
-from tests.server import reservation_cases
-from tests.server.reservation_cases import (
+from tests.server.placement import reservation_cases
+from tests.server.placement.reservation_cases import (
     DELAYS,
     LOSSES,
     NODES,

@@ -19,9 +19,9 @@ from mainstay.sim.run.choices import Choices
 from mainstay.store.etcd import open_etcd
 from mainstay.store.interface import Store
 from tests.requirements import needs
-from tests.server import binding_races
-from tests.server.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
-from tests.server.quota_cases import QUOTAS, a_quota
+from tests.server.placement import binding_races
+from tests.server.placement.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
+from tests.server.quota.quota_cases import QUOTAS, a_quota
 from tests.server.world import CONFIGMAPS, PODS, TOKENS, Client, a_configmap
 from tests.store.etcd_process import shared_etcd, unique_prefix
 

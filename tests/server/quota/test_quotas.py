@@ -14,8 +14,8 @@ from mainstay.api.quota_usage import CLAIMS, SERVICES, is_about, terms_of, usage
 from mainstay.api.quota_usage import PODS as POD
 from mainstay.server.quota.tally import Tally, changed, find_exceeded, parse_limit
 from mainstay.store import open_memory
-from tests.server import quota_cases
-from tests.server.quota_cases import DELAYS, LOSSES, QUOTAS, a_quota, require_exact
+from tests.server.quota import quota_cases
+from tests.server.quota.quota_cases import DELAYS, LOSSES, QUOTAS, a_quota, require_exact
 from tests.server.world import CONFIGMAPS, PODS, a_configmap, a_pod, a_server
 from tests.twins.quotas import TWINS, Twin
 

@@ -35,7 +35,7 @@ from mainstay.server.decisions.reads import _field
 from mainstay.server.decisions.redaction import HIDDEN, find_rights, redacted
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
-from tests.server.journal_world import Served, a_journaled_server
+from tests.server.decisions.journal_world import Served, a_journaled_server
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 

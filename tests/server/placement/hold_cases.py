@@ -10,7 +10,7 @@ from mainstay.env import Chance
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
-from tests.server.eviction_cases import a_running_pod, evict
+from tests.server.placement.eviction_cases import a_running_pod, evict
 from tests.server.world import Client, a_server
 from tests.store.fake_etcd import FakeEtcd, Faults
 

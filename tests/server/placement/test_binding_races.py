@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.server import binding_races
-from tests.server.ledger_cases import Broken
+from tests.server.placement import binding_races
+from tests.server.placement.ledger_cases import Broken
 from tests.twins import ledger as twins
 
 pytestmark = pytest.mark.slow

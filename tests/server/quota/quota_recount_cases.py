@@ -15,10 +15,10 @@ from mainstay.server.quota.zone_quota import build_write as zone_write
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Delete, Store
-from tests.server.quota_cases import QUOTAS, Broken, a_quota
-from tests.server.reservation_cases import a_node, needing, to
+from tests.server.placement.reservation_cases import a_node, needing, to
+from tests.server.quota.quota_cases import QUOTAS, Broken, a_quota
+from tests.server.quota.zone_quota_cases import ZONE_QUOTAS, a_zone_quota
 from tests.server.world import PODS, Client, a_server
-from tests.server.zone_quota_cases import ZONE_QUOTAS, a_zone_quota
 from tests.store.fake_etcd import FakeEtcd, Faults
 
 RECOUNT = "/api/v1/namespaces/default/recount"

@@ -30,7 +30,7 @@ from mainstay.journal.scan import Damage
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
-from tests.server.journal_world import a_configmap, a_journaled_server
+from tests.server.decisions.journal_world import a_configmap, a_journaled_server
 
 GAPS = (Gap(3, 7, GapReason.MISSED),)
 DAMAGES = (Damage("history-1.open", "cut off", ((3, 4),)),)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from mainstay.server.quota.zone_quota import ZoneUse, find_refusal, moved, parse_hard, use_in, zone_key
 from mainstay.store import open_memory
-from tests.server import zone_quota_cases
-from tests.server.reservation_cases import a_node, needing, to
+from tests.server.placement.reservation_cases import a_node, needing, to
+from tests.server.quota import zone_quota_cases
+from tests.server.quota.zone_quota_cases import DELAYS, LOSSES, ZONE_QUOTAS, Broken, a_zone_quota, require_exact
 from tests.server.world import PODS, a_server
-from tests.server.zone_quota_cases import DELAYS, LOSSES, ZONE_QUOTAS, Broken, a_zone_quota, require_exact
 from tests.twins.quotas import ZONE_TWINS, Twin
 
 pytestmark = pytest.mark.slow

@@ -42,7 +42,7 @@ from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
-from tests.server.journal_world import Served, a_configmap, a_journaled_server, a_pod
+from tests.server.decisions.journal_world import Served, a_configmap, a_journaled_server, a_pod
 
 BINDINGS = "/apis/mainstay.dev/v1/bindings"
 

@@ -156,7 +156,7 @@ async def test_bookmarks_tell_an_idle_watch_how_far_it_is(sim):
             second = await events.next()
 
         assert (first["type"], first["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", latest)
-        # The first one has said besides which store this is (test_openings.py).
+        # The first one has said besides which store this is (tests/server/storage/test_epochs.py).
         assert second["object"] == {
             "kind": "ConfigMap",
             "apiVersion": "v1",

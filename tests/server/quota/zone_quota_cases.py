@@ -10,7 +10,7 @@ from mainstay.server.quota.zone_quota import ZONES, count_charges, use_in, zone_
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
-from tests.server.reservation_cases import a_node, needing, to
+from tests.server.placement.reservation_cases import a_node, needing, to
 from tests.server.world import PODS, Client, a_server
 from tests.store.fake_etcd import FakeEtcd, Faults
 

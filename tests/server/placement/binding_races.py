@@ -19,8 +19,8 @@ from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
-from tests.server.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
-from tests.server.test_batch_binding import BINDINGS, an_item
+from tests.server.placement.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
+from tests.server.placement.test_batch_binding import BINDINGS, an_item
 from tests.server.world import PODS, Client, a_server
 from tests.store.fake_etcd import FakeEtcd, Faults
 

@@ -14,7 +14,7 @@ from mainstay.journal.record import Ending
 from mainstay.journal.trace_id import span_of, trace_of
 from mainstay.server.decisions import otlp
 from mainstay.server.decisions.otlp import SpanSender
-from tests.server.test_spans import a_decision, a_write
+from tests.server.decisions.test_spans import a_decision, a_write
 
 pytestmark = pytest.mark.slow
 

@@ -32,7 +32,7 @@ from mainstay.server.placement.ledger.room import Asked, bears_cordon, find_refu
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
 from mainstay.store.interface import Delete, Entry, Put, Write
-from tests.server.ledger_cases import a_charge, a_ledger, a_node, a_sized_pod, require_sums
+from tests.server.placement.ledger_cases import a_charge, a_ledger, a_node, a_sized_pod, require_sums
 
 PORT = "TCP/80/0.0.0.0"
 ASKED = Asked()

@@ -14,12 +14,12 @@ from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
-from tests.server import quota_cases, quota_recount_cases
-from tests.server.quota_cases import DELAYS, LOSSES, QUOTAS, Broken
-from tests.server.quota_recount_cases import RECOUNT, SPOILS, TALLY, ZONE, begin, spoil, wrongs
-from tests.server.reservation_cases import needing
+from tests.server.placement.reservation_cases import needing
+from tests.server.quota import quota_cases, quota_recount_cases
+from tests.server.quota.quota_cases import DELAYS, LOSSES, QUOTAS, Broken
+from tests.server.quota.quota_recount_cases import RECOUNT, SPOILS, TALLY, ZONE, begin, spoil, wrongs
+from tests.server.quota.zone_quota_cases import ZONE_QUOTAS
 from tests.server.world import PODS, a_server
-from tests.server.zone_quota_cases import ZONE_QUOTAS
 from tests.store.fake_etcd import FakeEtcd
 from tests.twins.quotas import RECOUNT_TWINS, Twin
 

@@ -15,7 +15,7 @@ from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
 from mainstay.store.interface import Delete, Entry, Store
 from tests.server import world
-from tests.server.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
+from tests.server.placement.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
 from tests.server.world import PODS, Answer, Client, a_server
 
 AGENT = {"Authorization": "Bearer agent-of-n1"}

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.server import eviction_cases
-from tests.server.eviction_cases import BUDGETS, LOSSES, Broken, a_budget, a_running_pod, evict
+from tests.server.placement import eviction_cases
+from tests.server.placement.eviction_cases import BUDGETS, LOSSES, Broken, a_budget, a_running_pod, evict
 from tests.server.world import PODS, a_server
 from tests.twins.quotas import EVICTION_TWINS, Twin
 

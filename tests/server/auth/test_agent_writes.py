@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.server.auth.authorization import NODES, Action, User, may
-from tests.server.test_token_requests import KEY
+from tests.server.auth.test_token_requests import KEY
 from tests.server.world import PODS, Client, a_pod, a_server
 
 AGENT = User("system:node:n1", (NODES, "system:authenticated"))

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.server import hold_cases
-from tests.server.eviction_cases import BUDGETS, a_budget, a_running_pod, evict
-from tests.server.hold_cases import HOLDS, LOSSES, Broken, a_hold
+from tests.server.placement import hold_cases
+from tests.server.placement.eviction_cases import BUDGETS, a_budget, a_running_pod, evict
+from tests.server.placement.hold_cases import HOLDS, LOSSES, Broken, a_hold
 from tests.server.world import PODS, a_server
 from tests.twins.holds import SERVER_TWINS, Twin
 
