@@ -117,6 +117,6 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "notes.txt").write_text("hello")
 
     assert run(["sim", "continue", str(tmp_path / "notes.txt")]) == 1
-    assert "this is no bundle" in capsys.readouterr().err
+    assert "not a bundle; create one with" in capsys.readouterr().err
     assert run(["sim", "continue", str(tmp_path / "nothing")]) == 1
-    assert "cannot read the bundle" in capsys.readouterr().err
+    assert "cannot read bundle" in capsys.readouterr().err

@@ -229,7 +229,7 @@ def test_what_no_tape_makes_again_has_no_bundle(tmp_path: Path, capsys: pytest.C
 
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == ["without any fault, and a little slower: violated", "  haste: the clerk is too slow"]
-    assert said[2].startswith(f"{__name__}:HASTY: it does not even pass without a fault; ")
+    assert said[2].startswith(f"{__name__}:HASTY: fails without any fault; ")
     assert not bundles.exists()
 
 
