@@ -1,7 +1,5 @@
 """Why a namespace that was deleted is still there, and what went with it."""
 
-import re
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -35,11 +33,8 @@ from mainstay.explain.why.found import (
 from mainstay.explain.why.removal import Removal, told_to_go
 from mainstay.explain.writers import Version
 
-_LEFT: Final = re.compile(r"([a-z0-9.-]+) \((\d+)\)")
-_KINDS: Final = {kind.reference.text: kind.reference for kind in BUILTIN}
-
-
-# Namespaces.
+_KINDS: Final = {kind.reference.text: kind.reference for kind in BUILTIN if kind.reference.namespaced}
+"""What can be in a namespace, of the kinds that are always there."""
 
 
 async def why_namespace(case: Case, namespace: Object) -> Found:
@@ -55,10 +50,11 @@ async def why_namespace(case: Case, namespace: Object) -> Found:
     by = f" by {told.who.user or told.who.name}" if told is not None else ""
     links = (done("removed", f"told to go{by} at {clock(since)}", *((written(told),) if told is not None else ())),)
     remaining = condition_of(namespace, "NamespaceContentRemaining") or NOTHING
-    left = {kind: int(number) for kind, number in _LEFT.findall(str(remaining.get("message") or ""))}
-    stuck = await _with_finalizers(case, name, left)
+    left = await _find_content(case, name)
+    stuck = [(kind, obj) for kind in left for obj in left[kind] if obj["metadata"].get("finalizers")]
     if stuck:
-        kind, obj, finalizers = stuck[0]
+        kind, obj = stuck[0]
+        finalizers = [str(each) for each in obj["metadata"]["finalizers"]]
         which = f"{kind.kind} {obj['metadata']['name']}"
         more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
         text = f"{words} is being deleted{by} since {clock(since)}, and {which}{more} waits for "
@@ -83,7 +79,8 @@ async def why_namespace(case: Case, namespace: Object) -> Found:
     if not remaining and since is not None and case.now - since > timedelta(seconds=10):
         what = f"{words} is being deleted{by} since {clock(since)}"
         return (await not_done(case, NAMESPACES, namespace, "namespace", what, since)).after(links)
-    rest = f"still there: {listed(f'{number} {kind}' for kind, number in left.items())}" if left else "nearly empty"
+    counts = [f"{len(left[kind])} {kind.text}" for kind in left]
+    rest = f"still there: {listed(counts)}" if counts else str(remaining.get("message") or "nearly empty")
     text = f"{words} is being deleted{by} since {clock(since)}: {rest}"
     link = waiting("content", rest, said_by(namespace, remaining or None))
     return Found(
@@ -104,26 +101,16 @@ def _told(versions: list[Version]) -> Version | None:
     return None
 
 
-async def _with_finalizers(
-    case: Case, namespace: str, left: Mapping[str, int]
-) -> list[tuple[KindName, Object, list[str]]]:
-    """What is left in a namespace and waits for somebody."""
-    found = []
-    for text in sorted(left):
-        kind = _KINDS.get(text)
-        if kind is None:
-            continue
-        for obj in await case.all(kind):
-            metadata = obj["metadata"]
-            if metadata.get("namespace") == namespace and metadata.get("finalizers"):
-                found.append((kind, obj, [str(each) for each in metadata["finalizers"]]))
+async def _find_content(case: Case, namespace: str) -> dict[KindName, list[Object]]:
+    """What is left in a namespace, by kind. What custom kinds have there, only the condition says."""
+    await case.moment.load(_KINDS.values())
+    found = {}
+    for text in sorted(_KINDS):
+        kind = _KINDS[text]
+        there = [obj for obj in await case.all(kind) if obj["metadata"].get("namespace") == namespace]
+        if there:
+            found[kind] = there
     return found
-
-
-# Quotas.
-
-
-# Services and budgets.
 
 
 async def why_removed(case: Case, told: Version, link: Link) -> Removal:
