@@ -87,7 +87,7 @@ def running(data: Path, *options: str) -> Iterator[Server]:
     try:
         line = process.stdout.readline()
         hung.cancel()
-        ready = re.fullmatch(r"mainstay server is ready at (\S+), with its kubeconfig in (\S+)\n", line)
+        ready = re.fullmatch(r"mainstay server is ready at (\S+), kubeconfig (\S+)\n", line)
         assert ready is not None, f"{line!r}, {process.communicate()[1]}"
         assert ready[2] == str(data / "kubeconfig")
         yield Server(process, data, ready[1])
@@ -338,18 +338,18 @@ def test_given_certificates_are_used_besides_its_own_authority(server: Server, t
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Missing option '--data-dir'"),
+        ([], "missing option '--data-dir'"),
         (["--data-dir", "{tmp}", "--listen", "6443"], "'6443' is not HOST:PORT"),
         (["--data-dir", "{tmp}", "--listen", "::1:6443"], "brackets"),
         (["--data-dir", "{tmp}", "--listen", "h:99999"], "is not HOST:PORT"),
-        (["--data-dir", "{tmp}", "--store", "mysql"], "'mysql' is none of sqlite, memory, etcd=URL"),
-        (["--data-dir", "{tmp}", "--store", "etcd="], "is none of"),
+        (["--data-dir", "{tmp}", "--store", "mysql"], "'mysql' is not one of sqlite, memory, etcd=URL"),
+        (["--data-dir", "{tmp}", "--store", "etcd="], "is not one of"),
         (["--data-dir", "{tmp}", "--store", "etcd=https://a:1"], "only http://"),
-        (["--data-dir", "{tmp}", "--store", "etcd=http://a"], "is no address of etcd"),
-        (["--data-dir", "{tmp}", "--tls-cert", "{file}"], "add --tls-key"),
-        (["--data-dir", "{tmp}", "--tls-key", "{file}"], "add --tls-cert"),
-        (["--data-dir", "{tmp}", "--client-ca", "{file}"], "--client-ca needs --tls-cert"),
-        (["--data-dir", "{tmp}", "--insecure", "--client-ca", "{file}"], "--insecure is without TLS"),
+        (["--data-dir", "{tmp}", "--store", "etcd=http://a"], "is not an etcd address"),
+        (["--data-dir", "{tmp}", "--tls-cert", "{file}"], "missing option --tls-key"),
+        (["--data-dir", "{tmp}", "--tls-key", "{file}"], "missing option --tls-cert"),
+        (["--data-dir", "{tmp}", "--client-ca", "{file}"], "missing options --tls-cert and --tls-key"),
+        (["--data-dir", "{tmp}", "--insecure", "--client-ca", "{file}"], "--insecure excludes --tls-cert"),
         (["--data-dir", "{tmp}", "--token-file", "{tmp}/none"], "does not exist"),
     ],
 )
@@ -369,7 +369,7 @@ def test_wrong_usage_is_told_apart_from_failure(
     ("options", "said"),
     [
         (["--token-file", "{tmp}/bad.csv"], "bad.csv: line 2: has 1 columns"),
-        (["--token-file", "{tmp}/binary"], "binary is not in UTF-8"),
+        (["--token-file", "{tmp}/binary"], "binary is not UTF-8"),
         (["--tls-cert", "{tmp}/bad.csv", "--tls-key", "{tmp}/bad.csv"], "are not a certificate and key in PEM format"),
         (["--audit-log", "{tmp}/bad.csv/audit.log"], "cannot write the audit log"),
     ],
@@ -390,7 +390,7 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
 
     code, said = refused("--data-dir", str(tmp_path / "file" / "data"))
 
-    assert (code, f"cannot use the data directory {tmp_path}/file/data" in said) == (1, True)
+    assert (code, f"cannot use data directory {tmp_path}/file/data" in said) == (1, True)
 
 
 def test_help_and_version_are_there():
