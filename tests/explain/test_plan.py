@@ -374,7 +374,7 @@ def test_the_command_is_there_and_says_what_it_needs(capsys: pytest.CaptureFixtu
     assert main.run(["plan", "--help"]) == 0
     assert "Changes nothing" in capsys.readouterr().out
     assert main.run(["plan"]) == Exit.USAGE
-    assert "-f FILE" in capsys.readouterr().err
+    assert "missing option -f" in capsys.readouterr().err
 
 
 def test_words_of_a_plan_that_changes_nothing() -> None:
