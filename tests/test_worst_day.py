@@ -74,8 +74,8 @@ def test_the_tests_of_the_guide_find_its_bug_and_say_how_to_see_it_again(shop: p
     result.stdout.fnmatch_lines(
         [
             "*the simulation*",
-            "run it again: pytest test_certificates.py::test_one_certificate_although_the_answer_is_lost --sim-seed 0",
-            "*fault: the answer to request #* of issue is lost",
+            "repeat with: pytest test_certificates.py::test_one_certificate_although_the_answer_is_lost --sim-seed 0",
+            "*fault: the response to request #* of issue is lost",
             "*issue/0: *certificates.py:*",
         ]
     )

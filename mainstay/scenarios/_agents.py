@@ -64,13 +64,13 @@ class AgentStage(UserStage):
             if not isinstance(state, Exited)
         )
         if wanted != running:
-            raise Violated("agents", f"there are pods {wanted} in the end, and {running} run")
+            raise Violated("agents", f"there are pods {wanted} at the end, but {running} run")
         for pod in pods:
             if not _is_ready(pod):
-                raise Violated("agents", f"{pod['metadata']['name']} is not ready in the end: {pod['status']}")
+                raise Violated("agents", f"{pod['metadata']['name']} is not ready at the end: {pod['status']}")
         for name in self.nodes:
             if ghosts := ledger_in(await store.get(ledger_key(name))).ghosts:
-                raise Violated("agents", f"{name} is still charged for {sorted(ghosts)} in the end")
+                raise Violated("agents", f"{name} is still charged for {sorted(ghosts)} at the end")
 
 
 def a_pod(name: str, node: str, *, is_at_most_one: bool = False) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class DatabaseStage(UserStage):
             of_each: dict[str, list[Object]] = {uid: [] for uid in databases}
             for obj in await self._all(prefix):
                 if owner_of(obj) not in databases:
-                    raise Violated("databases", f"{prefix}{obj['metadata']['name']} is there, and its database is not")
+                    raise Violated("databases", f"{prefix}{obj['metadata']['name']} exists, but its database does not")
                 of_each[owner_of(obj)].append(obj)
             for uid, database in databases.items():
                 if problem := _problem(prefix, database, of_each[uid]):
@@ -175,14 +175,14 @@ def _problem(prefix: str, database: Object, found: Sequence[Object]) -> str:
         case _:
             wanted = [f"data-{name}-{number}" for number in range(spec["replicas"])]
     if sorted(names) != wanted:
-        return f"should have {', '.join(wanted) or 'none'} and has {', '.join(sorted(names)) or 'none'} of {prefix}"
+        return f"should have {', '.join(wanted) or 'none'} but has {', '.join(sorted(names)) or 'none'} of {prefix}"
     for obj in found:
         if prefix == VOLUMES_PREFIX and size_of(obj) != spec["storage"]:
-            return f"wants {spec['storage']} and {obj['metadata']['name']} has {size_of(obj)}"
+            return f"wants {spec['storage']} but {obj['metadata']['name']} has {size_of(obj)}"
         if prefix == SETTINGS_PREFIX and obj.get("data") != wanted_settings(database):
-            return f"wants the settings {wanted_settings(database)} and they are {obj.get('data')}"
+            return f"wants the settings {wanted_settings(database)} but they are {obj.get('data')}"
         if prefix == PODS_PREFIX and obj["metadata"]["annotations"]["settings"] != started_with(database)["settings"]:
-            return f"wants {started_with(database)} and {obj['metadata']['name']} runs with something else"
+            return f"wants {started_with(database)} but {obj['metadata']['name']} runs with other settings"
     return ""
 
 
@@ -213,7 +213,7 @@ class NothingWantedDeleted:
             lost = decode_commit(event.previous)
             owner = self._databases.get(owner_of(lost))
             if owner is not None and "deletionTimestamp" not in owner["metadata"] and number_of(lost) < _wants(owner):
-                raise Violated(self.name, f"{key_of(lost)} of a database that lives and wants it is deleted", [event])
+                raise Violated(self.name, f"{key_of(lost)} was deleted, but its database exists and wants it", [event])
 
     async def at_end(self, world: World) -> None:
         """What is there in the end, the stage looks at."""

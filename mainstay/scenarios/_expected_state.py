@@ -71,12 +71,12 @@ def _about_nodes(nodes: dict[str, Object], live: Iterable[str]) -> str:
     for name in live:
         node = nodes.get(name)
         if node is None:
-            return f"{name} is alive, and there is no such Node"
+            return f"{name} is alive, but has no Node object"
         ready: Any = pod_state.condition_of(node, "Ready") or {}
         if ready.get("status") != "True" or (node.get("spec") or {}).get("taints"):
-            return f"{name} is alive, and is not said to be well: {ready.get('reason')}, {node.get('spec')}"
+            return f"{name} is alive, but its Node is not healthy: {ready.get('reason')}, {node.get('spec')}"
         if HEALTH in (node["metadata"].get("annotations") or {}):
-            return f"{name} is well, and still has a record of its health"
+            return f"{name} is healthy, but still has a node health record"
     return ""
 
 
@@ -89,7 +89,7 @@ def _about_pods(pods: Sequence[Object], nodes: dict[str, Object], live: Sequence
             continue  # That is a promise of its own.
         if pod_state.is_leaving(pod):
             if node in live or is_at_most_one(pod):
-                return f"{name} on {node} is to go, and is still there"
+                return f"{name} on {node} was deleted, but still exists"
         elif not node:
             return f"{name} has no node"
         elif node not in live:
@@ -101,7 +101,7 @@ def _about_pods(pods: Sequence[Object], nodes: dict[str, Object], live: Sequence
 
 def _about_singles(pods: Sequence[Object], wanted: Iterable[str]) -> str:
     there = {_name(pod) for pod in pods}
-    return next((f"there is no {name}" for name in wanted if name not in there), "")
+    return next((f"{name} does not exist" for name in wanted if name not in there), "")
 
 
 def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[str]) -> str:
@@ -117,7 +117,7 @@ def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[
         for pod in pods
         if not pod_state.is_over(pod) and pod_state.node_of(pod) in live
     )
-    return "" if running == wanted else f"there are pods {wanted}, and {running} run"
+    return "" if running == wanted else f"there are pods {wanted}, but {running} run"
 
 
 def _waiting(objects: Sequence[Object]) -> dict[str, None]:
@@ -139,12 +139,12 @@ def _about_sets(sets: Sequence[Object], pods: Sequence[Object]) -> str:
         status, wanted = each.get("status") or {}, each["spec"].get("replicas", 1)
         there = owned.get(each["metadata"]["uid"], [])
         if len(there) != wanted:
-            return f"{_name(each)} wants {wanted} pods, and has {sorted(_name(pod) for pod in there)}"
+            return f"{_name(each)} wants {wanted} pods, but has {sorted(_name(pod) for pod in there)}"
         said = [status.get(name) or 0 for name in ("replicas", "readyReplicas", "availableReplicas")]
         if said != [wanted] * 3:
-            return f"{_name(each)} wants {wanted} pods, which are there, and says {status}"
+            return f"{_name(each)} has the {wanted} pods it wants, but reports {status}"
         if pod_state.is_leaving(each):
-            return f"{_name(each)} is to go, and is still there"
+            return f"{_name(each)} was deleted, but still exists"
     return ""
 
 
@@ -156,7 +156,7 @@ def _about_apps(apps: Sequence[Object], sets: Sequence[Object], *, runs_here: bo
         status, wanted = each.get("status") or {}, each["spec"].get("replicas", 1)
         said = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
         if runs_here and (said != [wanted] * 3 or pod_state.is_leaving(each)):
-            return f"{_name(each)} wants {wanted} replicas of its template, and says {status}"
+            return f"{_name(each)} wants {wanted} replicas of its template, but reports {status}"
     return ""
 
 
@@ -167,12 +167,14 @@ def _about_jobs(jobs: Sequence[Object], pods: Sequence[Object]) -> str:
         conditions = (each.get("status") or {}).get("conditions") or ()
         ends = [one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"]
         if (not ends or pod_state.is_leaving(each)) and each["metadata"]["uid"] not in held:
-            return f"{_name(each)} does not come to its end: {each.get('status')}"
+            return f"{_name(each)} does not finish: {each.get('status')}"
     return ""
 
 
 def _about_namespaces(namespaces: Sequence[Object]) -> str:
-    return next((f"namespace {_name(each)} is still going" for each in namespaces if pod_state.is_leaving(each)), "")
+    return next(
+        (f"namespace {_name(each)} is still terminating" for each in namespaces if pod_state.is_leaving(each)), ""
+    )
 
 
 async def _about_books(stage: "WorldStage", live: Sequence[str]) -> str:
@@ -182,7 +184,7 @@ async def _about_books(stage: "WorldStage", live: Sequence[str]) -> str:
         if not drift.is_none:
             return f"the ledger of {name} is wrong: {drift}"
         if name in live and (ghosts := ledger_in(await store.get(ledger_key(name))).ghosts):
-            return f"{name} is charged for {sorted(ghosts)}, which are gone"
+            return f"{name} is charged for {sorted(ghosts)}, which no longer exist"
     return ""
 
 

@@ -49,10 +49,10 @@ class Copy:
             else held is not None and change.old is not None and (held.uid, held.revision) == _at(change.old)
         )
         if not fits:
-            raise Violated("following", f"{self.who} is told {change.type} of {change.key}, and has {held}")
+            raise Violated("following", f"{self.who} received {change.type} of {change.key}, but holds {held}")
         if change.new is not None:
             if held is not None and change.new.revision <= held.revision:
-                raise Violated("following", f"{self.who} is told of {change.key} as it was before")
+                raise Violated("following", f"{self.who} received an older version of {change.key}")
             self.held[change.key] = change.new
 
 
@@ -94,12 +94,12 @@ class FollowerStage(UserStage):
         for copy in self.copies.values():
             cached = {entry.key.name: _at(entry) for entry in copy.informer.cache.entries()}
             held = {key.name: _at(entry) for key, entry in copy.held.items()}
-            for what, found in (("the cache of", cached), ("what was told to", held)):
+            for what, found in (("the cache of", cached), ("what was delivered to", held)):
                 if found != there:
-                    raise Violated("following", f"{what} {copy.who} is {found}, and there is {there}")
+                    raise Violated("following", f"{what} {copy.who} is {found}, but the store has {there}")
             if copy.informer.counters.lists > LISTS_MAX:
                 lists = copy.informer.counters.lists
-                raise Violated("following", f"{copy.who} has read everything anew {lists} times")
+                raise Violated("following", f"{copy.who} listed everything again {lists} times")
 
     async def _follow(self, name: str, env: Env) -> None:
         async with self.world.client_for(name, env) as client:

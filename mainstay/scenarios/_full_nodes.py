@@ -61,12 +61,12 @@ class FullNodesStage(SchedulingStage):
                 there = [each for each in equals if pod_state.node_of(each) == node["metadata"]["name"]]
                 taken = sum(requests_of(each).get(CPU, 0) for each in there)
                 if taken + requests_of(pod).get(CPU, 0) <= allocatable_of(node).get(CPU, 0):
-                    text = f"{pod['metadata']['name']} waits in the end for room that {node['metadata']['name']} has"
+                    text = f"{pod['metadata']['name']} is pending, but {node['metadata']['name']} has room for it"
                     raise Violated("making room", text)
         for node in nodes:
             if (node.get("spec") or {}).get("unschedulable"):
                 name = node["metadata"]["name"]
-                raise Violated("making room", f"{name} is closed in the end, for {promise_of(node)}")
+                raise Violated("making room", f"{name} is still reserved at the end, for {promise_of(node)}")
 
     def _saw_a_pod(self, event: Event) -> None:
         if isinstance(event, RevisionCommitted) and event.key.startswith(PODS_PREFIX):

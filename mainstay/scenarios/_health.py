@@ -97,9 +97,9 @@ class HealthStage(AgentStage):
                 continue
             ready: Any = condition_of(node, "Ready") or {}
             if ready.get("status") != "True" or (node.get("spec") or {}).get("taints"):
-                raise Violated("health", f"{node['metadata']['name']} is not well in the end: {node}")
+                raise Violated("health", f"{node['metadata']['name']} is not healthy at the end: {node}")
             if HEALTH in (node["metadata"].get("annotations") or {}):
-                raise Violated("health", f"{node['metadata']['name']} still has a record in the end")
+                raise Violated("health", f"{node['metadata']['name']} still has a health record at the end")
         if not self.killed:
             await super().check()
 

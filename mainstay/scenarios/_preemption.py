@@ -203,7 +203,7 @@ class Promises:
             return
         for other, (uid, since) in self._promised.items():
             if uid == promise[1]:
-                raise Violated(self.name, f"{promise[0]} is promised {name}, and {other}, too", [since, commit])
+                raise Violated(self.name, f"{promise[0]} was promised both {name} and {other}", [since, commit])
         self._promised[name] = promise[1], commit
 
     def _pod(self, commit: RevisionCommitted) -> None:
@@ -217,12 +217,12 @@ class Promises:
             return
         promise = self._promised.get(pod_state.node_of(pod))
         if promise is None:
-            text = f"{commit.key} has to go from {pod_state.node_of(pod)}, which is promised to nobody"
+            text = f"{commit.key} was evicted from {pod_state.node_of(pod)}, which is not promised to any pod"
             raise Violated(self.name, text, [commit])
         uid, since = promise
         if self._priorities[uid] <= priority_of(pod):
-            raise Violated(self.name, f"{commit.key} has to go for one that is no more important", [since, commit])
+            raise Violated(self.name, f"{commit.key} was evicted for a pod of no higher priority", [since, commit])
         evicted = self._evicted.setdefault(uid, [])
         evicted.append(commit)
         if len(evicted) > self._evicted_max:
-            raise Violated(self.name, f"{len(evicted)} pods have had to go for one", [since, *evicted])
+            raise Violated(self.name, f"{len(evicted)} pods were evicted for one", [since, *evicted])

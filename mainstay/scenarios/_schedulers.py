@@ -85,13 +85,15 @@ class SchedulingStage(UserStage):
                 wants = {resource: amount for resource, amount in requests_of(pod).items() if amount}
                 has_room = name == reserved if reserved else not shortages(ledger, wants)
                 if not spec.get("unschedulable") and not spec.get("taints") and has_room:
-                    raise Violated("scheduling", f"{entry.key} has no node in the end, and {name} has room for it")
+                    raise Violated("scheduling", f"{entry.key} is unscheduled at the end, but {name} has room for it")
 
     def require_agreement(self) -> None:
         """What the schedulers know is what their caches say."""
         for name, scheduler in self.schedulers.items():
             if scheduler.counts.disagreements:
-                text = f"{name} has decided {scheduler.counts.disagreements} times on other grounds than its caches"
+                text = (
+                    f"{name} has decided {scheduler.counts.disagreements} times from data that differs from its caches"
+                )
                 raise Violated("scheduling", text)
 
     async def _reserved_for(self, pod: Object) -> str:

@@ -84,7 +84,7 @@ class SwarmOptions:
     def __str__(self) -> str:
         who = "; ".join(f"{user}: {', '.join(names)}" for user, names in self.deeds.items())
         more = (", priorities" if self.has_priorities else "") + (
-            ", lost machines are told of" if self.says_lost else ""
+            ", lost machines are reported" if self.says_lost else ""
         )
         return f"{who}; every {self.tempo.total_seconds():g} s, up to {self.replicas_max} replicas{more}"
 

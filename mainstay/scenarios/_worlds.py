@@ -162,7 +162,7 @@ class WorldStage(Stage):
         since_ns = looked_ns = loop.time_ns()
         while True:
             if self._busy:
-                missing: Missing | None = WORLD, f"{', '.join(self._busy)} cannot put things in order"
+                missing: Missing | None = WORLD, f"{', '.join(self._busy)} did not finish in time"
             else:
                 missing = await find_deviations(self)
             silent_ns = loop.time_ns() - max(self.world.last_write_ns, since_ns)
@@ -172,7 +172,7 @@ class WorldStage(Stage):
                 looked_ns = loop.time_ns()
                 self._news.set()
             if loop.time_ns() - since_ns > _ns(WITHIN):
-                raise Violated(*(missing or (WORLD, "it is as wanted, and does not come to rest")))
+                raise Violated(*(missing or (WORLD, "the state is as wanted, but writes go on")))
             await tasks.sleep(_LOOK_EVERY)
 
     def _are_all_at_work(self) -> bool:

@@ -74,7 +74,7 @@ class AlwaysRejected(WorkloadStage):
             own = [pod for pod in pods if pod["metadata"]["labels"]["app"] == name]
             ready = sum(pod_state.is_active(pod) and pod_state.is_ready(pod) for pod in own)
             if ready != wanted:
-                raise Violated("always rejected", f"{name} wants {wanted} in the end, and {ready} are ready")
+                raise Violated("always rejected", f"{name} wants {wanted} pods at the end, but {ready} are ready")
 
 
 class NotTooOften:
@@ -96,7 +96,7 @@ class NotTooOften:
         while made[0].at_ns < event.at_ns - WINDOW.total_seconds() * 1e9:
             made.popleft()
         if len(made) > MADE_MAX:
-            raise Violated(self.name, f"{len(made)} pods of {app} were made within {WINDOW}", list(made))
+            raise Violated(self.name, f"{len(made)} pods of {app} were created within {WINDOW}", list(made))
 
     async def at_end(self, world: World) -> None:
         """Everything was told while it happened."""
@@ -104,7 +104,7 @@ class NotTooOften:
 
 SCENARIO: Final = Scenario(
     name="always-rejected",
-    about="Every pod of a workload is rejected at once; it is tried less and less often, and others are not held up.",
+    about="Agents reject every pod of a workload: its controller backs off, and other workloads are not delayed.",
     make=AlwaysRejected,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), NotTooOften()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after", "pause"),

@@ -13,7 +13,7 @@ from mainstay.sim.run.scenario import Scenario
 
 SCENARIO: Final = Scenario(
     name="back-in-time",
-    about="Watches meet a server that is behind, and changes that come twice; no cache may go back, or stop.",
+    about="Servers lag and watches repeat changes: no cache goes back in time or stops.",
     make=FollowerStage,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=("server-behind", "stale-server", "watch-repeat", "watch-disconnect", "server-crash", "cut"),

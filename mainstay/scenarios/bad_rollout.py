@@ -76,7 +76,7 @@ class BadRollout(WorkloadStage):
         pods = await self.objects(PODS_PREFIX)
         found = sorted((image_of(pod), pod_state.is_ready(pod)) for pod in pods)
         if found != [(good, True)] * REPLICAS:
-            raise Violated("bad rollout", f"{REPLICAS} of {good} are wanted in the end, and there are {found}")
+            raise Violated("bad rollout", f"{REPLICAS} of {good} are wanted at the end, but there are {found}")
 
 
 class EnoughAvailable:
@@ -99,7 +99,7 @@ class EnoughAvailable:
         if len(self._ready) >= LEAST:
             self._has_been_enough = True
         elif self._has_been_enough:
-            raise Violated(self.name, f"{len(self._ready)} pods are available, and {LEAST} have to be", [event])
+            raise Violated(self.name, f"{len(self._ready)} pods are available, but {LEAST} are required", [event])
 
     async def at_end(self, world: World) -> None:
         """Everything was told while it happened."""
@@ -107,7 +107,7 @@ class EnoughAvailable:
 
 SCENARIO: Final = Scenario(
     name="bad-rollout",
-    about="Rollouts to what cannot work, then to what can; they recover by themselves, and enough pods stay available.",
+    about="Rollouts to a broken template, then to a good one: they recover, and enough pods stay available.",
     make=BadRollout,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), EnoughAvailable()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-before", "crash-after", "pause"),

@@ -115,10 +115,10 @@ class BindWithoutAnswer(SchedulingStage):
         for entry in (await self.world.store.range("core/pods/")).entries:
             pod = _decode(entry.value)
             if pod["metadata"]["name"] not in self._made:
-                raise Violated("bind without answer", f"nobody has asked for {entry.key}")
+                raise Violated("bind without answer", f"no user asked for {entry.key}")
             said = {each["type"]: each["status"] for each in (pod.get("status") or {}).get("conditions") or ()}
             if said.get(RETRYING) == "True":
-                raise Violated("bind without answer", f"{entry.key} is said to be tried again in the end")
+                raise Violated("bind without answer", f"{entry.key} is reported as being retried at the end")
 
 
 def _a_reservation(pod: str, node: str) -> Object:
@@ -138,7 +138,7 @@ def _a_reservation(pod: str, node: str) -> Object:
 
 SCENARIO: Final = Scenario(
     name="bind-without-answer",
-    about="Bindings are done and not answered while nodes are unheard of; no pod gets a second node, no node too much.",
+    about="Bind responses are lost while nodes are silent: no pod gets a second node, and no node is overcommitted.",
     make=BindWithoutAnswer,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Reserved()],
     lasts=timedelta(minutes=2),

@@ -71,11 +71,11 @@ class CacheFollows(Stage):
                 async with tasks.timeout(CATCH_UP_MAX):
                     await cache.wait_until(latest)
             except TimeoutError:
-                text = f"the cache of {name} is at {cache.revision} and does not come to {latest}"
+                text = f"the cache of {name} is at {cache.revision} and does not reach {latest}"
                 raise Violated("cache follows", text) from None
             held = {entry.key.name: entry.revision for entry in cache.entries()}
             if held != listed:
-                raise Violated("cache follows", f"the cache of {name} holds {held}, and a fresh list has {listed}")
+                raise Violated("cache follows", f"the cache of {name} holds {held}, but a fresh list has {listed}")
 
     async def _writer(self, name: str, env: Env) -> None:
         async with self.world.client_for(name, env) as client:
@@ -120,7 +120,7 @@ class CacheFollows(Stage):
 
 SCENARIO: Final = Scenario(
     name="cache-follows",
-    about="Three writers share a few objects over two servers; in the end each one's cache equals a fresh list.",
+    about="Three writers share a few objects over two servers: at the end each cache equals a fresh list.",
     make=CacheFollows,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     ids=("W1", "W5"),

@@ -14,7 +14,7 @@ from mainstay.sim.run.scenario import Scenario
 
 SCENARIO: Final = Scenario(
     name="compaction-in-the-gap",
-    about="History is forgotten while watches are broken; what went meanwhile must be told as gone, without a storm.",
+    about="The store is compacted while watches are broken: deletions are still delivered, without a list storm.",
     make=FollowerStage,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=(

@@ -83,7 +83,9 @@ class CureMeanwhile(SchedulingStage):
                 waiting[zone] = entry.key
         for zone, key in waiting.items():
             if counts[zone] <= min(counts.values()):
-                raise Violated("scheduling", f"{key} has no node in the end, and zone {zone} has only {counts[zone]}")
+                raise Violated(
+                    "scheduling", f"{key} is unscheduled at the end, but zone {zone} has only {counts[zone]}"
+                )
 
 
 def _spread(name: str, zone: str) -> Object:
@@ -103,7 +105,7 @@ def _spread(name: str, zone: str) -> Object:
 
 SCENARIO: Final = Scenario(
     name="cure-meanwhile",
-    about="What cures a refused pod comes between its refusal and its waiting; it is not missed.",
+    about="A change that makes a rejected pod fit comes just before the pod is parked: it is not missed.",
     make=CureMeanwhile,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,

@@ -87,7 +87,7 @@ SCENARIOS: Final = (
     _scenario(
         "volumes-grow",
         "25",
-        "An operator crashes between ending a member and growing its volume; all volumes have their size in the end.",
+        "An operator crashes between stopping a member and growing its volume: all volumes get their size.",
         Growing,
         CRASHES,
         VOLUMES_PREFIX,
@@ -95,7 +95,7 @@ SCENARIOS: Final = (
     _scenario(
         "another-of-the-name",
         "26",
-        "A database comes again under its name; an operator on an old view must not end the members of the new one.",
+        "A database is recreated under its name: an operator with a stale view must not stop its members.",
         Replaced,
         OLD_VIEWS,
         PODS_PREFIX,
@@ -103,7 +103,7 @@ SCENARIOS: Final = (
     _scenario(
         "volumes-of-the-living",
         "27",
-        "A database comes again under its name; an operator on an old view must not delete its volumes.",
+        "A database is recreated under its name: an operator with a stale view must not delete its volumes.",
         Replaced,
         OLD_VIEWS,
         VOLUMES_PREFIX,
@@ -111,7 +111,7 @@ SCENARIOS: Final = (
     _scenario(
         "shrunk-and-grown",
         "28",
-        "A database shrinks and grows again; an operator on an old view must not remove what is wanted now.",
+        "A database shrinks and grows again: an operator with a stale view must not remove what is wanted now.",
         ShrunkAndGrown,
         OLD_VIEWS,
         VOLUMES_PREFIX,
@@ -119,7 +119,7 @@ SCENARIOS: Final = (
     _scenario(
         "never-seen-size",
         "29",
-        "A database grows and shrinks faster than its operator reads; nothing of the size between stays.",
+        "A database grows and shrinks faster than its operator reads: nothing of the intermediate size stays.",
         ResizedTwice,
         UNSEEN,
         VOLUMES_PREFIX,
@@ -127,14 +127,14 @@ SCENARIOS: Final = (
     _scenario(
         "both-certificates",
         "30",
-        "An operator crashes between two certificates; each database has both in the end.",
+        "An operator crashes between two certificates: each database gets both.",
         Made,
         CRASHES,
     ),
     _scenario(
         "settings-in-force",
         "31a",
-        "An operator crashes between writing settings and restarting members; all run with the latest in the end.",
+        "An operator crashes between writing settings and restarting members: all run with the latest.",
         Reconfigured,
         CRASHES,
         VOLUMES_PREFIX,
@@ -142,7 +142,7 @@ SCENARIOS: Final = (
     _scenario(
         "members-can-leave",
         "31b",
-        "An operator crashes between making a member and saying that it has joined; it can leave all the same.",
+        "An operator crashes between creating a member and recording that it joined: it can still leave.",
         Resized,
         CRASHES,
         VOLUMES_PREFIX,
@@ -150,7 +150,7 @@ SCENARIOS: Final = (
     _scenario(
         "volumes-go-too",
         "31c",
-        "An operator crashes between ending a member and removing its volume; no volume stays that nobody wants.",
+        "An operator crashes between stopping a member and deleting its volume: no unwanted volume stays.",
         Resized,
         CRASHES,
         VOLUMES_PREFIX,

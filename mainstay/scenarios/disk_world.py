@@ -21,6 +21,6 @@ class DiskWorld(core_world.CoreWorld):
 SCENARIO: Final[Scenario] = replace(
     core_world.SCENARIO,
     name="disk-world",
-    about="As core-world, over a store on a disk that loses power, is full, or fails.",
+    about="As core-world, over a store whose disk loses power, is full, or fails.",
     make=DiskWorld,
 )

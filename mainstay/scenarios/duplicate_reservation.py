@@ -110,7 +110,7 @@ class DuplicateReservation(UserStage):
         deployments = (await store.range("apps/deployments/")).entries
         wanted = sum(_decode(entry.value)["spec"]["replicas"] for entry in deployments)
         if there != wanted:
-            raise Violated("duplicate reservation", f"{wanted} replicas have {there} reservations in the end")
+            raise Violated("duplicate reservation", f"{wanted} replicas have {there} reservations at the end")
 
 
 def a_workload(name: str, replicas: int) -> Object:
@@ -122,7 +122,7 @@ def a_workload(name: str, replicas: int) -> Object:
 
 SCENARIO: Final = Scenario(
     name="duplicate-reservation",
-    about="A reservation is made and its answer lost, the leader goes, watches are late: there is never a second one.",
+    about="The response to a reservation is lost, the leader changes, watches lag: there is never a second one.",
     make=DuplicateReservation,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Reserved()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after"),

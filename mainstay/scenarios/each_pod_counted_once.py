@@ -120,7 +120,7 @@ def a_job(name: str, shape: Object) -> Object:
 
 SCENARIO: Final = Scenario(
     name="each-pod-counted-once",
-    about="Jobs with pods that succeed, fail and go, and controllers that crash; each pod is counted once.",
+    about="Jobs whose pods succeed, fail and disappear, and controllers that crash: each pod is counted once.",
     make=EachPodCountedOnce,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), JobCounts()],
     lasts=timedelta(seconds=40),
@@ -131,7 +131,7 @@ SCENARIO: Final = Scenario(
 
 SHORT_SCENARIO: Final = Scenario(
     name="one-job",
-    about="One job, suspended and resumed; each pod is counted once.",
+    about="One job, suspended and resumed: each pod is counted once.",
     make=OneJob,
     checkers=lambda: [AcknowledgedWrites(), JobCounts()],
     lasts=timedelta(seconds=15),

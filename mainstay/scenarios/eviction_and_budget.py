@@ -56,7 +56,7 @@ class EnoughHealthy:
         if len(self._healthy) >= LEAST:
             self._has_been_enough = True
         elif self._has_been_enough:
-            text = f"{len(self._healthy)} pods are healthy, and {LEAST} have to be"
+            text = f"{len(self._healthy)} pods are healthy, but {LEAST} are required"
             raise Violated(self.name, text, [event, *self._healthy.values()])
 
     async def at_end(self, world: World) -> None:
@@ -87,9 +87,9 @@ class EvictionAndBudget(UserStage):
         status = budget["status"]
         numbers = {name: status[name] for name in ("expectedPods", "currentHealthy", "disruptionsAllowed")}
         if numbers != {"expectedPods": COUNT, "currentHealthy": COUNT, "disruptionsAllowed": COUNT - LEAST}:
-            raise Violated("eviction and budget", f"all pods are there, and the budget says {status}")
+            raise Violated("eviction and budget", f"all pods exist, but the budget reports {status}")
         if status.get("disruptedPods"):
-            raise Violated("eviction and budget", f"nobody leaves, and the budget says {status}")
+            raise Violated("eviction and budget", f"no pod is being evicted, but the budget reports {status}")
 
     async def _evict_some(self, client: Client) -> None:
         """Again and again until it is refused: what the budget has left is asked for at each moment."""
@@ -141,7 +141,7 @@ def a_pod(name: str) -> Object:
 
 SCENARIO: Final = Scenario(
     name="eviction-and-budget",
-    about="Pods are evicted by several at once while what their budget allows is counted; enough stay healthy.",
+    about="Several clients evict pods while their budget is being recounted: enough pods stay healthy.",
     make=EvictionAndBudget,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), EnoughHealthy()],
     lasts=timedelta(seconds=30),

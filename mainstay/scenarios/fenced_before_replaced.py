@@ -63,7 +63,7 @@ class FencedBeforeReplaced(AgentStage):
             await tasks.sleep(SLOW_FOR * (1 + self.choose("when", 4) / 8))
         join = release_all(world.sim.network.cut(node, server) for server in world.servers)
         duration = CUT_FOR[self.choose("cut for", len(CUT_FOR))]
-        world.faults.note(f"{node} is cut off from all servers for {duration}")
+        world.faults.note(f"{node} is partitioned from all servers for {duration}")
         world.faults.undo_after(duration, f"cut of {node}", join)
 
     def _hurry(self, node: str) -> None:
@@ -119,7 +119,7 @@ def _held_by(lease: Object, holder: str) -> Object:
 
 SCENARIO: Final = Scenario(
     name="fenced-before-replaced",
-    about="Nodes are cut off for longer than their lease lasts; a pod that asks for it never runs in two places.",
+    about="Nodes are partitioned for longer than their lease: an at-most-one pod never runs in two places.",
     make=FencedBeforeReplaced,
     checkers=lambda: [AtMostOne()],
     faults=("cut", "one-way-cut", "latency", "crash", "pause", "crash-after", "answer-lost", "server-crash"),

@@ -77,7 +77,7 @@ class FraudBatch(HealthStage):
         pods = [pod for pod in await self._pods() if pod_state.node_of(pod) not in self.killed]
         ready = [pod["metadata"]["name"] for pod in pods if pod_state.is_ready(pod)]
         if len(pods) != REPLICAS or len(ready) != REPLICAS:
-            text = f"{REPLICAS} should run in the end, and of {len(pods)} these are ready: {ready}"
+            text = f"{REPLICAS} pods should run at the end; of {len(pods)} these are ready: {ready}"
             raise Violated("fraud batch", text)
 
     async def _pods(self) -> list[Object]:
@@ -122,7 +122,7 @@ class OneReplacement:
         self._pods[event.key] = pod, event
         active = [each for other, each in self._pods.values() if pod_state.is_active(other)]
         if len(active) > REPLICAS:
-            raise Violated(self.name, f"there are {len(active)}, and {REPLICAS} are wanted", active)
+            raise Violated(self.name, f"there are {len(active)}, but {REPLICAS} are wanted", active)
 
     async def at_end(self, world: World) -> None:
         """Everything was told while it happened."""
@@ -135,12 +135,12 @@ class OneReplacement:
             raise Violated(self.name, f"{replaces} has a second replacement", [first, event])
         for other, seen in self._pods.values():
             if other["metadata"]["uid"] == replaces and pod_state.is_active(other):
-                raise Violated(self.name, f"{replaces} is replaced and was not told to go", [seen, event])
+                raise Violated(self.name, f"{replaces} was replaced, but was not deleted", [seen, event])
 
 
 SCENARIO: Final = Scenario(
     name="fraud-batch",
-    about="One of three replicas becomes unknown: grace, release, exactly one replacement; or it is heard of in time.",
+    about="One of three replicas becomes unknown: after a grace period it gets exactly one replacement.",
     make=FraudBatch,
     checkers=lambda: [AcknowledgedWrites(), OneActingLeader(), PatientEviction(TIMES.duration), OneReplacement()],
     faults=("crash", "crash-before", "crash-after", "answer-lost", "watch-delay"),

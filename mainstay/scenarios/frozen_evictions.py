@@ -60,10 +60,10 @@ class FrozenEvictions(HealthStage):
         self.killed[LOST] = self.world.spared[LOST] = None
         await tasks.sleep(FROZEN_FOR - timedelta(seconds=10))
         if not (there := await self._pods_of_lost()) or any(pod_state.is_leaving(pod) for pod in there):
-            raise Violated("frozen evictions", f"evictions are frozen, and of {LOST} there is {there}")
+            raise Violated("frozen evictions", f"evictions are frozen, but of {LOST} there is {there}")
         await tasks.sleep(timedelta(minutes=2))
         if not all(pod_state.is_leaving(pod) for pod in await self._pods_of_lost()):
-            raise Violated("frozen evictions", f"nobody holds evictions any more, and pods of {LOST} stay")
+            raise Violated("frozen evictions", f"evictions are no longer held, but pods of {LOST} stay")
 
     async def _pods_of_lost(self) -> list[dict[str, object]]:
         pods = [decode(entry.value) for entry in (await self.world.store.range(PODS_PREFIX)).entries]
@@ -72,7 +72,7 @@ class FrozenEvictions(HealthStage):
 
 SCENARIO: Final = Scenario(
     name="frozen-evictions",
-    about="Evictions are frozen while nodes fall silent; nobody is removed, and afterwards those are who should be.",
+    about="Evictions are held while nodes fall silent: no pod is evicted until the hold ends.",
     make=FrozenEvictions,
     checkers=lambda: [PatientEviction(TIMES.duration), EvictionsHeld(*WATCHERS)],
     faults=("crash", "crash-after", "answer-lost", "leader-loss"),

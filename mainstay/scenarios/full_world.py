@@ -142,7 +142,7 @@ def checkers() -> Sequence[Checker]:
 
 SCENARIO: Final = Scenario(
     name="full-world",
-    about="All controllers under users who submit, scale, roll and delete, operators, lost machines and all faults.",
+    about="All controllers, under users and operators, with lost machines and all faults.",
     make=FullWorld,
     checkers=checkers,
     lasts=timedelta(seconds=60),

@@ -43,7 +43,7 @@ class GhostNode(UserStage):
 
 SCENARIO: Final = Scenario(
     name="ghost-node",
-    about="Nodes go while the watch on them is broken; tasks must not stay on a node that is not there.",
+    about="Nodes are deleted while the watch on them is broken: no task stays on a node that does not exist.",
     make=GhostNode,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), placed()],
     lasts=timedelta(minutes=2),

@@ -54,16 +54,16 @@ class HalfSaid(HealthStage):
             entry = await store.get(f"core/nodes/{name}")
             node = _decode(entry.value) if entry is not None else {}
             if (condition_of(node, "Ready") or {}).get("status") != "Unknown":
-                raise Violated("half said", f"{name} is off, and said to be well in the end")
+                raise Violated("half said", f"{name} is off, but reported as healthy at the end")
         for entry in (await store.range("core/pods/")).entries:
             pod = _decode(entry.value)
             if pod["spec"]["nodeName"] in self.killed and is_ready(pod):
-                raise Violated("half said", f"{pod['metadata']['name']} is still said to be ready in the end")
+                raise Violated("half said", f"{pod['metadata']['name']} is still reported as ready at the end")
 
 
 SCENARIO: Final = Scenario(
     name="half-said",
-    about="A watcher crashes between saying that a node is unknown and saying so of its pods; the next one says it.",
+    about="Node health crashes between marking a node unknown and marking its pods: its successor marks them.",
     make=HalfSaid,
     checkers=lambda: [PatientEviction(TIMES.duration)],
     faults=("crash", "crash-after", "crash-before", "answer-lost", "pause"),

@@ -73,12 +73,12 @@ class HeldController(WorkloadStage):
         pods = await self.objects(PODS_PREFIX)
         found = sorted((image_of(pod), pod_state.is_ready(pod)) for pod in pods)
         if found != [(image, True)] * replicas:
-            raise Violated("held controller", f"{replicas} of {image} are wanted in the end, and there are {found}")
+            raise Violated("held controller", f"{replicas} of {image} are wanted at the end, but there are {found}")
 
 
 SCENARIO: Final = Scenario(
     name="held-controller",
-    about="Controllers are held while leaders change; they do nothing meanwhile, and all of it afterwards.",
+    about="Controllers are held while leaders change: they do nothing until the hold ends, then catch up.",
     make=HeldController,
     checkers=lambda: [AcknowledgedWrites(), OneActingLeader(), ControllersHeld()],
     faults=("crash", "crash-before", "crash-after", "answer-lost", "leader-loss"),

@@ -74,12 +74,14 @@ class HeldRollout(WorkloadStage):
         await self.world.quiet(HELD_FOR - REST, REST)
         held = await self._images()
         if len(held) != 9 or set(held) != set(before):
-            raise Violated("held rollout", f"9 of {sorted(set(before))} are wanted while it is held, there are {held}")
+            raise Violated(
+                "held rollout", f"9 of {sorted(set(before))} are wanted while the rollout is held, but there are {held}"
+            )
         await tasks.sleep(HELD_FOR)
         await self.world.quiet(timedelta(minutes=2), REST)
         after = await self._images()
         if after != ["x:last"] * 9:
-            raise Violated("held rollout", f"9 of x:last are wanted when it is held no more, and there are {after}")
+            raise Violated("held rollout", f"9 of x:last are wanted after the hold, but there are {after}")
 
     async def _images(self) -> list[str]:
         return sorted(image_of(pod) for pod in await self.objects(PODS_PREFIX) if pod_state.is_ready(pod))
@@ -87,7 +89,7 @@ class HeldRollout(WorkloadStage):
 
 SCENARIO: Final = Scenario(
     name="held-rollout",
-    about="A rollout is held half way; pods stay as they are, it can be scaled, and it goes on when the time is over.",
+    about="A rollout is held halfway: its pods stay, it can be scaled, and it continues when the hold expires.",
     make=HeldRollout,
     checkers=lambda: [AcknowledgedWrites(), RolloutsHeld()],
     faults=("crash", "crash-before", "crash-after", "answer-lost", "leader-loss"),

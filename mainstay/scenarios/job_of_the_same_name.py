@@ -40,7 +40,7 @@ class JobOfTheSameName(UserStage):
 
 SCENARIO: Final = Scenario(
     name="job-of-the-same-name",
-    about="Jobs come again under the name of one just deleted; what the first waits for must not hold up the next.",
+    about="Jobs are recreated under the name of a deleted one: pending writes of the first do not block the next.",
     make=JobOfTheSameName,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), as_many_pods_as_wanted()],
     faults=FAULTS,

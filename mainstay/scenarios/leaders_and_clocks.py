@@ -49,7 +49,7 @@ class LeadersAndClocks(UserStage):
 
     async def check(self) -> None:
         if not self._leaders():
-            raise Violated("leaders and clocks", "nobody leads in the end")
+            raise Violated("leaders and clocks", "there is no leader at the end")
 
     async def _look(self) -> None:
         while True:
@@ -82,7 +82,7 @@ class LeadersAndClocks(UserStage):
 
 SCENARIO: Final = Scenario(
     name="leaders-and-clocks",
-    about="Candidates have clocks that are hours apart and jump; no two of them may believe at once that they lead.",
+    about="Candidates have clocks that are hours apart and jump: no two believe at the same time that they lead.",
     make=LeadersAndClocks,
     checkers=lambda: [OneActingLeader()],
     ids=("18",),

@@ -98,11 +98,11 @@ class LeftOver(HealthStage):
         for node in self.nodes:
             drift, _, _ = await find_drift(store, node)
             if not drift.is_none:
-                raise Violated("left over", f"the ledger of {node} is wrong in the end: {drift}")
+                raise Violated("left over", f"the ledger of {node} is wrong at the end: {drift}")
         state = await store.get("mainstay.dev/componentstates/repair")
         conditions = [] if state is None else _decode(state.value)["status"]["conditions"]
         if [each["status"] for each in conditions] != ["True"]:
-            raise Violated("left over", f"repair is not complete in the end: {conditions}")
+            raise Violated("left over", f"repair is not complete at the end: {conditions}")
 
 
 def _a_deployment(name: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _a_deployment(name: str) -> dict[str, Any]:
 
 SCENARIO: Final = Scenario(
     name="left-over",
-    about="Workloads and nodes go and leave things behind; repair removes these in the end, and nothing too soon.",
+    about="Deleted workloads and nodes leave objects behind: repair removes these, and nothing too early.",
     make=LeftOver,
     checkers=lambda: [Released()],
     unchecked=("capacity",),  # Ledgers are made wrong here, for repair to put them right.

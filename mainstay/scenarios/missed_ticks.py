@@ -98,10 +98,10 @@ class MissedTicks(WorkloadStage):
         for cron in await self.objects(CRONS_PREFIX):
             name, tick = cron["metadata"]["name"], latest(began, period_of(cron))
             if last_of(cron) < tick:
-                text = f"{name} has not run again: its last tick was {last_of(cron)}, and {tick} is over"
+                text = f"{name} has not run again: its last run was for {last_of(cron)}, but {tick} has passed"
                 raise Violated("missed ticks", text)
             if not any(_tick_of(job) == str(cron["status"]["lastScheduleTime"]) for job in await self._jobs_of(cron)):
-                raise Violated("missed ticks", f"{name} says that it has run, and there is no Job")
+                raise Violated("missed ticks", f"{name} reports a run, but there is no Job")
 
     def _sleep(self, duration: timedelta) -> None:
         """Nobody was awake for so long: all clocks have gone on."""
@@ -133,7 +133,7 @@ class MissedTicks(WorkloadStage):
     def _lose(self, name: str) -> None:
         program = self.world.programs[name]
         if program.is_running:
-            self.world.faults.note(f"{name} goes when it has made a Job")
+            self.world.faults.note(f"{name} crashes after it has created a Job")
             self.world.faults.crash(program, AWAY)
 
     async def _suspend(self, client: Client, name: str, is_suspended: bool) -> None:
@@ -182,13 +182,13 @@ class OncePerTick:
         cron, tick = _owner_of(job), _tick_of(job)
         first = self._made.setdefault((cron, tick), event)
         if first is not event:
-            raise Violated(self.name, f"a second Job is made for {tick}", [first, event])
+            raise Violated(self.name, f"a second Job was created for {tick}", [first, event])
         lately = self._lately.setdefault(cron, deque())
         lately.append(event)
         while lately[0].at_ns < event.at_ns - WINDOW.total_seconds() * 1e9:
             lately.popleft()
         if len(lately) > MADE_MAX:
-            raise Violated(self.name, f"{len(lately)} Jobs of one CronJob are made within {WINDOW}", list(lately))
+            raise Violated(self.name, f"{len(lately)} Jobs of one CronJob were created within {WINDOW}", list(lately))
 
     async def at_end(self, world: World) -> None:
         """Everything was told while it happened."""
@@ -229,7 +229,7 @@ def _tick_of(job: Object) -> str:
 
 SCENARIO: Final = Scenario(
     name="missed-ticks",
-    about="CronJobs miss hundreds of ticks, asleep, suspended or by a clock; they run again, and once for each tick.",
+    about="CronJobs miss hundreds of runs by pause, suspension or clock: they run again, once for each time.",
     make=MissedTicks,
     checkers=lambda: [AcknowledgedWrites(), OneActingLeader(), OncePerTick()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-before", "crash-after", "pause"),

@@ -60,7 +60,7 @@ class NamespaceGoes(OwnershipStage):
 
     async def finish(self) -> None:
         await super().finish()
-        self._freeing = tasks.spawn(self._free_all(), name="nobody holds anything any more")
+        self._freeing = tasks.spawn(self._free_all(), name="all holds are released")
 
     async def _free_all(self) -> None:
         """In the end nobody holds anything."""
@@ -82,7 +82,7 @@ class NamespaceGoes(OwnershipStage):
 
 SCENARIO: Final = Scenario(
     name="namespace-goes",
-    about="Namespaces go with all that is in them, and never before; what is in others is left alone.",
+    about="Namespaces are deleted after their content, never before: other namespaces are not touched.",
     make=NamespaceGoes,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader(), Namespaces(KINDS, CLEANERS)],
     lasts=timedelta(seconds=60),

@@ -35,7 +35,7 @@ class NewLeaderKnows(UserStage):
 
 SCENARIO: Final = Scenario(
     name="new-leader-knows",
-    about="Tasks come while leaders change; the next leader must not wait to be told of what came before its time.",
+    about="Tasks are created while leaders change: a new leader sees those from before its term.",
     make=NewLeaderKnows,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader(), placed()],
     faults=("leader-loss", "crash", "restart", "crash-after", "watch-disconnect", "watch-delay", "cut", "server-crash"),

@@ -54,7 +54,7 @@ class NodeBeforeItsTasks(UserStage):
 
 SCENARIO: Final = Scenario(
     name="node-before-its-tasks",
-    about="A node is removed after its tasks, and heard to be gone before them; nobody may stumble, or bring it back.",
+    about="Deletions of tasks and their node arrive in the wrong order: no program fails or recreates the node.",
     make=NodeBeforeItsTasks,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), placed()],
     faults=("watch-delay", "watch-disconnect", "cut", "latency", "compaction-missed", "server-crash"),

@@ -39,7 +39,7 @@ class OneDelivery(UserStage):
     async def check(self) -> None:
         for entry in (await self.world.store.range(f"core/configmaps/{NAMESPACE}/")).entries:
             if b'"delivered":' not in entry.value:
-                raise Violated("one delivery", f"nobody knows what was delivered for {entry.key}")
+                raise Violated("one delivery", f"no client created {entry.key}")
 
     async def _clerk(self, env: Env) -> None:
         async with self.world.client_for("clerk", env) as client:
@@ -72,7 +72,7 @@ def one_for_each_order() -> Count:
 
 SCENARIO: Final = Scenario(
     name="one-delivery",
-    about="Creates with generated names are repeated until they are answered; each must have happened once.",
+    about="Creates with generated names are retried until they are answered: each happens once.",
     make=OneDelivery,
     checkers=lambda: [AcknowledgedWrites(), one_for_each_order()],
     silence=SILENCE,

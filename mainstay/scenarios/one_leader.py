@@ -68,7 +68,7 @@ class OneLeader(Stage):
                 raise Violated("one leader", f"the count went from {last} to {count}", [commit])
             last = count
         if last == 0:
-            raise Violated("one leader", "nobody has ever counted")
+            raise Violated("one leader", "no candidate has ever counted")
 
     async def _candidate(self, name: str, env: Env) -> None:
         identity = f"{name}_{self.world.programs[name].incarnation}"
@@ -124,7 +124,7 @@ async def _written(client: Client, term: Term, count: int) -> ApiError | None:
 
 SCENARIO: Final = Scenario(
     name="one-leader",
-    about="Three candidates for one lease; each counts on when it leads, and only the one in office gets it written.",
+    about="Three candidates for one lease, each of which counts while it leads: only the current leader can write.",
     make=OneLeader,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader()],
     ids=("18", "F8"),

@@ -102,10 +102,10 @@ class OneOnEachNodeStage(SchedulingStage):
             own = [pod for pod in pods if _node_of(pod) == uid]
             said = sorted((_set_of(pod), pod_state.is_ready(pod), pod["spec"].get("nodeName")) for pod in own)
             if said != [(each, True, name) for each in SETS]:
-                raise Violated("one on each node", f"on {name} there should be one of {SETS}, and there are {said}")
+                raise Violated("one on each node", f"{name} should have one of {SETS}, but has {said}")
         there = {node["metadata"]["uid"]: None for node in nodes}
         if strays := [pod["metadata"]["name"] for pod in pods if _node_of(pod) not in there]:
-            raise Violated("one on each node", f"{strays} are for nodes that are gone")
+            raise Violated("one on each node", f"{strays} belong to nodes that no longer exist")
 
     def _saw(self, event: Event) -> None:
         if isinstance(event, RevisionCommitted) and event.key.startswith(PODS_PREFIX):
@@ -185,7 +185,7 @@ class OneOnEachNode:
             if commit.previous is None:
                 self._count(place, commit)
         elif was_active is not None and place[1] in self._nodes.values() and not pod_state.is_over(pod):
-            raise Violated(self.name, f"{commit.key} is taken down, and its node is there", [was_active, commit])
+            raise Violated(self.name, f"{commit.key} was deleted, but its node exists", [was_active, commit])
 
     def _count(self, place: tuple[str, str], commit: RevisionCommitted) -> None:
         made = self._made.setdefault(place, deque())
@@ -193,7 +193,9 @@ class OneOnEachNode:
         while made[0].at_ns < commit.at_ns - WINDOW.total_seconds() * 1e9:
             made.popleft()
         if len(made) > MADE_MAX:
-            raise Violated(self.name, f"{len(made)} of {place[0]} are made for one node within {WINDOW}", list(made))
+            raise Violated(
+                self.name, f"{len(made)} of {place[0]} were created for one node within {WINDOW}", list(made)
+            )
 
 
 def a_daemon_set(name: str) -> Object:
@@ -223,7 +225,7 @@ def _node_of(pod: Object) -> str:
 
 SCENARIO: Final = Scenario(
     name="one-on-each-node",
-    about="DaemonSets while nodes come and go unheard and agents reject; one pod on each node, and none without end.",
+    about="DaemonSets while nodes come and go and agents reject pods: one pod on each node, without a hot loop.",
     make=OneOnEachNodeStage,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), OneOnEachNode()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after", "pause", "server-crash"),

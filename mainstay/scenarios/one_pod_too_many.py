@@ -36,7 +36,7 @@ class OnePodTooMany(UserStage):
 
 SCENARIO: Final = Scenario(
     name="one-pod-too-many",
-    about="Jobs are looked at again on a cache that is late; each must have exactly the pods it wants, at any time.",
+    about="Jobs are reconciled from a stale cache: each has exactly the pods it wants, at all times.",
     make=OnePodTooMany,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), as_many_pods_as_wanted()],
     faults=FAULTS,

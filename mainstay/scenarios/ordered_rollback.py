@@ -189,7 +189,7 @@ class OrderedRollback(WorkloadStage):
             own = [pod for pod in pods if pod["metadata"]["labels"]["app"] == name]
             said = [(pod["metadata"]["name"], image_of(pod), pod_state.is_ready(pod)) for pod in own]
             if said != [(f"{name}-{ordinal}", good, True) for ordinal in range(REPLICAS[name])]:
-                text = f"{REPLICAS[name]} of {good} are wanted of {name} in the end, and there are {said}"
+                text = f"{REPLICAS[name]} of {good} are wanted of {name} at the end, but there are {said}"
                 raise Violated("ordered rollback", text)
 
 
@@ -214,7 +214,7 @@ class AllButOne:
         if len(self._ready) > least:
             self._has_been_well = True
         elif self._has_been_well and len(self._ready) < least:
-            text = f"{len(self._ready)} pods of {OLD} are ready, and {least} have to be"
+            text = f"{len(self._ready)} pods of {OLD} are ready, but {least} are required"
             raise Violated(self.name, text, [event, *self._ready.values()])
 
     async def at_end(self, world: World) -> None:
@@ -223,7 +223,7 @@ class AllButOne:
 
 SCENARIO: Final = Scenario(
     name="ordered-rollback",
-    about="Ordered sets are rolled to what cannot work and rolled back; they recover by themselves, one pod at a time.",
+    about="Ordered sets roll out a broken template and roll back: they recover by themselves, one pod at a time.",
     make=OrderedRollback,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), AllButOne()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-before", "crash-after", "pause"),

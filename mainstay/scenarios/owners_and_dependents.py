@@ -169,7 +169,7 @@ class OwnersAndDependents(OwnershipStage):
 
 SCENARIO: Final = Scenario(
     name="owners-and-dependents",
-    about="Owners and dependents come, change and go in all three ways; who cleans up deletes what has no owner left.",
+    about="Owners and dependents change, with all deletion policies: only objects without owners are deleted.",
     make=OwnersAndDependents,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader(), OwnershipChecker(KINDS, CLEANERS)],
     lasts=timedelta(seconds=60),

@@ -164,13 +164,13 @@ class PendingAfterRollback(UserStage):
                 self._require_named(view)
                 self.named += 1
             elif view.finding is Finding.STALE_CACHE:
-                raise Violated(CHECK, f"the cache has seen {seen.get(ZONE_QUOTAS)}, and the view says: {view.cause}")
+                raise Violated(CHECK, f"the cache has seen {seen.get(ZONE_QUOTAS)}, but the view says: {view.cause}")
 
     def _require_named(self, view: DebugView) -> None:
         decisive = [each for each in view.caches if each.is_decisive]
         problem = ""
         if view.finding is not Finding.STALE_CACHE or not decisive:
-            problem = f"the quota of {self._freed} was not seen, and the view finds {view.finding}: {view.cause}"
+            problem = f"the quota of {self._freed} was not seen, but the view finds {view.finding}: {view.cause}"
         elif decisive[0].kind != ZONE_QUOTAS.text or decisive[0].latest < self._freed:
             problem = f"the view blames {decisive[0]}"
         elif decisive[0].seen >= self._freed or _risk.QUOTA not in view.cause:
@@ -178,11 +178,11 @@ class PendingAfterRollback(UserStage):
         elif not any(each.reason == f"quota/{_risk.QUOTA}" for each in view.pending):
             problem = f"the last reasons are {[each.reason for each in view.pending]}"
         elif undecided := [each.pod for each in view.pending if each.decision and not each.would_go_to]:
-            problem = f"with the quota there would be a node for each, and the view knows none for {undecided}"
+            problem = f"with the quota each pod would have a node, but the view knows none for {undecided}"
         elif not any(each.is_rollback and each.version == "v4" and each.is_observed for each in view.rollbacks):
-            problem = f"the rollback is not said to be observed: {view.rollbacks}"
+            problem = f"the rollback is not reported as observed: {view.rollbacks}"
         elif view.repair is None or view.repair.status != "True":
-            problem = f"repair is done, and the view says {view.repair}"
+            problem = f"repair is done, but the view says {view.repair}"
         if problem:
             raise Violated(CHECK, problem)
 
@@ -200,7 +200,7 @@ class PendingAfterRollback(UserStage):
         assert journal is not None
         view = await debug(await Moment.now(journal), REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
         if self._freed and view.finding is not Finding.COMPLETE:
-            raise Violated(CHECK, f"all is healed, and the view finds {view.finding}: {view.cause}")
+            raise Violated(CHECK, f"all faults are healed, but the view finds {view.finding}: {view.cause}")
 
     # Programs.
 
@@ -246,7 +246,7 @@ _LEASE: Final = LeaseTimes(duration=timedelta(seconds=40), renew_every=timedelta
 
 SCENARIO: Final = Scenario(
     name="pending-after-rollback",
-    about="Replicas stay pending after a rollback; the debug view names the stale cache, and not the quota it shows.",
+    about="Replicas stay pending after a rollback: the debug view names the stale cache, not the quota it shows.",
     make=PendingAfterRollback,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     faults=("watch-repeat", "watch-disconnect", "latency", "request-lost", "answer-lost"),

@@ -45,14 +45,14 @@ class PodsComeAndGo(AgentStage):
 def start_anew(world: World, node: str) -> None:
     """The machine goes down with all that runs there, and comes back a little later."""
     program = world.programs[node]
-    world.faults.note(f"the machine of {node} is started anew")
+    world.faults.note(f"the machine of {node} reboots")
     world.faults.crash(program, BACK_AFTER, silently=True)
     world.machines[node].reboot()
 
 
 SCENARIO: Final = Scenario(
     name="pods-come-and-go",
-    about="Pods come and go under the same names, agents crash at any moment; nothing runs twice, or for nothing.",
+    about="Pods are recreated under the same names and agents crash at any time: nothing runs twice or without need.",
     make=PodsComeAndGo,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), AtMostOne()],
     calm=CALM,

@@ -22,7 +22,7 @@ class PowerFails(CacheFollows):
 
 SCENARIO: Final = Scenario(
     name="power-fails",
-    about="The store loses power, its disk is full or fails; what was acknowledged stays, and all caches come back.",
+    about="The store loses power, its disk is full or fails: acknowledged writes stay, and all caches recover.",
     make=PowerFails,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=(

@@ -95,15 +95,15 @@ class ProgressTold(AgentStage):
         """Not by the code under test: in the end all pods there are run and are ready."""
         said, name = progress_of(workload), workload["metadata"]["name"]
         if said is None:
-            raise Violated("progress", f"nothing is said of {name} in the end")
+            raise Violated("progress", f"{name} has no progress record at the end")
         desired = workload["spec"]["replicas"]
         wanted = (workload["metadata"]["generation"], desired, len(pods), len(pods), 0, 0)
         told = (said.observed_generation, said.desired, said.admitted, said.ready, said.pending, said.starting)
         if told != wanted:
-            raise Violated("progress", f"{name} says {told} in the end, and it is {wanted}")
+            raise Violated("progress", f"{name} reports {told} at the end, but it is {wanted}")
         is_complete = said.verdict is Verdict.COMPLETE
         if is_complete != (said.limited_by is None) or (is_complete and len(pods) != desired):
-            raise Violated("progress", f"{name} is {said.verdict} in the end with {len(pods)} of {desired} pods")
+            raise Violated("progress", f"{name} is {said.verdict} at the end with {len(pods)} of {desired} pods")
 
 
 def a_deployment(name: str, node: str) -> Object:
@@ -132,7 +132,7 @@ class OwnFieldsOnly:
         if event.key.startswith((_SETS, _DEPLOYMENTS)):
             before, after = _parts(event.previous), _parts(event.value)
             if before[0] != after[0] and before[1] != after[1]:
-                raise Violated(self.name, f"a write to {event.key} changes the record and more", [event])
+                raise Violated(self.name, f"a write to {event.key} changes more than the progress record", [event])
 
     async def at_end(self, world: World) -> None:
         """What is there in the end is the stage's to judge."""
@@ -149,7 +149,7 @@ _OF_THE_SERVER: Final = ("managedFields", "resourceVersion")
 
 SCENARIO: Final = Scenario(
     name="progress-told",
-    about="Two controllers write one status; each only its own fields, truly, and then both are silent.",
+    about="Two controllers write one status: each writes only its own fields, correctly, and then stops.",
     make=ProgressTold,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OwnFieldsOnly()],
     calm=CALM,

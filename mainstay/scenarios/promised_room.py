@@ -105,7 +105,7 @@ class PromisedRoom(FullNodesStage):
 
 SCENARIO: Final = Scenario(
     name="promised-room",
-    about="Room is made for an important pod and others take it, or it goes; nobody waits for a promise for ever.",
+    about="Other pods take the room made for an important one, or it is deleted: no pod waits forever for it.",
     make=PromisedRoom,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Promises(PromisedRoom.preemptors, EVICTED_MAX)],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after", "pause"),

@@ -14,7 +14,7 @@ from mainstay.sim.run.scenario import Scenario
 
 SCENARIO: Final = Scenario(
     name="put-back-again",
-    about="The store is put back to backups while caches follow it; in the end each holds what a fresh list says.",
+    about="The store is restored from backups while caches follow it: at the end each cache equals a fresh list.",
     make=CacheFollows,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=("restore", "crash", "server-crash", "watch-disconnect", "watch-delay", "cut", "half-open", "compaction"),

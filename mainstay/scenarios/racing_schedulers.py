@@ -88,7 +88,7 @@ class RacingSchedulers(SchedulingStage):
 
 SCENARIO: Final = Scenario(
     name="racing-schedulers",
-    about="Three schedulers place the same pods; no pod gets two nodes, no node too many, and none is left behind.",
+    about="Three schedulers place the same pods: no pod gets two nodes, no node is overcommitted, no pod is left.",
     make=RacingSchedulers,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,

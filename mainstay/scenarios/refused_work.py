@@ -82,7 +82,7 @@ class RefusedWork(WorkloadStage):
                 with suppress(ApiError):
                     if await self._missing() == []:
                         return
-        raise Violated("refused work", f"the quota was lifted, and there are no pods for {await self._missing()}")
+        raise Violated("refused work", f"the quota was lifted, but there are no pods for {await self._missing()}")
 
     async def _require_said(self) -> None:
         for each in await self.objects(f"{_SETS}{CROWDED}/"):
@@ -125,7 +125,7 @@ class NoStorm:
         while refused[0].at_ns < asked.at_ns - WINDOW.total_seconds() * 1e9:
             refused.popleft()
         if len(refused) > REFUSALS_MAX:
-            text = f"{name} was refused {len(refused)} times within {WINDOW}"
+            text = f"{name} was rejected {len(refused)} times within {WINDOW}"
             raise Violated(self.name, text, [*list(refused)[:3], asked])
 
 
@@ -154,7 +154,7 @@ class Prompt:
 
 SCENARIO: Final = Scenario(
     name="refused-work",
-    about="Some workloads are refused again and again; they back off and say so, and the others get theirs soon.",
+    about="Some workloads keep being rejected: they back off and report it, and others get their pods soon.",
     make=RefusedWork,
     checkers=lambda: [AcknowledgedWrites(), NoStorm(), Prompt()],
     faults=("watch-disconnect", "watch-repeat"),

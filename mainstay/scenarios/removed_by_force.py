@@ -68,12 +68,12 @@ class RemovedByForce(SchedulingStage):
         await super().check()
         refused = self.schedulers[SCHEDULER].counts.refused.get(BindingCause.HELD_BY_GHOSTS, 0)
         if refused > 2 * self._made:
-            raise Violated("removed by force", f"{refused} bindings were refused for {self._made} pods")
+            raise Violated("removed by force", f"{refused} bindings were rejected for {self._made} pods")
 
 
 SCENARIO: Final = Scenario(
     name="removed-by-force",
-    about="Pods removed by force hold their room for long; others wait for it quietly, and get it when it is free.",
+    about="Force-deleted pods keep their room for long: others wait without retrying, and get it when it is free.",
     make=RemovedByForce,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), RefusalStability()],
     calm=CALM,

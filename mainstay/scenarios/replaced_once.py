@@ -61,7 +61,7 @@ class ReplacedOnce(HealthStage):
 
 SCENARIO: Final = Scenario(
     name="replaced-once",
-    about="Node health lets an at-most-one pod go from a node that is cut off; it never runs in two places.",
+    about="Node health evicts an at-most-one pod from a partitioned node: it never runs in two places.",
     make=ReplacedOnce,
     checkers=lambda: [AtMostOne()],
     faults=("crash", "crash-after", "pause", "answer-lost", "latency", "one-way-cut", "server-crash"),

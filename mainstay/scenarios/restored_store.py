@@ -44,7 +44,7 @@ class RestoredStore(WorkloadStage):
             self._backup = lambda: backup
         elif self._turns == RESTORE_AT:
             await tasks.sleep(timedelta(seconds=self.choose("when", 4)))
-            self.world.faults.note("the store is put back")
+            self.world.faults.note("the store is restored")
             self.world.faults.spawn(self.world.restore(self._backup()), "restore")
         elif self._turns < RESTORE_AT or self.choose("is used", 2):
             name = NAMES[self.choose("which", len(NAMES))]
@@ -61,12 +61,12 @@ class RestoredStore(WorkloadStage):
             own = [pod for pod in pods if _is_of(pod, each)]
             if len(own) != wanted or not all(pod_state.is_ready(pod) for pod in own):
                 name = each["metadata"]["name"]
-                raise Violated("restored store", f"{name} wants {wanted} in the end, and has {len(own)}")
+                raise Violated("restored store", f"{name} wants {wanted} pods at the end, but has {len(own)}")
         for component in self.components.values():
             for informer in component.informers.all():
                 if informer.cache.revision > await self.world.store.revision():
                     raise Violated(
-                        "restored store", f"a cache of {component.instance} is ahead of the store in the end"
+                        "restored store", f"a cache of {component.instance} is ahead of the store at the end"
                     )
 
 
@@ -77,7 +77,7 @@ def _is_of(pod: Object, replica_set: Object) -> bool:
 
 SCENARIO: Final = Scenario(
     name="restored-store",
-    about="The store is put back to a backup; all who watch find out, and each workload gets what it wants.",
+    about="The store is restored from a backup: all watchers notice, and each workload gets what it wants.",
     make=RestoredStore,
     checkers=lambda: [WatchContract(), AcknowledgedWrites()],
     faults=("crash", "pause", "watch-disconnect"),

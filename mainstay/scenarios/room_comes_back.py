@@ -63,7 +63,7 @@ class RoomComesBack(SchedulingStage):
 
 SCENARIO: Final = Scenario(
     name="room-comes-back",
-    about="Room becomes free while watches are broken, on nodes of the same name too; no pod may go on waiting for it.",
+    about="Room becomes free while watches are broken, even on a recreated node: no pod keeps waiting for it.",
     make=RoomComesBack,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,

@@ -122,14 +122,14 @@ class ServicesLead(UserStage):
             wanted = sorted(led_to(service, pod) for pod in pods if _is_led_to(service, pod))
             own = [each for each in pieces if each["metadata"]["labels"].get(SERVICE_NAME) == name]
             if others := [each["metadata"]["name"] for each in own if owner_of(each) != uid]:
-                raise Violated("services", f"{others} of an earlier {name} are still there in the end")
+                raise Violated("services", f"{others} of an earlier {name} still exist at the end")
             found = sorted(_found_in(own))
             if found != wanted:
-                raise Violated("services", f"{name} should lead to {wanted} in the end, and leads to {found}")
+                raise Violated("services", f"{name} should route to {wanted} at the end, but routes to {found}")
             subsets = endpoints[name].get("subsets") or ()
             told = sorted(each["ip"] for subset in subsets for each in subset.get("addresses") or ())
             if told != sorted(address for _, address, _, is_ready in wanted if is_ready):
-                raise Violated("services", f"the endpoints of {name} say {told} in the end, and not {wanted}")
+                raise Violated("services", f"the endpoints of {name} are {told} at the end, not {wanted}")
         self._check_pods(services, pods)
 
     def _check_pods(self, services: list[Object], pods: list[Object]) -> None:
@@ -138,7 +138,7 @@ class ServicesLead(UserStage):
             said = _condition(pod, SERVING_CONDITION).get("status", "False")
             if said != str(is_served):
                 name = pod["metadata"]["name"]
-                raise Violated("services", f"{name} says of itself in the end that it serves: {said}, wrongly")
+                raise Violated("services", f"{name} has a wrong Serving condition at the end: {said}")
 
 
 async def _all(store: "LocalStore", prefix: str) -> list[Object]:
@@ -212,7 +212,7 @@ class OnceInSlices:
             there = self._there.setdefault(each, {})
             there[event.key] = None
             if len(there) > 1:
-                text = f"pod {each[1]} stands in {' and '.join(sorted(there))}"
+                text = f"pod {each[1]} is in {' and '.join(sorted(there))}"
                 raise Violated(self.name, text, [self._slices[key] for key in sorted(there)])
 
     async def at_end(self, world: World) -> None:
@@ -229,7 +229,7 @@ class OnceInSlices:
 
 SCENARIO: Final = Scenario(
     name="services-lead",
-    about="Services and pods change faster than slices are seen; each pod stands in one slice of a Service, once.",
+    about="Services and pods change faster than slices are observed: each pod is in one slice of a Service, once.",
     make=ServicesLead,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OnceInSlices()],
     silence=SILENCE,

@@ -56,12 +56,12 @@ class SilentNodes(HealthStage):
             for tap in list(gate.taps.values()):
                 if tap.who in WATCHERS and tap.prefix.endswith("/leases/"):
                     tap.hold()
-                    self.world.faults.undo_after(LONG / 2, f"{tap.who} hears nothing of leases", tap.release)
+                    self.world.faults.undo_after(LONG / 2, f"{tap.who} gets no changes of leases", tap.release)
 
 
 SCENARIO: Final = Scenario(
     name="silent-nodes",
-    about="Nodes, zones, or the control plane's own link are cut off; nobody is given up too soon, or too fast.",
+    about="Nodes, zones or the control plane itself are partitioned: no node is released too early or too fast.",
     make=SilentNodes,
     checkers=lambda: [PatientEviction(TIMES.duration)],
     faults=("crash", "crash-after", "pause", "answer-lost", "request-lost", "watch-disconnect", "server-crash"),

@@ -62,7 +62,7 @@ class StaleAgent(AgentStage):
 
 SCENARIO: Final = Scenario(
     name="stale-agent",
-    about="A pod moves to another node, and the agent of the first restarts on an old list; it must not run it again.",
+    about="A pod moves to another node, and the first agent restarts from a stale list: it must not run the pod again.",
     make=StaleAgent,
     checkers=lambda: [AtMostOne()],
     faults=("latency", "watch-delay", "watch-disconnect", "crash", "crash-after", "answer-lost"),

@@ -76,7 +76,7 @@ class StaleCandidate(SchedulingStage):
 
 SCENARIO: Final = Scenario(
     name="stale-candidate",
-    about="A scheduler hears late of what nodes have; its stale choices are refused, and no node gets too much.",
+    about="A scheduler has a stale view of nodes: the server rejects its choices, and no node is overcommitted.",
     make=StaleCandidate,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,

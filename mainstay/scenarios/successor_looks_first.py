@@ -81,7 +81,7 @@ def _start_again(program: Program) -> None:
 
 SCENARIO: Final = Scenario(
     name="successor-looks-first",
-    about="Leaders change while watches are late; a new one must not repeat what the last one did.",
+    about="Leaders change while watches lag: a new leader does not repeat what the last one did.",
     make=SuccessorLooksFirst,
     checkers=lambda: [AcknowledgedWrites(), as_many_pods_as_wanted()],
     faults=("watch-delay", "watch-disconnect", "crash", "restart"),

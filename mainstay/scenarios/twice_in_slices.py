@@ -128,7 +128,7 @@ def each_member_once() -> Count:
 
 SCENARIO: Final = Scenario(
     name="twice-in-slices",
-    about="Groups change faster than their slices are seen; no member may stand in two slices, or in none in the end.",
+    about="Groups change faster than their slices are observed: no member is in two slices, or in none at the end.",
     make=TwiceInSlices,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), each_member_once()],
     faults=FAULTS,

@@ -95,7 +95,7 @@ def _owners(pod: Object) -> Iterable[str]:
 
 SCENARIO: Final = Scenario(
     name="two-builds",
-    about="Processes are restarted as an older build and back; no set ever has more pods than it wants.",
+    about="Processes restart as an older build and back: no set ever has more pods than it wants.",
     make=TwoBuilds,
     checkers=lambda: [
         WatchContract(),

@@ -56,7 +56,7 @@ class TwoControllers(WorkloadStage):
     def _slow_down(self, who: str) -> None:
         """What it hears comes at once, what it says comes late."""
         links = [self.world.sim.network.link(who, server) for server in SERVERS]
-        self.world.faults.note(f"what {who} sends takes {SLOW}")
+        self.world.faults.note(f"messages from {who} take {SLOW}")
         for link in links:
             link.latency_ns = SLOW // timedelta(microseconds=1) * 1000
 
@@ -67,7 +67,7 @@ class TwoControllers(WorkloadStage):
         self.world.faults.undo_after(SLOW * 2, f"{who} is slow", undo)
 
     def _pause(self, who: str, duration: timedelta) -> None:
-        self.world.faults.note(f"{who} is paused in mid-work for {duration}")
+        self.world.faults.note(f"{who} is paused during its work for {duration}")
         self.world.programs[who].pause(duration)
 
     async def turn(self, client: Client) -> None:
@@ -96,12 +96,12 @@ class TwoControllers(WorkloadStage):
             own = [pod for pod in pods if pod["metadata"]["labels"]["app"] == name]
             found = [(pod["spec"]["containers"][0]["image"], pod_state.is_ready(pod)) for pod in own]
             if found != [(image, True)] * wanted:
-                raise Violated("two controllers", f"{name} wants {wanted} of {image} in the end, and has {found}")
+                raise Violated("two controllers", f"{name} wants {wanted} of {image} at the end, but has {found}")
 
 
 SCENARIO: Final = Scenario(
     name="two-controllers",
-    about="Two controller processes fight for the lease; the leader is paused in mid-work; nothing late of it lands.",
+    about="Two controller processes compete for a lease, and the leader is paused: none of its late writes succeeds.",
     make=TwoControllers,
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), OneActingLeader()],
     faults=("pause", "leader-loss", "answer-lost", "latency"),

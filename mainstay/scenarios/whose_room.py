@@ -75,7 +75,7 @@ def _settings(name: str) -> SchedulerSettings:
 
 SCENARIO: Final = Scenario(
     name="whose-room",
-    about="One scheduler makes room, another puts the successors of who went back there; it does not go on for ever.",
+    about="One scheduler makes room, another fills it with the evicted pods' successors: this does not go on forever.",
     make=WhoseRoom,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Promises(WhoseRoom.preemptors, EVICTED_MAX)],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after", "pause"),

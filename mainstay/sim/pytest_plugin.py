@@ -43,11 +43,9 @@ _TOLD: Final = pytest.StashKey[str]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mainstay")
+    group.addoption("--sim-seed", type=int, default=None, metavar="N", help="default seed of simulated tests (0)")
     group.addoption(
-        "--sim-seed", type=int, default=None, metavar="N", help="the seed of simulated tests that name none (0)"
-    )
-    group.addoption(
-        "--sim-seeds", type=int, default=1, metavar="N", help="how many seeds simulated tests have that name none (1)"
+        "--sim-seeds", type=int, default=1, metavar="N", help="default number of seeds of simulated tests (1)"
     )
     parser.addini("mainstay_async_tests", 'set to "sim" to run all coroutine tests in the simulator', default="")
 
@@ -207,10 +205,10 @@ def _told(item: pytest.Function, simulation: "Simulation") -> str:
     path = item.nodeid.partition("[")[0]
     lines = [
         f"seed {simulation.seed}, {simulation.loop.time():.3f} s of virtual time",
-        f"run it again: pytest {shlex.quote(path)} --sim-seed {simulation.seed}",
-        f"what went wrong before:{'' if happened else ' nothing'}",
+        f"repeat with: pytest {shlex.quote(path)} --sim-seed {simulation.seed}",
+        f"injected faults:{'' if happened else ' none'}",
         *_some(happened, _FAULTS_SHOWN, last=True),
-        f"who was waiting, besides {others} tasks of the cluster:{'' if own else ' nobody'}",
+        f"waiting tasks, besides {others} of the cluster:{'' if own else ' none'}",
         *_some(describe(own).splitlines(), _TASKS_SHOWN),
     ]
     return "\n".join(lines)

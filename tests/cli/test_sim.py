@@ -96,9 +96,9 @@ def test_a_run_that_fails_says_how_to_run_it_again(capsys: pytest.CaptureFixture
 
     output = capsys.readouterr().out
     assert "unhappy seed 3: violated\n  mood: it is not happy\n" in output
-    assert "  drawn: strategy random; faults: none\n" in output
-    assert "  run it again: mainstay sim run unhappy --seeds 1 --first-seed 3\n" in output
-    assert "  its story, and who waits where: mainstay sim replay sim-failures/unhappy-3.run.json --story\n" in output
+    assert "  setup: strategy random; faults: none\n" in output
+    assert "  repeat with: mainstay sim run unhappy --seeds 1 --first-seed 3\n" in output
+    assert "  story and waiting tasks: mainstay sim replay sim-failures/unhappy-3.run.json --story\n" in output
     assert Path("sim-failures/unhappy-3.run.json").exists()
     assert "unhappy: 1 of 5 runs failed" in output
 
@@ -133,9 +133,9 @@ def test_a_run_whose_process_is_lost_has_no_bundle_and_says_how_to_run_it_again(
     assert run(["sim", "run", f"{__name__}:VANISHING", "--seeds", "1"]) == 12
 
     said = capsys.readouterr().out
-    assert "vanishing seed 1: failed\n  the process of the run is lost: ended with status 3\n" in said
-    assert f"  run it again: mainstay sim run {__name__}:VANISHING --seeds 1 --first-seed 1\n" in said
-    assert "  it has no bundle: what it has chosen is lost with its process\n" in said
+    assert "vanishing seed 1: failed\n  the process of the run died: ended with status 3\n" in said
+    assert f"  repeat with: mainstay sim run {__name__}:VANISHING --seeds 1 --first-seed 1\n" in said
+    assert "  no bundle: the process of the run died, and its choices with it\n" in said
     assert not Path("sim-failures").exists()
 
 
@@ -151,7 +151,7 @@ def test_runs_that_cannot_be_made_twice_are_said_and_not_taken_for_good(capsys: 
 
     output = capsys.readouterr()
     assert output.out.startswith("fine: 3 runs passed (0 repeated to check determinism), seeds 1 to 3, ")
-    assert "mainstay: cannot repeat runs of fine: There is no scenario 'fine'" in output.err
+    assert "mainstay: cannot repeat runs of fine: unknown scenario 'fine'" in output.err
 
 
 def test_runs_that_cannot_be_made_twice_do_not_end_what_else_is_done(capsys: pytest.CaptureFixture[str]):

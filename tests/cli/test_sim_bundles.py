@@ -61,7 +61,7 @@ def test_the_small_run_is_written_beside_the_other(path: Path, capsys: pytest.Ca
     small = RunBundle.load(path.with_name("it.small.run.json"))
     assert [choice.label for choice in small.tape] == ["fault/answer-lost/clerk"]
     assert said.startswith("reduced 4 choices to 1 with ")
-    assert "\nremaining choices:\n  a write is done, and its answer is lost; " in said
+    assert "\nremaining choices:\n  a write is committed but its response is lost: " in said
     assert "\nfaults:\n" in said
 
 
@@ -83,10 +83,10 @@ def test_what_is_no_bundle_is_said(command: str, tmp_path: Path, capsys: pytest.
     (tmp_path / "it").write_text("no JSON")
 
     assert run(["sim", command, str(tmp_path / "it")]) == 1
-    assert "is not the bundle of a simulated run" in capsys.readouterr().err
+    assert "is not a run bundle" in capsys.readouterr().err
 
     assert run(["sim", command, str(tmp_path / "other")]) == 1
-    assert "cannot read the bundle" in capsys.readouterr().err
+    assert "cannot read bundle" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -119,6 +119,6 @@ def test_kubectl_and_why_look_around_while_time_stands_still(environment: dict[s
     assert first == second
     assert first.splitlines()[0].split() == ["NAME", "DATA", "AGE"]
     assert all(line.split()[2] in ("0s", "1s", "2s", "3s") for line in first.splitlines()[1:])
-    assert "time stands still here" in said("kubectl", "delete", "configmaps", "--all", code=1)
+    assert "the cluster is read-only" in said("kubectl", "delete", "configmaps", "--all", code=1)
     assert "ConfigMap default/order-1 is there" in said(*mainstay, "why", "configmap/order-1")
     assert "configmap order-1: made" in said(*mainstay, "timeline", "configmap/order-1")

@@ -53,7 +53,7 @@ def test_a_search_whose_runs_cannot_be_made_twice_says_so(
     output = capsys.readouterr()
     found = json.loads(output.out)
     assert (found["runs"], found["madeTwice"], found["found"]) == (2, 0, None)
-    assert "mainstay: cannot repeat runs of only-here: There is no scenario 'only-here'" in output.err
+    assert "mainstay: cannot repeat runs of only-here: unknown scenario 'only-here'" in output.err
 
 
 def test_a_search_ends_with_what_it_finds_and_the_bundle_makes_it_again(capsys: pytest.CaptureFixture[str]):
@@ -119,6 +119,6 @@ def test_a_sieve_tells_each_plan_that_is_not_borne(capsys: pytest.CaptureFixture
 
 
 def test_a_program_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]):
-    assert run(["sim", "sieve", ORDERS, "--program", "nobody"]) != 0
+    assert run(["sim", "sieve", ORDERS, "--program", "missing"]) != 0
 
-    assert "there is no program 'nobody' in orders, but: clerk" in capsys.readouterr().err
+    assert "orders has no program 'missing'; it has clerk" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_a_node_may_be_filled_and_not_more():
     checker.saw(bound(3, "a", "n1", cpu="1"))
     checker.saw(bound(4, "b", "n1", cpu="1"))
 
-    with pytest.raises(Violated, match="default/c is bound to n1, where 3000 of 2000 cpu are taken then"):
+    with pytest.raises(Violated, match="default/c was bound to n1, where 3000 of 2000 cpu are then used"):
         checker.saw(bound(5, "c", "n1", cpu="1"))
 
 
@@ -66,7 +66,7 @@ def test_a_pod_has_one_node():
     checker = with_nodes()
     checker.saw(bound(3, "a", "n1"))
 
-    with pytest.raises(Violated, match="default/a is bound to n1 and to n2"):
+    with pytest.raises(Violated, match="default/a was bound to n1 and to n2"):
         checker.saw(bound(4, "a", "n2"))
 
 
@@ -95,7 +95,7 @@ async def test_a_pod_that_is_not_charged_is_said_in_the_end():
     checker = with_nodes()
     checker.saw(bound(3, "a", "n1", cpu="1"))
 
-    with pytest.raises(Violated, match="default/a is on n1 and is not charged in the end"):
+    with pytest.raises(Violated, match="default/a is on n1 but is not charged at the end"):
         await checker.at_end(NOBODY)
 
 

@@ -159,23 +159,26 @@ async def test_a_watch_with_selectors_is_held_to_the_order_only():
     await must_fail(
         WatchContract(),
         [watch(is_selecting=True), put(2, "a"), put(3, "b"), told("ADDED", 3, "b"), told("ADDED", 2, "a")],
-        "goes back",
+        "went back in time",
     )
 
 
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([told("ADDED", 2, "a"), told("ADDED", 4, "c")], "left out a commit"),
-        ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 2, "a")], "goes back, or tells something twice"),
-        ([told("ADDED", 2, "a"), told("ADDED", 2, "a")], "goes back, or tells something twice"),
-        ([told("ADDED", 1, "a")], "what was before its start"),
-        ([told("ADDED", 2, "b")], "left out a commit"),
-        ([told("MODIFIED", 2, "a")], "says MODIFIED of what was ADDED"),
-        ([told("ADDED", 2, "a"), bookmark(3)], "a bookmark is past a commit that was not told"),
-        ([told("ADDED", 2, "a"), bookmark(1)], "a bookmark goes back"),
+        ([told("ADDED", 2, "a"), told("ADDED", 4, "c")], "skipped a commit"),
+        (
+            [told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 2, "a")],
+            "went back in time, or delivered a change twice",
+        ),
+        ([told("ADDED", 2, "a"), told("ADDED", 2, "a")], "went back in time, or delivered a change twice"),
+        ([told("ADDED", 1, "a")], "a change from before its start"),
+        ([told("ADDED", 2, "b")], "skipped a commit"),
+        ([told("MODIFIED", 2, "a")], "delivered MODIFIED for what was ADDED"),
+        ([told("ADDED", 2, "a"), bookmark(3)], "a bookmark is past a commit that was not delivered"),
+        ([told("ADDED", 2, "a"), bookmark(1)], "a bookmark went back in time"),
         ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 4, "c"), bookmark(9)], "never committed"),
-        ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 4, "c")], "never told of a commit"),
+        ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 4, "c")], "missed a commit"),
     ],
 )
 async def test_a_watch_that_breaks_its_contract_is_found(events: list[Event], message: str):
@@ -187,7 +190,7 @@ async def test_a_watch_that_breaks_its_contract_is_found(events: list[Event], me
 async def test_a_delete_that_is_not_told_is_found():
     events: list[Event] = [watch(after=2), put(2, "a"), gone(3, "a"), put(4, "a"), told("ADDED", 4, "a")]
 
-    violated = await must_fail(WatchContract(), events, "left out a commit")
+    violated = await must_fail(WatchContract(), events, "skipped a commit")
 
     assert gone(3, "a") in violated.events
 
@@ -195,11 +198,11 @@ async def test_a_delete_that_is_not_told_is_found():
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([told("ADDED", 2, "a")], "lacks what was there"),
-        ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 4, "old")], "has what was gone"),
-        ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 3, "x")], "has what never was"),
-        ([told("ADDED", 2, "a"), told("ADDED", 2, "b")], "lacks what was there"),
-        ([told("ADDED", 2, "a"), told("ADDED", 2, "a")], "the same twice in its first state"),
+        ([told("ADDED", 2, "a")], "lacks an object"),
+        ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 4, "old")], "has a deleted object"),
+        ([told("ADDED", 2, "a"), told("ADDED", 3, "b"), told("ADDED", 3, "x")], "has an object that never existed"),
+        ([told("ADDED", 2, "a"), told("ADDED", 2, "b")], "lacks an object"),
+        ([told("ADDED", 2, "a"), told("ADDED", 2, "a")], "an object twice in its initial state"),
     ],
 )
 async def test_a_first_state_that_never_was_is_found(events: list[Event], message: str):
@@ -274,12 +277,12 @@ async def test_a_repeated_operation_is_answered_with_what_happened_the_first_tim
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([asks(1, "POST"), answer(1, 201, 3)], "answered with success and has not happened"),
-        ([asks(1, "POST"), answer(1, 201, 2), put(3, "b")], "answered with success and has not happened"),
-        ([asks(1, "PUT", f"{PATH}/b"), put(3, "a", was_there=True), answer(1, 200, 3), put(4, "c")], "not happened"),
-        ([asks(1, "DELETE", f"{PATH}/a"), answer(1, 200)], "a deletion was answered with success"),
-        ([asks(1, "PUT", f"{PATH}/a"), answer(1, 409), put(3, "a", by=1)], "refused has happened"),
-        ([asks(1, "POST", op="x"), asks(2, "POST", op="x"), put(3, "b", by=1), put(4, "c", by=2)], "happened twice"),
+        ([asks(1, "POST"), answer(1, 201, 3)], "acknowledged but not committed"),
+        ([asks(1, "POST"), answer(1, 201, 2), put(3, "b")], "acknowledged but not committed"),
+        ([asks(1, "PUT", f"{PATH}/b"), put(3, "a", was_there=True), answer(1, 200, 3), put(4, "c")], "not committed"),
+        ([asks(1, "DELETE", f"{PATH}/a"), answer(1, 200)], "a deletion was acknowledged"),
+        ([asks(1, "PUT", f"{PATH}/a"), answer(1, 409), put(3, "a", by=1)], "a rejected write was committed"),
+        ([asks(1, "POST", op="x"), asks(2, "POST", op="x"), put(3, "b", by=1), put(4, "c", by=2)], "committed twice"),
         ([put(5, "b"), put(4, "c")], "went back from revision 5 to 4"),
     ],
 )
@@ -295,7 +298,7 @@ async def test_an_answer_that_is_not_true_is_found(events: list[Event], message:
         ({}, "lost the write of core/configmaps/default/a at revision 3"),
         ({"a": 2}, "lost the write of core/configmaps/default/a at revision 3"),
         ({"a": 3, "b": 4}, "has core/configmaps/default/b again"),
-        ({"a": 3, "c": 6}, "what was never committed: core/configmaps/default/c"),
+        ({"a": 3, "c": 6}, "keys that were never committed: core/configmaps/default/c"),
     ],
 )
 async def test_a_store_that_is_not_what_its_commits_say_is_found(held: dict[str, int], message: str):
@@ -339,10 +342,10 @@ async def test_terms_that_follow_each_other_are_right():
         ([acquired(7, is_deleted=True), put(8, "a", by=1)], "was committed when it was nobody's"),
         (
             [acquired(7), put(8, "a", by=2), put(9, "a", by=1)],
-            "a write of term 5 of default/lead came after one of term 7",
+            "a write of term 5 of default/lead was committed after one of term 7",
         ),
         ([put(6, "a", by=1), put(7, "a", by=3)], "first and third both write under term 5"),
-        ([answer(1, 409), put(6, "a", by=1)], "a write that was refused has happened"),
+        ([answer(1, 409), put(6, "a", by=1)], "a rejected write was committed"),
     ],
 )
 async def test_a_leader_that_acts_out_of_its_term_is_found(events: list[Event], message: str):
@@ -387,7 +390,7 @@ async def test_a_hot_loop_is_named_by_who_writes_what():
     await must_fail(
         Quiescence(timedelta(seconds=10)),
         writes,
-        "10 s after healing there is still no rest: in the last 11 s busy: PUT core/configmaps/default/a (11 times),"
+        "10 s after healing, writes still go on: in the last 11 s busy: PUT core/configmaps/default/a (11 times),"
         " calm: PUT core/configmaps/default/b (1 times)",
     )
 

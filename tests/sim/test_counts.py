@@ -41,7 +41,7 @@ async def test_more_than_were_ever_wanted_is_said_at_once():
     count.saw(commit(1, "parents/a", {"wants": {"a": 1}}))
     count.saw(commit(2, "children/1", {"of": ["a"]}))
 
-    with pytest.raises(Violated, match="there are 2 of a, and never more than 1 were wanted"):
+    with pytest.raises(Violated, match="there are 2 of a, but at most 1 were ever wanted"):
         count.saw(commit(3, "children/2", {"of": ["a"]}))
 
 
@@ -50,7 +50,7 @@ async def test_less_than_wanted_is_said_in_the_end():
     count.saw(commit(1, "parents/a", {"wants": {"a": 2}}))
     count.saw(commit(2, "children/1", {"of": ["a"]}))
 
-    with pytest.raises(Violated, match="wants 2 of a, and in the end there are 1"):
+    with pytest.raises(Violated, match="wants 2 of a, but there are 1 at the end"):
         await count.at_end(NOBODY)
 
 
@@ -60,7 +60,7 @@ async def test_what_is_not_wanted_any_more_has_to_go():
     count.saw(commit(2, "children/1", {"of": ["a/x", "a/y"]}))
     count.saw(commit(3, "parents/a", {"wants": {"a/x": 1}}, {"wants": {"a/x": 1, "a/y": 1}}))
 
-    with pytest.raises(Violated, match="wants 0 of a/y, and in the end there are 1"):
+    with pytest.raises(Violated, match="wants 0 of a/y, but there are 1 at the end"):
         await count.at_end(NOBODY)
 
 
@@ -76,9 +76,9 @@ async def test_a_parent_that_is_gone_wants_nothing():
     ("data", "problem"),
     [
         ({"node": "n", "uid": "1"}, None),
-        ({}, "is nowhere in the end"),
-        ({"node": "n", "uid": "0"}, "is on n in the end, and that node is not there"),
-        ({"node": "m", "uid": "1"}, "is on m in the end, and that node is not there"),
+        ({}, "has no node at the end"),
+        ({"node": "n", "uid": "0"}, "is on n at the end, but that node does not exist"),
+        ({"node": "m", "uid": "1"}, "is on m at the end, but that node does not exist"),
     ],
 )
 async def test_a_task_is_in_the_end_on_a_node_that_is_there(data: dict[str, str], problem: str | None):

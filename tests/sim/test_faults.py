@@ -372,7 +372,7 @@ def test_stopping_faults_undoes_those_that_last():
 
 def test_an_unknown_fault_is_refused(quiet: Simulation):
     async def scene() -> None:
-        with pytest.raises(ValueError, match="there are no such faults: earthquake"):
+        with pytest.raises(ValueError, match="unknown faults: earthquake"):
             World(quiet).faults.start(["earthquake"], each_by_chance=False)
 
     run(quiet, scene)

@@ -192,17 +192,17 @@ def test_a_scenario_that_fails_without_any_fault_is_not_searched():
 
 def test_a_claim_says_how_many_were_injected_and_how_many_were_not():
     assert str(Claim(1, points=48, injected=31, left=0)) == (
-        "no violation with any one fault among these 48 points: 31 injected,"
-        " and by lineage the other 17 keep no outcome from happening"
+        "no violation with any single fault at 48 injection points: 31 injected,"
+        " and by lineage the other 17 cannot prevent any outcome"
     )
     assert str(Claim(1, points=6, injected=6, left=0)) == (
-        "no violation with any one fault among these 6 points: 6 injected"
+        "no violation with any single fault at 6 injection points: 6 injected"
     )
     assert str(Claim(2, points=48, injected=120, left=0)) == (
-        "no violation with any two faults among these 48 points: 120 pairs injected,"
-        " and by lineage the other 1008 keep no outcome from happening"
+        "no violation with any two faults at 48 injection points: 120 pairs injected,"
+        " and by lineage the other 1008 cannot prevent any outcome"
     )
     assert str(Claim(2, points=48, injected=120, left=30)) == (
-        "no violation with 120 pairs injected, of any two faults among these 48 points;"
+        "no violation with 120 pairs injected, of any two faults at 48 injection points;"
         " stopped, with 30 or more left to try"
     )

@@ -31,11 +31,11 @@ def test_a_scenario_of_a_user_is_found_by_module_and_attribute():
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("two-leaders", "`mainstay sim list` has all names"),
+        ("two-leaders", "`mainstay sim list` shows all names"),
         ("no.such.module:MINE", "No module named 'no'"),
         (f"{__name__}:YOURS", "has no attribute 'YOURS'"),
-        (f"{__name__}:NO_SCENARIO", "is a str, and not a mainstay.sim.run.scenario.Scenario"),
-        (f"{__name__}:", "write it as module:attribute"),
+        (f"{__name__}:NO_SCENARIO", "is a str, not a mainstay.sim.run.scenario.Scenario"),
+        (f"{__name__}:", "write module:attribute"),
     ],
 )
 def test_what_is_no_scenario_is_said_with_what_to_do(name: str, problem: str):
@@ -62,7 +62,7 @@ def test_a_scenario_is_named_by_the_module_that_makes_it(attribute: str, monkeyp
 
 def test_a_scenario_of_mainstay_has_its_own_name_and_one_that_is_nowhere_has_none():
     assert name_scenario(MINE) == "one-leader"
-    with pytest.raises(UnknownScenario, match="is no attribute of any module"):
+    with pytest.raises(UnknownScenario, match="is not an attribute of a module"):
         name_scenario(replace(MINE, name="another"))
 
 

@@ -359,10 +359,10 @@ def test_a_failing_test_tells_how_to_run_it_again_what_went_wrong_and_who_waits(
             "*test_sells?seed-3?*",
             "*the simulation*",
             "seed 3, 1.500 s of virtual time",
-            "run it again: pytest test_shop.py::test_sells --sim-seed 3",
-            "what went wrong before:",
+            "repeat with: pytest test_shop.py::test_sells --sim-seed 3",
+            "injected faults:",
             "  the till is cut off",
-            "who was waiting, besides * tasks of the cluster:",
+            "waiting tasks, besides * of the cluster:",
             "  customer: *customer*",
         ]
     )

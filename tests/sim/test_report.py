@@ -65,17 +65,19 @@ def test_the_long_report_has_all_that_one_asks_for(bundle: RunBundle):
     text = "\n".join(report_long(bundle, "mainstay sim replay it", jobs=2))
 
     assert "one-delivery seed 1: violated\n  acknowledged writes: operation deliver." in text
-    assert "  run it again: mainstay sim replay it\n" in text
-    assert "\nwhat went wrong:\n" in text
-    assert "\nthe story of core/secrets/default/delivery-" in text
+    assert "  repeat with: mainstay sim replay it\n" in text
+    assert "\ninjected faults:\n" in text
+    assert "\nstory of core/secrets/default/delivery-" in text
     assert ": 201, revision " in text
-    assert ", AND THE ANSWER IS LOST\n" in text
-    assert "the nearest passing run is the same without this:\n  a write is done, and its answer is lost" in text
+    assert ", RESPONSE LOST\n" in text
+    assert (
+        "the nearest passing run is the same one without this:\n  a write is committed but its response is lost" in text
+    )
     assert "(clerk): fault/answer-lost/clerk, the 5th time\nfirst divergence, after " in text
     assert "  this run " in text
-    assert "of clerk is lost\n  the passing one " in text
+    assert "of clerk is lost\n  passing run " in text
     assert re.search(r"\n  core/secrets/default/delivery-\w+: there \| not there\n", text)
-    assert "\nthe tasks, and where they were waiting:\n" in text
+    assert "\nwaiting tasks:\n" in text
     assert " clerk/0: client/dispatch.py:" in text
 
 
@@ -84,21 +86,21 @@ def test_the_short_report_says_what_was_drawn_what_the_scenario_says_and_where_t
 
     *_, drawn, told, again, kept, its_story, more = report_short(result, "again", "it.run.json")
 
-    assert drawn == f"  drawn: {result.drawn}"
-    assert told == "  told: users: scale often"
-    assert again == "  run it again: again"
-    assert kept == "  its bundle: it.run.json"
-    assert its_story == "  its story, and who waits where: mainstay sim replay it.run.json --story"
-    assert more == "  and: mainstay sim shrink | diff | serve it.run.json"
+    assert drawn == f"  setup: {result.drawn}"
+    assert told == "  notes: users: scale often"
+    assert again == "  repeat with: again"
+    assert kept == "  bundle: it.run.json"
+    assert its_story == "  story and waiting tasks: mainstay sim replay it.run.json --story"
+    assert more == "  more: mainstay sim shrink | diff | serve it.run.json"
 
 
 def test_a_run_that_was_lost_says_why_it_has_no_bundle():
     result = report_lost_fork(SCENARIOS["one-delivery"], 4, LostFork("ended by signal 9"))
 
     assert report_short(result, "mainstay sim run one-delivery --seeds 1 --first-seed 4")[1:] == [
-        "  the process of the run is lost: ended by signal 9",
-        "  run it again: mainstay sim run one-delivery --seeds 1 --first-seed 4",
-        "  it has no bundle: what it has chosen is lost with its process",
+        "  the process of the run died: ended by signal 9",
+        "  repeat with: mainstay sim run one-delivery --seeds 1 --first-seed 4",
+        "  no bundle: the process of the run died, and its choices with it",
     ]
 
 
@@ -122,7 +124,7 @@ TELLING = replace(SCENARIOS["one-delivery"], name="telling", make=Telling, check
 def test_the_long_report_says_what_the_scenario_says():
     text = "\n".join(report_long(RunBundle.of(run(TELLING, 1), scenario=f"{__name__}:TELLING"), "again"))
 
-    assert "\n  told: users: scale often\n  run it again: again\n" in text
+    assert "\n  notes: users: scale often\n  repeat with: again\n" in text
 
 
 def test_the_same_run_is_made_again(bundle: RunBundle):
@@ -212,11 +214,11 @@ def test_a_story_says_who_asked_what_was_lost_and_who_was_told():
     ]
 
     assert tell_story(events, [POD]) == [
-        "  20.000000  scheduler asks server-1: PATCH /api/v1/namespaces/default/pods/web-1"
+        "  20.000000  scheduler → server-1: PATCH /api/v1/namespaces/default/pods/web-1"
         " (#20, because of pods/default/web-1@3): no answer",
         f'  21.000000    revision 21 changes {POD}: spec none → {{"nodeName":"node-1"}}',
-        f"  22.000000    node-1, node-2 are sent {POD} at 21 (MODIFIED)",
-        f"  24.000000    controller is sent {POD} at 21 (MODIFIED), 2.0 s after the first",
+        f"  22.000000    node-1, node-2 receive {POD} at 21 (MODIFIED)",
+        f"  24.000000    controller receives {POD} at 21 (MODIFIED), 2.0 s after the first",
         "  25.000000  ! fault: node-1 crashes",
     ]
 
@@ -227,7 +229,7 @@ def test_a_long_story_keeps_its_end():
     told = tell_story(events, [POD])
 
     assert len(told) == 121
-    assert told[12] == "  … 180 lines are left out …"
+    assert told[12] == "  … 180 lines omitted …"
     assert "revision 300 " in told[-1]
 
 
@@ -243,7 +245,7 @@ def test_a_choice_is_said_in_words():
     )
 
     assert list(describe_unit(crash)) == [
-        "a program crashes, and is started again after a while: fault/crash, the 12th time",
+        "a program crashes and restarts after a while: fault/crash, the 12th time",
         "  who: option 2 of 0 to 2",
         "  duration: 20 s",
     ]

@@ -97,5 +97,5 @@ def test_another_file_is_refused(content: str, problem: str, tmp_path: Path):
 
 
 def test_a_file_that_is_not_there_is_said():
-    with pytest.raises(BadRunBundle, match=r"cannot read the bundle /nowhere: No such file"):
+    with pytest.raises(BadRunBundle, match=r"cannot read bundle /nowhere: No such file"):
         RunBundle.load(Path("/nowhere"))

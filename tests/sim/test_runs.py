@@ -189,7 +189,7 @@ def test_a_scenario_that_does_not_boot_is_tried_once():
 def test_a_run_that_takes_its_process_with_it_is_a_failure_and_the_others_go_on():
     results = list(run_many(a_scenario(Vanishing), [1, 2]))
 
-    assert [result.problem for result in results] == ["the process of the run is lost: ended with status 3"] * 2
+    assert [result.problem for result in results] == ["the process of the run died: ended with status 3"] * 2
 
 
 # A core
@@ -237,7 +237,7 @@ def found_by(scenario: Scenario, twin: twins.Twin, seeds: int) -> list[RunResult
         (CACHE_FOLLOWS, twins.keeps_what_a_new_list_lacks, 24, "cache follows: the cache of writer-"),
         (CACHE_FOLLOWS, twins.does_an_operation_each_time_it_is_asked, 24, "acknowledged writes: operation "),
         (ONE_LEADER, twins.does_not_look_at_terms, 24, "one acting leader: a write of term "),
-        (CACHE_FOLLOWS, twins.never_stops_writing, 1, "quiescence: 300 s after healing there is still no rest: "),
+        (CACHE_FOLLOWS, twins.never_stops_writing, 1, "quiescence: 300 s after healing, writes still go on: "),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

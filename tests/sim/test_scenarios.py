@@ -75,8 +75,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("compaction-in-the-gap", scenarios.goes_on_one_change_too_late, "following: the cache of "),
     # 24: going back in time
     ("back-in-time", caches.applies_whatever_comes, "task 'informer of configmaps/default' failed: BrokenInvariant: "),
-    ("back-in-time", scenarios.begins_a_watch_where_it_is_itself, "watch contract: a watch tells of what was before"),
-    ("back-in-time", scenarios.says_how_far_it_is_itself, "watch contract: a bookmark goes back "),
+    ("back-in-time", scenarios.begins_a_watch_where_it_is_itself, "watch contract: a watch delivered a change from before"),
+    ("back-in-time", scenarios.says_how_far_it_is_itself, "watch contract: a bookmark went back in time "),
     ("back-in-time", faults.believes_whatever_state_it_is_shown, "following: "),
     # Several schedulers at once
     ("racing-schedulers", ledger.forgets_to_check_the_room, "capacity: "),

@@ -90,7 +90,7 @@ def test_a_run_that_passes_here_cannot_be_shrunk():
     bundle = a_bundle()
     other = RunBundle(**{**{name: getattr(bundle, name) for name in bundle.__struct_fields__}, "tape": []})
 
-    with pytest.raises(DoesNotFail, match="the run is not here what it was: passed"):
+    with pytest.raises(DoesNotFail, match="the run does not repeat here: passed"):
         shrink(other)
 
 

@@ -90,8 +90,8 @@ def test_conditions_and_containers_are_named_by_what_they_are_called():
 def test_an_object_too_many_or_too_few_is_named():
     a, b = entry("core/secrets/default/a"), entry("core/secrets/default/b")
 
-    assert compared([a], [a, b]) == ["core/secrets/default/b: not there ≠ there"]
-    assert compared([a, b], [b]) == ["core/secrets/default/a: there ≠ not there"]
+    assert compared([a], [a, b]) == ["core/secrets/default/b: missing ≠ there"]
+    assert compared([a, b], [b]) == ["core/secrets/default/a: there ≠ missing"]
 
 
 def test_what_differs_anyway_is_not_told():
@@ -146,7 +146,7 @@ def test_a_controller_that_bears_all_of_it_ends_the_same():
 
     assert found.bad == (), str(found)
     assert found.runs >= 4
-    assert str(found).startswith(f"orders: clerk ends as without a fault with each of {found.runs} plans")
+    assert str(found).startswith(f"orders: clerk passes all {found.runs} fault plans")
 
 
 def the_broken(report: SieveReport) -> list[str]:
@@ -162,7 +162,7 @@ def test_a_crash_between_two_writes_is_found():
     assert the_broken(found) == [
         "intermediate: crash-after at write 1 of clerk (PATCH /api/v1/namespaces/default/configmaps/order-5)"
     ]
-    assert "clerk does not bear 1 of " in str(found)
+    assert "clerk fails 1 of " in str(found)
 
 
 def test_a_state_that_was_never_seen_is_found():
@@ -191,8 +191,8 @@ def test_a_run_that_ends_otherwise_violates_and_does_so_again_when_it_is_replaye
     (bad,) = found.bad
     assert bad.result.verdict is RunVerdict.VIOLATED
     assert bad.result.problem == (
-        "final state: it ended otherwise than without the fault:\n"
-        "  core/configmaps/default/shipment-of-order-5: there ≠ not there"
+        "final state: the final state differs from that of the run without the fault:\n"
+        "  core/configmaps/default/shipment-of-order-5: there ≠ missing"
     )
 
     scenario = f"{__name__}:UNCHECKED"
@@ -215,8 +215,8 @@ def test_without_two_runs_that_pass_nothing_is_compared():
     assert bad.is_slower
     assert found.runs == 0
     assert str(found).splitlines() == [
-        "orders: it does not even pass without a fault:",
-        "  without any fault, and a little slower",
+        "orders: it fails even without faults:",
+        "  without faults, a little slower",
         "    violated: haste: the clerk is too slow",
     ]
 
@@ -228,11 +228,11 @@ def test_what_no_tape_makes_again_has_no_bundle(tmp_path: Path, capsys: pytest.C
     assert run([*command, "--jobs", "1"]) == Exit.VIOLATED
 
     said = capsys.readouterr().out.splitlines()
-    assert said[:2] == ["without any fault, and a little slower: violated", "  haste: the clerk is too slow"]
+    assert said[:2] == ["without faults, a little slower: violated", "  haste: the clerk is too slow"]
     assert said[2].startswith(f"{__name__}:HASTY: fails without any fault; ")
     assert not bundles.exists()
 
 
 def test_a_program_that_is_not_there_is_said():
-    with pytest.raises(ValueError, match="there is no program 'nobody' in orders, but: clerk"):
+    with pytest.raises(ValueError, match="orders has no program 'nobody'; it has clerk"):
         sieve(ORDERS, "nobody")

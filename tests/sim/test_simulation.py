@@ -164,7 +164,7 @@ def test_a_limit_finds_who_waits_for_ever_beside_a_task_that_never_rests():
         sim.run(main(), limit=timedelta(minutes=1))
 
     lines = str(caught.value).splitlines()
-    assert lines[0] == "at 60.0 s of virtual time the run is not over, and the limit is 60.0 s. These tasks wait:"
+    assert lines[0] == "at 60.0 s of virtual time the run has not ended; the limit is 60.0 s. These tasks wait:"
     assert [line.split(":")[0].strip() for line in lines[1:]] == ["main", "heart"]
     assert "locks.py" in lines[1]
     assert "seed 5" in caught.value.__notes__[0]

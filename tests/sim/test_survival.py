@@ -39,7 +39,7 @@ def test_one_that_does_not_says_which_seeds_why_and_how_to_see_them_again(tmp_pa
 
     said = str(raised.value)
     bundles = sorted(tmp_path.iterdir())
-    assert f"moody has not survived {FAILURES_MAX} of the runs with seeds 1 to 30:" in said
+    assert f"moody fails {FAILURES_MAX} of the runs with seeds 1 to 30:" in said
     assert said.count("mood: it is not happy") == len(bundles) == FAILURES_MAX
     for path in bundles:
         bundle = RunBundle.load(path)

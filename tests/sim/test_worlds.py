@@ -42,7 +42,7 @@ def test_all_that_is_drawn_is_said():
         {"user": ("first", "second"), "operator": ("third",)}, TEMPOS[-1], REPLICAS_MAX[-1], True, True
     )
     assert str(options) == (
-        "user: first, second; operator: third; every 2 s, up to 4 replicas, priorities, lost machines are told of"
+        "user: first, second; operator: third; every 2 s, up to 4 replicas, priorities, lost machines are reported"
     )
 
 

@@ -76,7 +76,7 @@ class AcknowledgedWrites:
                 self._committed(event)
             case StoreReopened():
                 if event.revision < self._latest:
-                    text = f"the store came back at revision {event.revision}, and had told of {self._latest}"
+                    text = f"the store reopened at revision {event.revision}, but had already reported {self._latest}"
                     lost = [commit for commit in self._current.values() if commit.revision > event.revision]
                     raise Violated(self.name, text, [*lost, event])
             case StoreRestored():
@@ -95,9 +95,9 @@ class AcknowledgedWrites:
                     self.name, f"the store has lost the write of {key} at revision {commit.revision}", [commit]
                 )
             if commit.value is None and entry is not None:
-                raise Violated(self.name, f"the store has {key} again, which was deleted", [commit])
+                raise Violated(self.name, f"the store has {key} again, although it was deleted", [commit])
         if held:
-            raise Violated(self.name, f"the store has what was never committed: {', '.join(sorted(held))}")
+            raise Violated(self.name, f"the store has keys that were never committed: {', '.join(sorted(held))}")
 
     def _go_back(self, revision: int) -> None:
         """Forget all that was committed, answered or asked for after a revision."""
@@ -150,7 +150,7 @@ class AcknowledgedWrites:
     def _check_refused(self, write: _Write, commit: RevisionCommitted) -> None:
         refused = self._refused.get(write.asked.request)
         if refused is not None:
-            raise Violated(self.name, "a write that was refused has happened", [write.asked, refused, commit])
+            raise Violated(self.name, "a rejected write was committed", [write.asked, refused, commit])
 
     def _check_operation(self, write: _Write, commit: RevisionCommitted) -> None:
         operation = (write.asked.who, write.asked.operation)
@@ -158,7 +158,7 @@ class AcknowledgedWrites:
             return
         first = self._done.setdefault(operation, commit)
         if first.revision != commit.revision:
-            text = f"operation {write.asked.operation} of {write.asked.who} has happened twice"
+            text = f"operation {write.asked.operation} of {write.asked.who} was committed twice"
             raise Violated(self.name, text, [first, write.asked, commit])
 
     def _settle(self, claim: _Claim) -> None:
@@ -197,7 +197,7 @@ class AcknowledgedWrites:
     def _fail_claim(self, claim: _Claim) -> None:
         write, answered = claim.write, claim.answered
         what = "a deletion" if _is_deletion(claim) else f"a write at revision {answered.revision}"
-        text = f"{what} was answered with success and has not happened"
+        text = f"{what} was acknowledged but not committed"
         raise Violated(self.name, text, [write.asked, answered])
 
 

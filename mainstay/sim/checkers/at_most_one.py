@@ -63,14 +63,14 @@ class AtMostOne:
             if (other.pod, other.container) != (began.pod, began.container):
                 continue
             if other.uid == began.uid:
-                raise Violated(self.name, f"{began.pod} is started twice", [other, began])
+                raise Violated(self.name, f"{began.pod} was started twice", [other, began])
             if other.machine == began.machine:
-                raise Violated(self.name, f"{began.pod} starts before its predecessor has ended", [other, began])
+                raise Violated(self.name, f"{began.pod} was started before its predecessor ended", [other, began])
             if other.is_at_most_one or began.is_at_most_one:
                 raise Violated(self.name, f"{began.pod} runs on two machines", [other, began])
         last = self._ended.get((began.uid, began.container))
         if last is not None and not self._may_fail and last.reason not in LOST:
-            raise Violated(self.name, f"{began.pod} was ended for nothing", [last, began])
+            raise Violated(self.name, f"{began.pod} was stopped without need", [last, began])
         self._running[(began.uid, began.container, began.attempt)] = began
 
     def _committed(self, commit: RevisionCommitted) -> None:
@@ -79,18 +79,18 @@ class AtMostOne:
             pod = decode_commit(commit.previous)
             # Others remove by force, and that is no lie.
             if asked is not None and asked.who == pod["spec"].get("nodeName"):
-                self._require_ended(pod["metadata"]["uid"], asked.who, "is removed by its agent", commit)
+                self._require_ended(pod["metadata"]["uid"], asked.who, "was deleted by its agent", commit)
         elif commit.key.startswith(LEDGERS) and commit.previous is not None:
             node = commit.key.removeprefix(LEDGERS)
             after = _ghosts(commit, commit.value)
             for uid in _ghosts(commit, commit.previous):
                 if uid not in after:
-                    self._require_ended(uid, node, "is said to be gone", commit)
+                    self._require_ended(uid, node, "was reported as gone", commit)
 
     def _require_ended(self, uid: str, machine: str, what: str, commit: RevisionCommitted) -> None:
         for began in self._running.values():
             if began.uid == uid and began.machine == machine:
-                raise Violated(self.name, f"{began.pod} {what} and still runs on {machine}", [began, commit])
+                raise Violated(self.name, f"{began.pod} {what} but still runs on {machine}", [began, commit])
 
 
 def _ghosts(commit: RevisionCommitted, value: bytes | None) -> dict[str, object]:

@@ -102,4 +102,6 @@ class BoundInTime:
                 pod, commit = self._waiting[key]
                 node = next(name for name in self._ledgers if self._would_take(name, pod))
                 waited_s = (at_ns - since_ns) / 1e9
-                raise Violated(self.name, f"{key} waits for {waited_s:.0f} s, and {node} would take it", [commit])
+                raise Violated(
+                    self.name, f"{key} has waited for {waited_s:.0f} s, although {node} would accept it", [commit]
+                )

@@ -101,7 +101,7 @@ class BoundedAmplification:
         total = sum(each.latest for each in self._sets.values() if each.owner == known.owner)
         most = app.most(event.at_ns)
         if total > most:
-            text = f"the sets of {app.key} want {total} pods together, and lately no more than {most} were wanted"
+            text = f"the sets of {app.key} want {total} pods in total, but at most {most} were wanted recently"
             self._violated(text, [event])
 
     def _pod(self, event: RevisionCommitted) -> None:
@@ -124,7 +124,7 @@ class BoundedAmplification:
             return  # Nobody has made it: it had no owner, and the set has taken it, perhaps to end it.
         most = known.most(event.at_ns)
         if len(known.active) > most:
-            text = f"there are {len(known.active)} pods of {known.key}, and lately no more than {most} were wanted"
+            text = f"there are {len(known.active)} pods of {known.key}, but at most {most} were wanted recently"
             self._violated(text, list(known.active.values()))
 
     def _failed(self, known: _Wanted, event: RevisionCommitted) -> None:
@@ -133,7 +133,7 @@ class BoundedAmplification:
             known.failed.popleft()
         most = known.most(event.at_ns) * FAILED_MAX
         if len(known.failed) > most:
-            text = f"{len(known.failed)} pods of {known.key} have failed within a minute, and each was replaced"
+            text = f"{len(known.failed)} pods of {known.key} failed within a minute, and each was replaced at once"
             self._violated(text, [event])
 
     def _violated(self, text: str, events: list[RevisionCommitted]) -> None:

@@ -93,7 +93,7 @@ class BudgetChecker:
                 if each.counts_until_ns > event.at_ns and _is_covered(budget, each.obj)
             ]
             if len(stay) < least:
-                text = f"{event.key} is evicted in {namespace}, {len(stay)} stay, and {key} needs {least}"
+                text = f"{event.key} was evicted in {namespace}: {len(stay)} pods remain, but {key} requires {least}"
                 raise Violated(self.name, text, [asked, event, *stay])
 
 

@@ -77,10 +77,10 @@ class CapacityChecker:
         for place, pod in self._pods.items():
             charge = self._charges.get(place)
             if charge is None or charge.uid != pod.uid:
-                raise Violated(self.name, f"{place} is on {pod.node} and is not charged in the end", [pod.commit])
+                raise Violated(self.name, f"{place} is on {pod.node} but is not charged at the end", [pod.commit])
         for place, charge in self._charges.items():
             if place not in self._pods:
-                raise Violated(self.name, f"{place} is still charged to {charge.node} in the end")
+                raise Violated(self.name, f"{place} is still charged to {charge.node} at the end")
 
     def used_of(self, node: str) -> dict[str, int]:
         """What is taken of a node by the pods that are on it, as they say themselves."""
@@ -100,7 +100,7 @@ class CapacityChecker:
             return
         first, bound_by = self._node_of.setdefault(uid, (node, commit))
         if first != node:
-            raise Violated(self.name, f"{place} is bound to {first} and to {node}", [bound_by, commit])
+            raise Violated(self.name, f"{place} was bound to {first} and to {node}", [bound_by, commit])
         if is_over(pod):
             self._pods.pop(place, None)
             return
@@ -109,7 +109,7 @@ class CapacityChecker:
         if was_bound:
             self._require_room(place, self._pods[place])
             if node in self._closed and not bears_cordon(pod):
-                text = f"{place} is bound to {node}, which takes no more pods"
+                text = f"{place} was bound to {node}, which accepts no more pods"
                 raise Violated(self.name, text, [self._closed[node], commit])
 
     def _require_room(self, place: str, pod: OnNode) -> None:
@@ -120,9 +120,9 @@ class CapacityChecker:
         used = self.used_of(pod.node)
         for resource in pod.wants:
             if used[resource] > has.get(resource, 0):
-                text = f"{place} is bound to {pod.node}, where {used[resource]} of {has.get(resource, 0)} {resource} "
+                text = f"{place} was bound to {pod.node}, where {used[resource]} of {has.get(resource, 0)} {resource} "
                 others = [each.commit for each in self._pods.values() if each.node == pod.node]
-                raise Violated(self.name, f"{text}are taken then", others)
+                raise Violated(self.name, f"{text}are then used", others)
 
     def _node(self, name: str, commit: RevisionCommitted) -> None:
         self._closed.pop(name, None)
@@ -156,6 +156,6 @@ class CapacityChecker:
                 if charge.node == node:
                     total = plus(total, charge.amounts)
             if total != ledger.used:
-                text = f"the ledger of {node} says that {ledger.used} are taken, and the charges are {total}"
+                text = f"the ledger of {node} says that {ledger.used} are used, but the charges add up to {total}"
                 raise Violated(self.name, text, [commit])
         self._touched.clear()

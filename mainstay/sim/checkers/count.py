@@ -48,7 +48,7 @@ class Count:
             for group, count in wanted.items():
                 there = self._there.get(group, {})
                 if len(there) != count:
-                    text = f"{parent} wants {count} of {group}, and in the end there are {len(there)}"
+                    text = f"{parent} wants {count} of {group}, but there are {len(there)} at the end"
                     raise Violated(self.name, text, list(there.values()))
 
     def _parent(self, commit: RevisionCommitted) -> None:
@@ -72,5 +72,5 @@ class Count:
             there[commit.key] = commit
             most = self._most.get(group, 0)
             if len(there) > most:
-                text = f"there are {len(there)} of {group}, and never more than {most} were wanted"
+                text = f"there are {len(there)} of {group}, but at most {most} were ever wanted"
                 raise Violated(self.name, text, list(there.values()))

@@ -77,7 +77,7 @@ class ControllersHeld:
             controller = asked.decision[: -_UID_LENGTH - 1]
             held = holding_controller(self._holds.binding(event.at_ns), controller)
             if held is not None:
-                raise Violated(self.name, f"{controller} writes, and {held.words}", [asked, event])
+                raise Violated(self.name, f"{controller} wrote although {held.words}", [asked, event])
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
@@ -122,7 +122,7 @@ class RolloutsHeld:
         if held is None:
             return
         if old is None:
-            raise Violated(self.name, f"{name} is made, and {held.words}", [event])
+            raise Violated(self.name, f"{name} was created although {held.words}", [event])
         before, after = old["spec"]["replicas"], new["spec"]["replicas"]
         if before == after:
             return
@@ -131,7 +131,7 @@ class RolloutsHeld:
         lately = [number for number, at_ns in times.items() if event.at_ns - at_ns < _ns(MOMENTS)]
         is_shared = event.at_ns - self._shared_at.get(f"{namespace}/{owner}", -_ns(MOMENTS)) < _ns(MOMENTS)
         if not is_shared and not any(number != _made_for(old) for number in [*lately, *list(times)[-1:]]):
-            raise Violated(self.name, f"{name} goes from {before} to {after}, and {held.words}", [event])
+            raise Violated(self.name, f"{name} was scaled from {before} to {after} although {held.words}", [event])
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
@@ -171,12 +171,12 @@ class EvictionsHeld:
         was_told = "deletionTimestamp" in old["metadata"]
         held = freezing(self._holds.binding(event.at_ns), old["metadata"]["namespace"])
         if held is not None and (event.value is None or (is_told and not was_told)):
-            raise Violated(self.name, f"{event.key} goes, and {held.words}", [event])
+            raise Violated(self.name, f"{event.key} was evicted although {held.words}", [event])
 
     def _saw_node(self, event: RevisionCommitted, old: Object, new: Object) -> None:
         held = freezing(self._holds.binding(event.at_ns), "")
         if held is not None and _is_released(new) and not _is_released(old):
-            raise Violated(self.name, f"{event.key} is released, and {held.words}", [event])
+            raise Violated(self.name, f"{event.key} was released although {held.words}", [event])
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""

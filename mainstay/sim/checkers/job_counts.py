@@ -62,9 +62,7 @@ class JobCounts:
                 there[commit.key] = commit
                 most = self._most.get(uid, 0)
                 if uid in self._jobs and len(there) > most:
-                    text = (
-                        f"{len(there)} pods of {_name(self._jobs[uid])} are active, and never more than {most} may be"
-                    )
+                    text = f"{len(there)} pods of {_name(self._jobs[uid])} are active, but at most {most} may be"
                     raise Violated(self.name, text, list(there.values()))
 
     def _let_go(self, before: Object, after: Object | None, commit: RevisionCommitted) -> None:
@@ -76,7 +74,7 @@ class JobCounts:
             return
         phase = (before.get("status") or {}).get("phase")
         if phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in before["metadata"]:
-            raise Violated(self.name, f"{_name(before)} was let go while it runs", [commit])
+            raise Violated(self.name, f"{_name(before)} lost its finalizer while it was running", [commit])
         outcome = "succeeded" if phase == "Succeeded" else "failed"
         index = (before["metadata"].get("labels") or {}).get(JOB_COMPLETION_INDEX, "")
         self._ended.setdefault(uid, {})[before["metadata"]["uid"]] = (outcome, index, commit)
@@ -91,22 +89,24 @@ class JobCounts:
             status: Mapping[str, Any] = job.get("status") or {}
             ended = self._ended.get(uid, {})
             if not _ends(job):
-                raise Violated(self.name, f"{_name(job)} does not come to its end: {status}", _shown(ended))
+                raise Violated(self.name, f"{_name(job)} does not finish: {status}", _shown(ended))
             is_indexed = job["spec"].get("completionMode") == "Indexed"
             for outcome in ("succeeded", "failed"):
                 found = {pod: index for pod, (each, index, _) in ended.items() if each == outcome}
                 true = len(set(found.values())) if is_indexed and outcome == "succeeded" else len(found)
                 said = status.get(outcome) or 0
                 if said != true:
-                    text = f"{_name(job)} says that {said} have {outcome}, and it was {true}"
+                    text = f"{_name(job)} reports that {said} have {outcome}, but {true} did"
                     raise Violated(self.name, text, _shown(ended))
             self._check_end(job, status, ended)
         for key, active in self._active.items():
             if active and key in self._jobs and key not in lost:
-                raise Violated(self.name, f"{_name(self._jobs[key])} is over and has pods", list(active.values()))
+                raise Violated(
+                    self.name, f"{_name(self._jobs[key])} is finished but still has pods", list(active.values())
+                )
         for pod in pods:
             if _is_tracked(pod) and _owner(pod) not in lost:
-                raise Violated(self.name, f"{_name(pod)} is held, and nobody is going to count it")
+                raise Violated(self.name, f"{_name(pod)} still has its finalizer, and no controller will count it")
 
     def _check_end(
         self, job: Object, status: Mapping[str, Any], ended: Mapping[str, tuple[str, str, RevisionCommitted]]
@@ -117,7 +117,7 @@ class JobCounts:
         is_too_much = is_too_much or job["spec"].get("activeDeadlineSeconds") is not None
         is_right = is_enough if _ends(job) == "Complete" else is_too_much
         if not is_right:
-            raise Violated(self.name, f"{_name(job)} is said to be {_ends(job)}, and is not: {status}", _shown(ended))
+            raise Violated(self.name, f"{_name(job)} is reported as {_ends(job)} but is not: {status}", _shown(ended))
 
 
 def _shown(ended: Mapping[str, tuple[str, str, RevisionCommitted]]) -> list[RevisionCommitted]:

@@ -47,7 +47,7 @@ class Namespaces:
     async def at_end(self, world: "World") -> None:
         for name, is_going in self._going.items():
             if is_going:
-                raise Violated(self.name, f"{name} is still being deleted in the end", list(self._in[name].values()))
+                raise Violated(self.name, f"{name} is still being deleted at the end", list(self._in[name].values()))
 
     def _namespace(self, event: RevisionCommitted) -> None:
         name = event.key.removeprefix(_NAMESPACES)
@@ -58,14 +58,14 @@ class Namespaces:
         self._going.pop(name, None)
         left = self._in.pop(name, {})
         if left:
-            text = f"{name} is gone, and {', '.join(sorted(left))} is left in it"
+            text = f"{name} is gone, but {', '.join(sorted(left))} is left in it"
             raise Violated(self.name, text, [*left.values(), event])
 
     def _content(self, event: RevisionCommitted) -> None:
         namespace = event.key.split("/")[2]
         if event.request in self._deletes and self._going.get(namespace) is not True:
             asked = self._deletes[event.request or 0]
-            raise Violated(self.name, f"{event.key} is deleted, and its namespace stays", [asked, event])
+            raise Violated(self.name, f"{event.key} was deleted, but its namespace was not", [asked, event])
         if event.value is None:
             self._in.get(namespace, {}).pop(event.key, None)
         else:

@@ -40,11 +40,11 @@ class ObservedGenerations:
         said = self._said.setdefault(metadata["uid"], {})
         for what, number in read_observed(obj):
             if number > (metadata.get("generation") or 0):
-                text = f"{event.key} has generation {metadata.get('generation')}, and {what} is about {number}"
+                text = f"{event.key} has generation {metadata.get('generation')}, but {what} is about {number}"
                 raise Violated(self.name, text, [event])
             before, commit = said.get(what, (0, event))
             if number < before and event.key.startswith(self._prefixes):
-                text = f"{what} of {event.key} was about generation {before}, and then about {number}"
+                text = f"{what} of {event.key} went back from generation {before} to {number}"
                 raise Violated(self.name, text, [commit, event])
             said[what] = number, event
 
@@ -72,5 +72,5 @@ async def find_unobserved(world: "World", prefixes: Sequence[str]) -> str:
             obj = decode_commit(entry.value)
             said, generation = (obj.get("status") or {}).get("observedGeneration"), obj["metadata"].get("generation")
             if said != generation:
-                return f"{entry.key} has generation {generation} in the end, and its status is about {said}"
+                return f"{entry.key} has generation {generation} at the end, but its status is about {said}"
     return ""

@@ -78,10 +78,10 @@ class OneActingLeader:
         term = int(text)
         refused = self._fenced.get(asked.request)
         if refused is not None:
-            raise Violated(self.name, "a write that was refused has happened", [asked, refused, commit])
+            raise Violated(self.name, "a rejected write was committed", [asked, refused, commit])
         last = self._last_acted.get(name)
         if last is not None and term < last[0]:
-            text = f"a write of term {term} of {name} came after one of term {last[0]}"
+            text = f"a write of term {term} of {name} was committed after one of term {last[0]}"
             raise Violated(self.name, text, [*last[1:], asked, commit])
         in_force = self._leases.get(name, _Lease()).in_force_at(commit.revision)
         if term != in_force:

@@ -45,9 +45,9 @@ async def find_orphans(world: "World") -> str:
             continue
         owner = await store.get(f"{prefix}{reservation['metadata']['namespace']}/{workload['name']}")
         if owner is None or decode_commit(owner.value)["metadata"]["uid"] != workload["uid"]:
-            return f"{entry.key} is held for {workload['kind']} {workload['name']}, which is not there in the end"
+            return f"{entry.key} is reserved for {workload['kind']} {workload['name']}, which does not exist at the end"
     for entry in (await store.range("core/pods/")).entries:
         node = decode_commit(entry.value)["spec"].get("nodeName")
         if node and await store.get(f"core/nodes/{node}") is None:
-            return f"{entry.key} is on {node}, which is not there in the end"
+            return f"{entry.key} is on {node}, which does not exist at the end"
     return ""

@@ -79,14 +79,14 @@ class OwnershipChecker:
     async def at_end(self, world: "World") -> None:
         for known in self._there.values():
             if known.lets_go or (known.waits and not (world.lost and self._waits_for_pods(known))):
-                raise Violated(self.name, f"{known.key} still waits for its dependents in the end")
+                raise Violated(self.name, f"{known.key} still waits for its dependents at the end")
             if known.leaves_since or not known.references or not self._are_all_known(known):
                 continue
             holding = [each for each in known.references if self._holds(each, known)]
             if not holding:
-                raise Violated(self.name, f"{known.key} is there in the end, and none of its owners is")
+                raise Violated(self.name, f"{known.key} still exists at the end, but none of its owners does")
             if len(holding) < len(known.references):
-                raise Violated(self.name, f"{known.key} still names an owner that is gone")
+                raise Violated(self.name, f"{known.key} still refers to an owner that is gone")
 
     def _waits_for_pods(self, owner: _Known) -> bool:
         return any(
@@ -120,10 +120,10 @@ class OwnershipChecker:
     def _require_unowned(self, known: _Known, event: RevisionCommitted) -> None:
         asked = self._deletes[event.request or 0]
         if not known.references:
-            raise Violated(self.name, f"{known.key} is deleted, and never had an owner", [asked, event])
+            raise Violated(self.name, f"{known.key} was deleted, but never had an owner", [asked, event])
         for each in known.references:
             if self._holds(each, known):
-                text = f"{known.key} is deleted, and its owner {each['kind']} {each['name']} is there"
+                text = f"{known.key} was deleted, but its owner {each['kind']} {each['name']} exists"
                 raise Violated(self.name, text, [asked, event])
 
     def _require_free(self, owner: _Known, event: RevisionCommitted) -> None:
@@ -135,10 +135,12 @@ class OwnershipChecker:
                 if not _is_named(owner, each, known) or known.named_at[owner.uid] >= owner.leaves_since:
                     continue
                 if owner.lets_go:
-                    text = f"{owner.key} is gone and was to let go of {known.key}, which still names it"
+                    text = f"{owner.key} is gone and should have orphaned {known.key}, which still refers to it"
                     raise Violated(self.name, text, [event])
                 if each.get("blockOwnerDeletion"):
-                    raise Violated(self.name, f"{owner.key} is gone before {known.key}, which blocks it", [event])
+                    raise Violated(
+                        self.name, f"{owner.key} was deleted before {known.key}, which blocks its deletion", [event]
+                    )
 
     def _holds(self, reference: dict[str, Any], dependent: _Known) -> bool:
         owner = self._by_uid.get(reference["uid"])

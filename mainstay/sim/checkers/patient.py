@@ -1,6 +1,6 @@
 """Nobody is given up too soon: judged by what nodes have really written, and nobody's word or clock.
 
-- A node is said to be unknown, its pods to be not ready, and pods are removed from it, only if it has not renewed its
+- A node was marked unknown, its pods to be not ready, and pods are removed from it, only if it has not renewed its
   lease for as long as that lasts. (A renewal of the last moments may not have been heard of.)
 - Nodes of a zone are released one by one, and not faster than the rate.
 - None is released while no node at all renews its lease: then it is more likely that nobody hears them.
@@ -56,30 +56,30 @@ class PatientEviction:
     def _saw_node(self, event: RevisionCommitted, new: Object, old: Object) -> None:
         name = new["metadata"]["name"]
         if _is_unheard(new) and not _is_unheard(old):
-            self._require_silent(name, "is said to be unknown", event)
+            self._require_silent(name, "was marked unknown", event)
         if not _is_released(new) or _is_released(old):
             return
         self._require_silent(name, "is released", event)
         zone = zone_of(new)
         last_ns = self._released.get(zone)
         if last_ns is not None and event.at_ns - last_ns < _ns(RELEASE_EVERY) - _ns(timedelta(seconds=1)):
-            raise Violated(self.name, f"{name} is released right after another node of zone {zone}", [event])
+            raise Violated(self.name, f"{name} was released right after another node of zone {zone}", [event])
         self._released[zone] = event.at_ns
         since_ns = event.at_ns - self._duration_ns
         if not any(times[-1] >= since_ns for times in self._renewed.values() if times):
-            raise Violated(self.name, f"{name} is released while no node renews its lease", [event])
+            raise Violated(self.name, f"{name} was released while no node renewed its lease", [event])
 
     def _saw_pod(self, event: RevisionCommitted, new: Object, old: Object) -> None:
         name, node = new["metadata"]["name"], (new.get("spec") or {}).get("nodeName") or ""
         if new["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
             self._require_silent(node, f"loses {name}", event)
         elif _status_of(new) == "Unknown" and _status_of(old) == "True":
-            self._require_silent(node, f"is taken for lost by {name}", event)
+            self._require_silent(node, f"was replaced by {name}", event)
 
     def _require_silent(self, node: str, what: str, event: RevisionCommitted) -> None:
         begin_ns, end_ns = event.at_ns - self._duration_ns * 3 // 4, event.at_ns - _ns(MOMENTS)
         if any(begin_ns < at_ns < end_ns for at_ns in self._renewed.get(node, ())):
-            raise Violated(self.name, f"{node} {what}, and has renewed its lease", [event])
+            raise Violated(self.name, f"{node} {what} although it renewed its lease", [event])
 
 
 def _is_unheard(node: Object) -> bool:

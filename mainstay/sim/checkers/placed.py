@@ -43,6 +43,6 @@ class PlacedChecker:
             data = decode_commit(commit.value or b"").get("data") or {}
             node = data.get("node")
             if node is None:
-                raise Violated(self.name, f"{key} is nowhere in the end", [commit])
+                raise Violated(self.name, f"{key} has no node at the end", [commit])
             if self._nodes.get(node) != data.get("uid"):
-                raise Violated(self.name, f"{key} is on {node} in the end, and that node is not there", [commit])
+                raise Violated(self.name, f"{key} is on {node} at the end, but that node does not exist", [commit])

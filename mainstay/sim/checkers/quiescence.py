@@ -70,7 +70,7 @@ class Quiescence:
             return
         self._last.append((commit.at_ns, f"{_writer(asked)} {commit.key}"))
         if commit.at_ns - self._healed_at_ns > self._within / timedelta(microseconds=1) * 1000:
-            text = f"{self._within.total_seconds():g} s after healing there is still no rest: {self._writers()}"
+            text = f"{self._within.total_seconds():g} s after healing, writes still go on: {self._writers()}"
             raise Violated(self.name, text, [*([asked] if asked else []), commit])
 
     def _writers(self) -> str:
@@ -93,4 +93,4 @@ def _is_heartbeat(key: str, asked: RequestReceived | None) -> bool:
 
 
 def _writer(asked: RequestReceived | None) -> str:
-    return f"{asked.who}: {asked.method}" if asked is not None else "a server itself:"
+    return f"{asked.who}: {asked.method}" if asked is not None else "the server itself:"

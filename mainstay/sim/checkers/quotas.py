@@ -60,7 +60,7 @@ class QuotaChecker:
         for key, hard in self._quotas.get(namespace, {}).items():
             for name, most in hard.items():
                 if used[name] > most:
-                    text = f"{event.key} is made, with which {used[name]} of {name} are used: {key} allows {most}"
+                    text = f"{event.key} was created, so that {used[name]} of {name} are used, but {key} allows {most}"
                     raise Violated(self.name, text, [event])
 
 
@@ -82,5 +82,5 @@ async def find_miscounts(world: "World") -> str:
         namespace = entry.key.rpartition("/")[2]
         drift = await find_quota_drift(world.store, namespace)
         if not drift.is_none:
-            return f"those of {namespace} are not the sum of what is there in the end: {drift}"
+            return f"the quotas of {namespace} do not match usage at the end: {drift}"
     return ""

@@ -121,7 +121,7 @@ class Recovery:
             if self._app_of.get(each.owner) == uid and each.ready_until_ns >= since_ns
         ]
         if len(others) < needed:
-            text = f"{event.key} goes, which is healthy, and of {app.key} {len(others)} others are: {needed} have to be"
+            text = f"{event.key} was deleted while healthy: {app.key} has {len(others)} others and needs {needed}"
             raise Violated(self.name, text, [asked, event, *(each.commit for each in others)])
 
 

@@ -57,7 +57,7 @@ class Released:
             reservation = decode_commit(event.value)
             owner = self._workloads.get(reservation["spec"]["workload"]["uid"])
             if owner and (reservation.get("status") or {}).get("phase") == "Released":
-                raise Violated(self.name, f"{event.key} is let go, and {owner} is there", [event])
+                raise Violated(self.name, f"{event.key} was released, but {owner} exists", [event])
         elif event.key.startswith(_PODS) and event.value is None and event.previous is not None:
             self._pod_went(event, decode_commit(event.previous))
 
@@ -68,11 +68,13 @@ class Released:
         asked = self._asked.get(event.request or 0)
         is_there = node in self._nodes and event.at_ns - self._nodes[node] > MOMENT_NS
         if asked is not None and asked.who != node and is_there and not pod["metadata"].get("deletionTimestamp"):
-            raise Violated(self.name, f"{event.key} is removed by {asked.who}, and {node} is there", [event])
+            raise Violated(self.name, f"{event.key} was deleted by {asked.who}, but {node} exists", [event])
 
         was_there = node not in self._nodes and event.at_ns - self._gone.get(node, 0) < SOON_NS
         if asked is not None and asked.who != node and was_there:
-            raise Violated(self.name, f"{event.key} is removed by {asked.who}, and {node} has just gone", [event])
+            raise Violated(
+                self.name, f"{event.key} was deleted by {asked.who}, but {node} was removed only just before", [event]
+            )
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""

@@ -72,5 +72,5 @@ class Reserved:
                     total = plus(total, amounts)
             said = self._held.get(node, {})
             if said != total:
-                text = f"the ledger of {node} holds {said}, and reservations are {total}"
+                text = f"the ledger of {node} holds {said}, but reservations add up to {total}"
                 raise Violated(self.name, text, [commit])

@@ -40,9 +40,15 @@ class RefusalStability:
         said.append((reason, event))
         commits = [commit for _, commit in said]
         if len(said) > TIMES_MAX:
-            raise Violated(self.name, f"{event.key} is told {len(said)} times why it has no node", commits)
+            raise Violated(
+                self.name, f"the reason why {event.key} is unschedulable was written {len(said)} times", commits
+            )
         if reasons and reasons[-1] != reason and reason in reasons:
-            raise Violated(self.name, f"{event.key} is told {', '.join(reasons)}, and then {reason} again", commits)
+            raise Violated(
+                self.name,
+                f"{event.key} was unschedulable because of {', '.join(reasons)}, and then of {reason} again",
+                commits,
+            )
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""

@@ -74,7 +74,7 @@ class WatchContract:
             case WatchDelivered():
                 watch = self._watches.get(event.watch)
                 if watch is not None and watch.error is not None:
-                    self._fail(watch, "a watch goes on after the error that ends it", watch.error, event)
+                    self._fail(watch, "a watch continued after the error that ends it", watch.error, event)
                 elif watch is not None and event.type == ERROR:
                     watch.error = event
                 elif watch is not None:  # What comes for a watch that has ended reaches nobody.
@@ -112,13 +112,13 @@ class WatchContract:
         for watch in self._watches.values():
             if watch.early:
                 raise Violated(
-                    self.name, "a watch has told of what was never committed", [watch.opened, watch.early[0]]
+                    self.name, "a watch delivered a change that was never committed", [watch.opened, watch.early[0]]
                 )
             missed = self._next_commit(watch)
             is_owed = watch.state is None and watch.error is None and not watch.opened.is_selecting
             if missed is not None and is_owed:
                 events: list[Event] = [watch.opened, *([watch.last] if watch.last else []), missed]
-                raise Violated(self.name, f"an open watch of {watch.opened.who} was never told of a commit", events)
+                raise Violated(self.name, f"an open watch of {watch.opened.who} missed a commit", events)
 
     def _come(self) -> None:
         self._latest, self._coming = max(self._latest, self._coming), 0
@@ -163,38 +163,42 @@ class WatchContract:
 
     def _check_order(self, watch: _Watch, event: WatchDelivered) -> None:
         if event.revision <= watch.position:
-            self._fail(watch, "a watch goes back, or tells something twice", event)
+            self._fail(watch, "a watch went back in time, or delivered a change twice", event)
         watch.position = event.revision
 
     def _check_change(self, watch: _Watch, event: WatchDelivered) -> None:
         expected = self._next_commit(watch)
         if event.revision <= watch.position:
             is_start = watch.last is None
-            text = "tells of what was before its start" if is_start else "goes back, or tells something twice"
+            text = (
+                "delivered a change from before its start"
+                if is_start
+                else "went back in time, or delivered a change twice"
+            )
             self._fail(watch, f"a watch {text}", event)
         if expected is None:
-            self._fail(watch, "a watch tells of what was never committed", event)
+            self._fail(watch, "a watch delivered a change that was never committed", event)
         elif (expected.revision, expected.key) != (event.revision, event.key):
             if expected.revision > event.revision:
-                self._fail(watch, "a watch tells of what was never committed", event)
-            self._fail(watch, "a watch has left out a commit", expected, event)
+                self._fail(watch, "a watch delivered a change that was never committed", event)
+            self._fail(watch, "a watch skipped a commit", expected, event)
         elif event.type != _type_of(expected):
-            self._fail(watch, f"a watch says {event.type} of what was {_type_of(expected)}", expected, event)
+            self._fail(watch, f"a watch delivered {event.type} for what was {_type_of(expected)}", expected, event)
         watch.position = event.revision
         watch.next += 1
 
     def _check_bookmark(self, watch: _Watch, event: WatchDelivered) -> None:
         if event.revision < watch.position:
-            self._fail(watch, "a bookmark goes back", event)
+            self._fail(watch, "a bookmark went back in time", event)
         expected = self._next_commit(watch)
         if expected is not None and expected.revision <= event.revision and not watch.opened.is_selecting:
-            self._fail(watch, "a bookmark is past a commit that was not told", expected, event)
+            self._fail(watch, "a bookmark is past a commit that was not delivered", expected, event)
         watch.position = event.revision
 
     def _check_state(self, watch: _Watch, state: dict[str, WatchDelivered], event: WatchDelivered) -> None:
         if not event.is_end_of_state:
             if event.key in state:
-                self._fail(watch, "a watch tells the same twice in its first state", state[event.key], event)
+                self._fail(watch, "a watch delivered an object twice in its initial state", state[event.key], event)
             state[event.key] = event
             return
         watch.state = None
@@ -211,11 +215,11 @@ class WatchContract:
             told = state.pop(key, None)
             if commit.value is not None and (told is None or told.revision != commit.revision):
                 others = [] if told is None else [told]
-                self._fail(watch, "the first state of a watch lacks what was there", commit, *others, event)
+                self._fail(watch, "the initial state of a watch lacks an object", commit, *others, event)
             if commit.value is None and told is not None:
-                self._fail(watch, "the first state of a watch has what was gone", commit, told, event)
+                self._fail(watch, "the initial state of a watch has a deleted object", commit, told, event)
         for told in state.values():
-            self._fail(watch, "the first state of a watch has what never was", told, event)
+            self._fail(watch, "the initial state of a watch has an object that never existed", told, event)
 
     def _fail(self, watch: _Watch, message: str, *events: Event) -> None:
         before = [watch.last] if watch.last is not None and watch.last not in events else []

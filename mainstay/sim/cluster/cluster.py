@@ -96,7 +96,7 @@ class Cluster(FaultControl):
         """
         name = name or name_program(own)
         if name in (*self.world.programs, *self.world.servers):
-            raise NotRunnable(f"there is a program called {name!r} already: give this one a name of its own")
+            raise NotRunnable(f"a program named {name!r} already exists; give this one another name")
         others = {each: make_main(self.world, name, other, LEASE) for each, other in (versions or {}).items()}
         program = self.world.add_program(name, make_main(self.world, name, own, LEASE), versions=others)
         self.own.append(name)

@@ -86,4 +86,4 @@ def _shown(value: Any) -> str:
 
 
 def _many(count: int) -> str:
-    return "not there" if not count else "there" if count == 1 else f"{count} of them"
+    return "missing" if not count else "there" if count == 1 else f"{count} items"

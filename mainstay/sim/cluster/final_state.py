@@ -84,7 +84,9 @@ async def check_end(world: "World", expected: ExpectedState) -> None:
         lines = [f"  {each}" for each in found[:DIFFERENCES_SHOWN]]
         if len(found) > len(lines):
             lines.append(f"  and {len(found) - len(lines)} more differences")
-        raise Violated(FINAL_STATE, "\n".join(["it ended otherwise than without the fault:", *lines]))
+        raise Violated(
+            FINAL_STATE, "\n".join(["the final state differs from that of the run without the fault:", *lines])
+        )
 
 
 def final_objects(entries: Iterable[Entry]) -> dict[str, list[Object]]:

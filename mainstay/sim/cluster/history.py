@@ -39,7 +39,7 @@ class RequestReceived(msgspec.Struct, frozen=True, gc=False):
             for name, value in (("decision", self.decision), ("term", self.term), ("operation", self.operation))
             if value
         )
-        return f"{_time(self.at_ns)} #{self.request} {self.who} asks {self.server}: {self.method} {self.path}{extra}"
+        return f"{_time(self.at_ns)} #{self.request} {self.who} → {self.server}: {self.method} {self.path}{extra}"
 
     @property
     def is_write(self) -> bool:
@@ -62,9 +62,9 @@ class ResponseSent(msgspec.Struct, frozen=True, gc=False):
     """False: a fault has kept it back. True does not mean that it arrived: the network has a say too."""
 
     def __str__(self) -> str:
-        lost = "" if self.is_delivered else ", which is lost"
+        lost = "" if self.is_delivered else "(lost)"
         at = f" at revision {self.revision}" if self.revision else ""
-        return f"{_time(self.at_ns)} #{self.request} {self.server} answers {self.who}: {self.status}{at}{lost}"
+        return f"{_time(self.at_ns)} #{self.request} {self.server} → {self.who}: {self.status}{at}{lost}"
 
 
 class RevisionCommitted(msgspec.Struct, frozen=True, gc=False):
@@ -120,7 +120,7 @@ class WatchDelivered(msgspec.Struct, frozen=True, gc=False):
     is_end_of_state: bool = False
 
     def __str__(self) -> str:
-        return f"{_time(self.at_ns)} #{self.watch} tells {self.who}: {self.type} {self.key} at {self.revision}"
+        return f"{_time(self.at_ns)} #{self.watch} delivers to {self.who}: {self.type} {self.key} at {self.revision}"
 
 
 class WatchEnded(msgspec.Struct, frozen=True, gc=False):
@@ -148,7 +148,7 @@ class FaultsHealed(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
 
     def __str__(self) -> str:
-        return f"{_time(self.at_ns)} all is healed"
+        return f"{_time(self.at_ns)} all faults are healed"
 
 
 class StoreReopened(msgspec.Struct, frozen=True, gc=False):
@@ -158,7 +158,7 @@ class StoreReopened(msgspec.Struct, frozen=True, gc=False):
     revision: int
 
     def __str__(self) -> str:
-        return f"{_time(self.at_ns)} the store is back, at revision {self.revision}"
+        return f"{_time(self.at_ns)} the store reopens at revision {self.revision}"
 
 
 class StoreRestored(msgspec.Struct, frozen=True, gc=False):
@@ -168,7 +168,7 @@ class StoreRestored(msgspec.Struct, frozen=True, gc=False):
     revision: int
 
     def __str__(self) -> str:
-        return f"{_time(self.at_ns)} the store is put back to revision {self.revision}"
+        return f"{_time(self.at_ns)} the store is restored to revision {self.revision}"
 
 
 class ProgramStarted(msgspec.Struct, frozen=True, gc=False):
@@ -215,7 +215,7 @@ class ContainerStarted(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         which = f"{self.container} ({self.attempt}) of {self.pod}, {self.uid}"
-        return f"{_time(self.at_ns)} {self.machine} begins {which}"
+        return f"{_time(self.at_ns)} {self.machine} starts {which}"
 
 
 class ContainerEnded(msgspec.Struct, frozen=True, gc=False):
@@ -231,7 +231,7 @@ class ContainerEnded(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         which = f"{self.container} ({self.attempt}) of {self.pod}, {self.uid}"
-        return f"{_time(self.at_ns)} {self.machine} has ended {which}: {self.reason}"
+        return f"{_time(self.at_ns)} {self.machine} ended {which}: {self.reason}"
 
 
 Event = (

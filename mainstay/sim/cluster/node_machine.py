@@ -43,7 +43,7 @@ class SimMachine:
 
     def reboot(self) -> None:
         """Start the machine anew: nothing runs any more. The agent has to be crashed and started by whoever does it."""
-        self.containers.kill_all("ContainerStatusUnknown", "the machine was started anew")
+        self.containers.kill_all("ContainerStatusUnknown", "the machine was rebooted")
 
     def facts(self) -> MachineFacts:
         """Implements `Machine`."""

@@ -92,7 +92,7 @@ class Program:
     def start(self) -> None:
         """Begin the next incarnation. Must not be running."""
         if self._process is not None:
-            raise RuntimeError(f"{self.name} is running already")
+            raise RuntimeError(f"{self.name} is already running")
         if not self._host.is_up:
             self._sim.network.come_back(self._host)
         self.incarnation += 1

@@ -64,7 +64,7 @@ def make_continuation(bundle: Bundle, *, lasts: timedelta = LASTS, faults: tuple
     nodes = [_decode(each.value) for each in entries if each.key.startswith("core/nodes/")]
     return Scenario(
         NAME,
-        f"What comes after revision {bundle.head.ends} of a recorded cluster.",
+        f"Continue a recorded cluster from revision {bundle.head.ends}.",
         lambda world: RecordedStage(world, rows, nodes, ends_at),
         checkers=list,
         faults=faults,
@@ -158,7 +158,7 @@ def _state_of(pod: Object) -> str:
     if pod_state.is_over(pod):
         return str((pod.get("status") or {}).get("phase"))
     if not pod_state.node_of(pod):
-        return "without a node"
+        return "unscheduled"
     return "ready" if pod_state.is_ready(pod) else "not ready"
 
 

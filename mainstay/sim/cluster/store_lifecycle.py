@@ -106,7 +106,7 @@ class StoreLifecycle:
         if not self.is_open.is_set():
             return
         if not self.has_disk:
-            raise SimulationError("a store without a disk cannot come back")
+            raise SimulationError("a store without a disk cannot be reopened")
         self.is_open.clear()
         self._stop_recording()
         self._sim.loop.processes.kill(self.process.process)

@@ -190,14 +190,14 @@ class World:
     def client_for(self, name: str, env: Env, *, limits: Limits | None = None) -> Client:
         """A client that asks as this program. It must be known: added, or told of with `know`."""
         if TOKEN + name not in self._users:
-            raise ValueError(f"{name} is no program of this world")
+            raise ValueError(f"{name} is not a program of this world")
         servers = tuple(f"http://{server}:{PORT}" for server in self.servers)
         return Client(Config(servers, token=TOKEN + name), env, user_agent=f"{name}/sim", limits=limits)
 
     def begin_with(self, rows: Sequence[Row]) -> None:
         """Let the store have this when the world boots. Only one that has no disk."""
         if self.has_disk:
-            raise SimulationError("a store with a disk begins with what is on it")
+            raise SimulationError("a store with a disk starts with the content of the disk")
         self._host.rows = tuple(rows)
 
     def store_on_disk(self) -> None:
@@ -239,7 +239,7 @@ class World:
         until_ns = began_ns + _nanoseconds(within)
         while (quiet_at_ns := max(self.last_write_ns, began_ns) + calm_ns) > loop.time_ns():
             if quiet_at_ns > until_ns:
-                raise NotQuiet(f"after {within} there is no rest. The last writes:\n{self._last_writes()}")
+                raise NotQuiet(f"writes still go on after {within}. The last writes:\n{self._last_writes()}")
             await asyncio.sleep((quiet_at_ns - loop.time_ns()) / 1e9)
 
     async def stop(self) -> None:

@@ -107,10 +107,10 @@ def difference(left: ComparedRun, right: ComparedRun, names: tuple[str, str]) ->
         return []
     width = max(map(len, names))
     return [
-        f"first divergence, after {place} equal events:",
+        f"first divergence, after {place} identical events:",
         *_pair(left.lines, right.lines, place, names, width),
         *_first_commit(left, right, names, width),
-        "how much there was of it:",
+        "counts:",
         *_counts(left, right, names),
         *_objects(left, right, names),
     ]
@@ -132,7 +132,7 @@ def _pair(
     left: Sequence[EventLine], right: Sequence[EventLine], place: int, names: tuple[str, str], width: int
 ) -> Iterator[str]:
     for name, lines in zip(names, (left, right), strict=True):
-        yield f"  {name.ljust(width)}  {lines[place] if place < len(lines) else 'it is over'}"
+        yield f"  {name.ljust(width)}  {lines[place] if place < len(lines) else '(ended)'}"
 
 
 def _first_commit(left: ComparedRun, right: ComparedRun, names: tuple[str, str], width: int) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _first_commit(left: ComparedRun, right: ComparedRun, names: tuple[str, str],
     place = _first([key for _, key in one], [key for _, key in other])
     if place is None:
         return
-    yield f"first commit that differs, after {place} equal ones:"
+    yield f"first differing commit, after {place} identical ones:"
     yield from _pair([line for line, _ in one], [line for line, _ in other], place, names, width)
 
 
@@ -159,7 +159,7 @@ def _counts(left: ComparedRun, right: ComparedRun, names: tuple[str, str]) -> It
         (RequestReceived, "requests"),
         (ResponseSent, "answers"),
         (RevisionCommitted, "commits"),
-        (WatchDelivered, "told by watches"),
+        (WatchDelivered, "watch events"),
     )
     rows: list[tuple[str, ...]] = [("", *names)]
     for kind, words in (*kinds, (FaultInjected, "faults")):
@@ -177,8 +177,8 @@ def _objects(left: ComparedRun, right: ComparedRun, names: tuple[str, str]) -> l
     at_ns = min(left.ended_ns, right.ended_ns)
     found = find_differences(left.state(at_ns), right.state(at_ns))
     if not found:
-        return [f"at {at_ns / 1e9:.1f} s the objects are the same"]
-    lines = [f"the objects at {at_ns / 1e9:.1f} s ({names[0]} | {names[1]}):"]
+        return [f"at {at_ns / 1e9:.1f} s the objects are identical"]
+    lines = [f"objects at {at_ns / 1e9:.1f} s ({names[0]} | {names[1]}):"]
     for each in found[:FIELDS_MAX]:
         lines.append(f"  {each.name}: {each.path + ' ' if each.path else ''}{each.wanted} | {each.found}")
     return [*lines, f"  … and {len(found) - FIELDS_MAX} more"] if len(found) > FIELDS_MAX else lines

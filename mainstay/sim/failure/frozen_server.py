@@ -54,7 +54,7 @@ from mainstay.store.log import Gone, MemoryLog, Recovered, Row, decode_row, enco
 HOST: Final = "127.0.0.1"
 ADMIN: Final = User("looker-on", (MASTERS, "system:authenticated"))
 DRAIN_WITHIN: Final = timedelta(seconds=1)
-STILL: Final = "time stands still here: this is a look at a simulated run, in which nothing can be changed"
+STILL: Final = "the cluster is read-only: this server shows a simulated run frozen in time"
 _READING: Final = ("GET", "HEAD", "OPTIONS")
 _REVIEWS: Final = ("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/")  # Posted, and yet only asked.
 _SECONDS: Final = re.compile(r"\d+(\.\d+)?")
@@ -129,7 +129,7 @@ def _parsed(at: str) -> tuple[str, int]:
     try:
         return "wall", _micros(times.parse_time(at))
     except ValueError:
-        text = f"{at!r} is no moment of a run: say 43s after its beginning, 59.04 as its story says, or a time"
+        text = f"{at!r} must be a duration since the start (43s), a time of the story (59.04) or RFC 3339"
         raise NoSuchTime(text) from None
 
 

@@ -53,10 +53,10 @@ def find_nearest_pass(bundle: RunBundle, *, jobs: int = 1, within: timedelta = W
     work = partial(_look_for, bundle, jobs, within)
     for sent in from_booted(bundle.the_scenario(), work, bundle.patch(), journal=bundle.has_journal):
         if isinstance(sent, LostFork):
-            raise NotRepeatable(f"the process of the run is lost: {sent.how}")
+            raise NotRepeatable(f"the process of the run died: {sent.how}")
         found = _decode(sent)
         return None if found.tape is None else NearestPass(Tape(found.tape), tuple(found.taken))
-    raise NotRepeatable("the process of the run has ended without a word")
+    raise NotRepeatable("the process of the run ended without a result")
 
 
 def _look_for(bundle: RunBundle, jobs: int, within: timedelta, booted: Booted, send: Send) -> None:

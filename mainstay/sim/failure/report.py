@@ -33,7 +33,7 @@ from mainstay.sim.loop.trace import Choice
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.run import Booted, RunResult
 
-NAMES: Final = ("this run", "the passing one")
+NAMES: Final = ("this run", "passing run")
 FAULTS_MAX: Final = 40
 EXPLAINED_MAX: Final = 2
 """Of so many objects the journal is asked why they are as they are."""
@@ -45,15 +45,15 @@ def report_short(result: RunResult, again: str, bundle: str = "") -> list[str]:
         f"{result.scenario} seed {result.seed}: {result.verdict}",
         f"  {result.problem}".replace("\n", "\n  "),
     ]
-    lines += [f"  drawn: {result.drawn}"] if result.drawn else []
-    lines += [f"  told: {result.told}"] if result.told else []
-    lines.append(f"  run it again: {again}")
+    lines += [f"  setup: {result.drawn}"] if result.drawn else []
+    lines += [f"  notes: {result.told}"] if result.told else []
+    lines.append(f"  repeat with: {again}")
     if bundle:
-        lines.append(f"  its bundle: {bundle}")
-        lines.append(f"  its story, and who waits where: mainstay sim replay {bundle} --story")
-        lines.append(f"  and: mainstay sim shrink | diff | serve {bundle}")
+        lines.append(f"  bundle: {bundle}")
+        lines.append(f"  story and waiting tasks: mainstay sim replay {bundle} --story")
+        lines.append(f"  more: mainstay sim shrink | diff | serve {bundle}")
     elif not result.trace:
-        lines.append("  it has no bundle: what it has chosen is lost with its process")
+        lines.append("  no bundle: the process of the run died, and its choices with it")
     return lines
 
 
@@ -121,25 +121,25 @@ def report_long(
     lines = report_short(result, again)
     if result.is_passed:
         return lines
-    lines += ["", *_titled("what went wrong", _bounded(plain.faults)), ""]
-    title = f"the story of {', '.join(plain.objects)}" if plain.objects else "no object is named in the problem"
+    lines += ["", *_titled("injected faults", _bounded(plain.faults)), ""]
+    title = f"story of {', '.join(plain.objects)}" if plain.objects else "the problem names no object"
     lines += [*_titled(title, plain.story), ""]
     if with_journal.result.problem == result.problem:
-        lines += [*_titled("what the journal says", with_journal.why), ""] if with_journal.why else []
+        lines += [*_titled("explanation from the journal", with_journal.why), ""] if with_journal.why else []
     else:
-        lines += ["with a journal kept the run is another one: nothing is told from it", ""]
+        lines += ["recording a journal changes this run, so there is no explanation from it", ""]
     lines += [*divergence(bundle, find_nearest_pass(bundle, jobs=jobs, within=within), jobs=jobs), ""]
-    return [*lines, *_titled("the tasks, and where they were waiting", _merged(result.waiting.splitlines()))]
+    return [*lines, *_titled("waiting tasks", _merged(result.waiting.splitlines()))]
 
 
 def divergence(bundle: RunBundle, passing: NearestPass | None, *, jobs: int = 1) -> list[str]:
     """Where a run parts from the nearest one that passes."""
     if passing is None:
-        return ["no run that passes was found near this one: it may fail whatever is chosen"]
+        return ["no similar run passes: this one may fail regardless of its choices"]
     taken = [f"  {line}" for unit in passing.taken for line in describe_unit(unit)]
     this, other = compare_runs(bundle, [bundle.the_tape(), passing.tape], jobs=jobs)
     return [
-        f"the nearest passing run is the same without {'this' if len(passing.taken) == 1 else 'these'}:",
+        f"the nearest passing run is the same one without {'this' if len(passing.taken) == 1 else 'these'}:",
         *taken,
         *difference(this, other, NAMES),
     ]
@@ -181,7 +181,7 @@ def _merged(lines: Sequence[str]) -> list[str]:
     counts: dict[str, int] = {}
     for line in lines:
         counts[line] = counts.get(line, 0) + 1
-    return [line if count == 1 else f"{line} ({count} of them)" for line, count in counts.items()]
+    return [line if count == 1 else f"{line} ({count} times)" for line, count in counts.items()]
 
 
 def _bounded(lines: Sequence[str]) -> list[str]:

@@ -44,7 +44,7 @@ def repeat_run(
     found = []
     for sent in from_booted(bundle.the_scenario(), work, bundle.patch(), journal=has_journal, trace=trace):
         if isinstance(sent, LostFork):
-            raise NotRepeatable(f"the process of the run is lost: {sent.how}")
+            raise NotRepeatable(f"the process of the run died: {sent.how}")
         found.append(sent)
     return found
 
@@ -53,7 +53,7 @@ def _make(seed: int, tapes: Sequence[Tape], jobs: int, look: Look, booted: Boote
     works = [partial(_look, booted, seed, tape, look) for tape in tapes]
     for sent in run_in_forks(works, jobs):
         if isinstance(sent, LostFork):
-            raise NotRepeatable(f"the process of the run is lost: {sent.how}")
+            raise NotRepeatable(f"the process of the run died: {sent.how}")
         send(sent)
 
 

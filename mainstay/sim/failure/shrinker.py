@@ -114,25 +114,25 @@ def shrink(
 ) -> Shrunk:
     """Make a run small. Raises `DoesNotFail`, and what finding its scenario raises (finding.py)."""
     if bundle.result.is_passed:
-        raise DoesNotFail("the run of this bundle has passed: there is nothing to shrink")
+        raise DoesNotFail("nothing to shrink: the run of this bundle passed")
     scenario, patch = bundle.the_scenario(), bundle.patch()
     work = partial(_shrink, bundle, jobs, within)
     for sent in from_booted(scenario, work, patch, journal=bundle.has_journal):
         if isinstance(sent, LostFork):
-            raise SimulationError(f"the process that shrinks is lost: {sent.how}")
+            raise SimulationError(f"the shrinking process died: {sent.how}")
         match _decode_sent(sent):
             case _Step(step):
                 say(step)
             case _Refused(result):
                 said = f"{result.verdict}: {result.problem}" if result.problem else result.verdict
-                raise DoesNotFail(f"the run is not here what it was: {said}")
+                raise DoesNotFail(f"the run does not repeat here: {said}")
             case _Done() as done:
                 here = RunBundle.of(done.result, scenario=bundle.scenario)
                 small = msgspec.structs.replace(
                     bundle, result=done.result, tape=done.tape, build=here.build, python=here.python
                 )
                 return Shrunk(small, tuple(done.units), done.before, done.runs, done.is_done)
-    raise SimulationError("the process that shrinks has ended without a word")
+    raise SimulationError("the shrinking process ended without a result")
 
 
 def _shrink(bundle: RunBundle, jobs: int, within: timedelta, booted: Booted, send: Send) -> None:

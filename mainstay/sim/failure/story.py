@@ -1,7 +1,7 @@
 """The story of the objects that a failure is about, from the history of its run: who asked for what, what was lost,
 what was committed, which watch told whom of it and when, and what went wrong around it.
 
-     61.204100  scheduler-1 asks server-2: POST …/pods/web-1/binding (#412): 201, revision 207, AND THE ANSWER IS LOST
+     61.204100  scheduler-1 asks server-2: POST …/pods/web-1/binding (#412): 201, revision 207, RESPONSE LOST
      61.204100    revision 207 changes core/pods/default/web-1: spec.nodeName none → node-1
      61.205300    controller-1, node-1 are sent core/pods/default/web-1 at 207 (MODIFIED)
      74.000000  ! fault: server-2 crashes for 0:00:20
@@ -52,7 +52,7 @@ def tell_story(events: Sequence[Event], keys: Sequence[str]) -> list[str]:
     if len(told) <= LINES_MAX:
         return told
     left = len(told) - LINES_MAX
-    return [*told[:FIRST_LINES], f"  … {left} lines are left out …", *told[FIRST_LINES + left :]]
+    return [*told[:FIRST_LINES], f"  … {left} lines omitted …", *told[FIRST_LINES + left :]]
 
 
 class _Telling:
@@ -153,10 +153,10 @@ class _Telling:
             at = f", revision {answer.revision}" if answer.revision else ""
             late_s = (answer.at_ns - asked.at_ns) / 1e9
             late = f" after {late_s:.1f} s" if late_s >= 0.1 else ""
-            came = f"{answer.status}{at}{late}{'' if answer.is_delivered else ', AND THE ANSWER IS LOST'}"
+            came = f"{answer.status}{at}{late}{'' if answer.is_delivered else ', RESPONSE LOST'}"
         who = asked.who or "somebody"
         path = asked.path.partition("?")[0]
-        return f"{who} asks {asked.server}: {asked.method} {path} (#{asked.request}{because}{decision}): {came}"
+        return f"{who} → {asked.server}: {asked.method} {path} (#{asked.request}{because}{decision}): {came}"
 
     def _committed(self, commit: RevisionCommitted) -> str:
         did = "deletes" if commit.value is None else "creates" if commit.previous is None else "changes"
@@ -176,16 +176,16 @@ class _Telling:
         what = f"{event.key} at {event.revision} ({event.type})"
         if event is same[0]:
             who = list(dict.fromkeys(each.who for each in same if each.at_ns - first_ns <= TOGETHER_NS))
-            return f"  {', '.join(who)} {'are' if len(who) > 1 else 'is'} sent {what}"
+            return f"  {', '.join(who)} {'receive' if len(who) > 1 else 'receives'} {what}"
         late_s = (event.at_ns - first_ns) / 1e9
-        return "" if late_s * 1e9 <= TOGETHER_NS else f"  {event.who} is sent {what}, {late_s:.1f} s after the first"
+        return "" if late_s * 1e9 <= TOGETHER_NS else f"  {event.who} receives {what}, {late_s:.1f} s after the first"
 
     def _watch(self, event: WatchOpened | WatchEnded) -> str:
         if isinstance(event, WatchOpened):
             if not any(key.startswith(event.prefix) for key in self._keys):
                 return ""
             self._programs.setdefault(event.who)
-            start = "with all that is there" if event.wants_state else f"after {event.after}"
+            start = "with initial state" if event.wants_state else f"after {event.after}"
             self._watches[event.watch] = event
             return f"  {event.who} watches {event.prefix} on {event.server} {start} (#{event.watch})"
         opened = self._watches.get(event.watch)

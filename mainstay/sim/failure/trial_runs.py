@@ -92,7 +92,7 @@ class TrialRuns:
 
         def saw(event: Event) -> None:
             if event.at_ns > until_ns:
-                loop.failures.remember({"message": "it is given up", "exception": _GivenUp()})
+                loop.failures.remember({"message": "abandoned", "exception": _GivenUp()})
 
         self._booted.world.history.subscribe(saw)
         result = self._booted.go(self._seed, tape)

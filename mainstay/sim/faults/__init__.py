@@ -75,7 +75,7 @@ def fits(fault: Timed | AtWrite | AtEvent, world: "World") -> bool:
 
 
 def lacks_disk(world: "World") -> str:
-    return "" if world.has_disk else "its store has no disk (`World.store_on_disk`, before it boots)"
+    return "" if world.has_disk else "its store has no disk (call `World.store_on_disk` before it boots)"
 
 
 def one_of(world: "World", label: str, options: Sequence[T]) -> T:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 class AnswerLost:
     name = "answer-lost"
-    about = "a write is done, and its answer is lost; the connection breaks off, or nothing is heard"
+    about = "a write is committed but its response is lost: the connection breaks or times out"
 
     def fate(self, world: "World", asked: RequestReceived) -> Fate:
         is_silent = one_of(world, f"fault/{self.name}/silently", (False, True))
-        world.faults.note(f"the answer to request #{asked.request} of {asked.who} is lost")
+        world.faults.note(f"the response to request #{asked.request} of {asked.who} is lost")
         return Fate(LostPart.ANSWER, is_silent)

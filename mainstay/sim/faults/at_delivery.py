@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 class CrashAtDelivery:
     name = "crash-at-delivery"
-    about = "a program crashes before a watch tells it of a change"
+    about = "a program crashes just before a watch delivers a change to it"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
         duration = some_duration(world, self.name)
-        world.faults.note(f"{tap.who} crashes for {duration} before watch #{tap.watch} tells it of a change")
+        world.faults.note(f"{tap.who} crashes for {duration} before watch #{tap.watch} delivers a change to it")
         world.faults.crash(world.programs[tap.who], duration)
 
 
 class PauseAtDelivery:
     name = "pause-at-delivery"
-    about = "a program stands still before a watch tells it of a change"
+    about = "a program is paused just before a watch delivers a change to it"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
         duration = some_duration(world, self.name)
-        world.faults.note(f"{tap.who} is paused for {duration} before watch #{tap.watch} tells it of a change")
+        world.faults.note(f"{tap.who} is paused for {duration} before watch #{tap.watch} delivers a change to it")
         world.programs[tap.who].pause(duration)

@@ -17,7 +17,7 @@ DISTANCES: Final = tuple(timedelta(seconds=seconds) for seconds in (2, -2, 30, -
 
 class ClockSkew:
     name = "clock-skew"
-    about = "the wall clock of a program or a server jumps, forward or back, and later returns"
+    about = "the wall clock of a program or server jumps forward or back, and later returns"
 
     def strike(self, world: "World") -> None:
         names = [*(program.name for program in world.targets()), *world.servers]

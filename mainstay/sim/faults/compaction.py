@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Compaction:
     name = "compaction"
-    about = "the store forgets all history up to now"
+    about = "the store is compacted up to the current revision"
 
     def strike(self, world: "World") -> None:
         world.faults.note("the store is compacted")
@@ -25,12 +25,12 @@ class Compaction:
 
 class CompactionMissed:
     name = "compaction-missed"
-    about = "the store forgets what a server has not read; all watches on that server expire"
+    about = "the store compacts history that a server has not read; all watches on that server expire"
 
     def strike(self, world: "World") -> None:
         if world.ports:
             server = one_of(world, "fault/compaction-missed/who", list(world.ports))
-            world.faults.note(f"the store is compacted, and {server} has missed something")
+            world.faults.note(f"the store is compacted past what {server} has read")
             world.faults.spawn(_miss(world, world.ports[server]), "compaction")
 
 

@@ -24,7 +24,7 @@ PROBABILITIES: Final = (0.25, 0.5, 0.9)
 
 class ConflictStorm:
     name = "conflict-storm"
-    about = "somebody else changes what a program is about to write, again and again: its writes conflict"
+    about = "other writers keep changing what a program is about to write, so its writes conflict"
 
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):
@@ -33,16 +33,14 @@ class ConflictStorm:
         probability = one_of(world, "fault/conflict-storm/how-often", PROBABILITIES)
         duration = some_duration(world, self.name)
         label = f"fault/conflict-storm/{who}"
-        world.faults.note(f"what {who} writes, others keep changing before it, for {duration}")
+        world.faults.note(f"other writers change what {who} is about to write, for {duration}")
 
         async def meddle(keys: list[str]) -> None:
             if keys and world.sim.choices.occurs(label, probability):
                 await touch(world, keys[0])
 
         world.faults.meddling.setdefault(who, []).append(meddle)
-        world.faults.undo_after(
-            duration, f"others change what {who} writes", lambda: world.faults.meddling[who].remove(meddle)
-        )
+        world.faults.undo_after(duration, f"conflicts of {who}", lambda: world.faults.meddling[who].remove(meddle))
 
 
 async def touch(world: "World", key: str) -> None:

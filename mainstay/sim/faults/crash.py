@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class Crash:
     name = "crash"
-    about = "a program crashes, and is started again after a while"
+    about = "a program crashes and restarts after a while"
 
     def strike(self, world: "World") -> None:
         if targets := world.targets():
@@ -26,7 +26,7 @@ class Crash:
 
 class ServerCrash:
     name = "server-crash"
-    about = "an API server crashes, and is started again after a while; its watch history is gone"
+    about = "an API server crashes and restarts after a while, without its watch history"
 
     def strike(self, world: "World") -> None:
         if servers := list(world.servers.values()):

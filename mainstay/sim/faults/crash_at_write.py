@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class CrashBefore:
     name = "crash-before"
-    about = "a program crashes before a write of it reaches the server"
+    about = "a program crashes before its write reaches the server"
 
     def fate(self, world: "World", asked: RequestReceived) -> Fate:
         return _fate(world, asked, LostPart.REQUEST, self.name)
@@ -23,7 +23,7 @@ class CrashBefore:
 
 class CrashAfter:
     name = "crash-after"
-    about = "a program crashes after a write of it was committed, and before it hears of that"
+    about = "a program crashes after its write is committed, before it gets the response"
 
     def fate(self, world: "World", asked: RequestReceived) -> Fate:
         return _fate(world, asked, LostPart.ANSWER, self.name)

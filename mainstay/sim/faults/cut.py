@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class Cut:
     name = "cut"
-    about = "a program and a server, or all of them, cannot reach each other"
+    about = "a program is partitioned from one server, or from all of them"
 
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()) or not world.servers:
@@ -24,13 +24,13 @@ class Cut:
         servers = one_of(world, "fault/cut/from", _groups(world))
         heal = release_all([world.sim.network.cut(who, server) for server in servers])
         duration = some_duration(world, self.name)
-        world.faults.note(f"{who} is cut off from {', '.join(servers)} for {duration}")
+        world.faults.note(f"{who} is partitioned from {', '.join(servers)} for {duration}")
         world.faults.undo_after(duration, f"cut of {who}", heal)
 
 
 class OneWayCut:
     name = "one-way-cut"
-    about = "nothing gets through in one direction between a program and a server, or all of them"
+    about = "messages between a program and one or all servers are lost in one direction"
 
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()) or not world.servers:
@@ -42,7 +42,7 @@ class OneWayCut:
         heal = release_all([world.sim.network.cut(source, target, one_way=True) for source, target in ways])
         duration = some_duration(world, self.name)
         lost = "is sent" if is_inward else "sends"
-        world.faults.note(f"what {who} {lost} is lost on the way ({', '.join(servers)}) for {duration}")
+        world.faults.note(f"everything that {who} {lost} is lost ({', '.join(servers)}) for {duration}")
         world.faults.undo_after(duration, f"one-way cut of {who}", heal)
 
 

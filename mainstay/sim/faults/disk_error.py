@@ -1,7 +1,7 @@
 """The disk of the store fails now and then for a while: a write or a sync ends with an input/output error.
 
 Nobody can know then what is on the disk. The store takes no more writes, says so, and has to be opened again, which
-somebody does after a while: the store and all servers are started anew.
+somebody does after a while: the store and all servers restart.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ PROBABILITIES: Final = (0.05, 0.5)
 
 class DiskError:
     name = "disk-error"
-    about = "writes to the disk of the store fail for a while; then the store is started anew"
+    about = "writes to the store's disk fail for a while; then the store restarts"
 
     def lacks(self, world: "World") -> str:
         return lacks_disk(world)
@@ -27,13 +27,13 @@ class DiskError:
         probability = one_of(world, "fault/disk-error/how-often", PROBABILITIES)
         duration = some_duration(world, self.name)
         world.store_disk.error_probability = probability
-        world.faults.note(f"{probability:.0%} of the writes to the disk of the store fail for {duration}")
-        world.faults.undo_after(duration, "the disk of the store fails", lambda: _repair(world))
+        world.faults.note(f"{probability:.0%} of the writes to the store's disk fail for {duration}")
+        world.faults.undo_after(duration, "the store's disk fails", lambda: _repair(world))
 
 
 def _repair(world: "World") -> None:
     world.store_disk.error_probability = 0
     if world.has_store:
-        world.faults.note("the store and all servers are started anew")
+        world.faults.note("the store and all servers restart")
         world.lose_store(power=True)
-        world.faults.spawn(world.reopen_store(), "the store is started anew")
+        world.faults.spawn(world.reopen_store(), "the store restarts")

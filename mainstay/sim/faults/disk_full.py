@@ -16,7 +16,7 @@ ROOMS_BYTES: Final = (20_000, 2_000, 100, 0)
 
 class StoreDiskFull:
     name = "disk-full"
-    about = "there is no room on the disk of the store for a while"
+    about = "the store's disk is full for a while"
 
     def lacks(self, world: "World") -> str:
         return lacks_disk(world)
@@ -26,8 +26,8 @@ class StoreDiskFull:
         duration = some_duration(world, self.name)
         disk = world.store_disk
         disk.capacity_bytes = disk.used_bytes + room
-        world.faults.note(f"the disk of the store has room for {room} more bytes, for {duration}")
-        world.faults.undo_after(duration, "the disk of the store is full", lambda: _make_room(world))
+        world.faults.note(f"the store's disk has room for {room} more bytes, for {duration}")
+        world.faults.undo_after(duration, "the store's disk is full", lambda: _make_room(world))
 
 
 def _make_room(world: "World") -> None:

@@ -17,14 +17,14 @@ TOLD: Final = ("the program", "nobody", "the server")
 
 class HalfOpen:
     name = "half-open"
-    about = "the connections of a program are dead and one end, or neither, is told; new ones work"
+    about = "the connections of a program die, and one end or neither notices; new connections work"
 
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()) or not world.servers:
             return
         who = victim(world, self.name, [each.name for each in targets])
         told = one_of(world, "fault/half-open/told", TOLD)
-        world.faults.note(f"all connections of {who} are dead, and {told} is told")
+        world.faults.note(f"all connections of {who} die, and {told} notices")
         for server in world.servers:
             telling = {"the program": who, "nobody": None, "the server": server}[told]
             world.sim.network.lose_connections(who, server, telling=telling)

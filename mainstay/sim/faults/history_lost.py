@@ -17,14 +17,14 @@ EVERY: Final = timedelta(milliseconds=200)
 
 class HistoryLost:
     name = "history-lost"
-    about = "for a while all watches on a server expire again and again"
+    about = "all watches on a server keep expiring for a while"
 
     def strike(self, world: "World") -> None:
         if not world.ports:
             return
         server = one_of(world, "fault/history-lost/who", list(world.ports))
         duration = some_duration(world, self.name)
-        world.faults.note(f"{server} loses its history again and again for {duration}")
+        world.faults.note(f"{server} keeps losing its watch history for {duration}")
         port = world.ports[server]
         over: list[bool] = []
 
@@ -34,7 +34,7 @@ class HistoryLost:
                 world.after(EVERY, lose)
 
         lose()
-        world.faults.undo_after(duration, f"{server} loses its history", lambda: over.append(True))
+        world.faults.undo_after(duration, f"{server} loses its watch history", lambda: over.append(True))
 
 
 async def _lose(world: "World", port: "StoreProxy") -> None:

@@ -14,7 +14,7 @@ LATENCIES: Final = tuple(timedelta(milliseconds=ms) for ms in (5, 50, 300, 2000)
 
 class Latency:
     name = "latency"
-    about = "the network of one program is slow, and uneven"
+    about = "the network of one program is slow, with jitter"
 
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):

@@ -36,7 +36,7 @@ _decoder = msgspec.json.Decoder(_Lease)
 
 class LeaderLoss:
     name = "leader-loss"
-    about = "a leader is paused, or cut off from all servers, until its lease is lost"
+    about = "a leader is paused or partitioned from all servers until its lease expires"
 
     def strike(self, world: "World") -> None:
         world.faults.spawn(self._strike(world, world.faults.aimed_at), "leader loss")
@@ -48,7 +48,7 @@ class LeaderLoss:
         program, lease_duration = leaders[victim(world, self.name, list(leaders), aimed_at)]
         duration = lease_duration + one_of(world, "fault/leader-loss/longer", LONGER)
         if one_of(world, "fault/leader-loss/cut", (False, True)):
-            world.faults.note(f"the leader {program.name} is cut off for {duration}")
+            world.faults.note(f"the leader {program.name} is partitioned for {duration}")
             heal = release_all([world.sim.network.cut(program.name, server) for server in world.servers])
             world.faults.undo_after(duration, f"cut of {program.name}", heal)
         else:

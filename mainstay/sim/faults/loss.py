@@ -17,7 +17,7 @@ PROBABILITIES: Final = (0.05, 0.2, 0.5)
 
 class Loss:
     name = "loss"
-    about = "packets between a program and the servers are lost by chance, and come late"
+    about = "packets between a program and the servers are lost at random, and arrive late"
 
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):

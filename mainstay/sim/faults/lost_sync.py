@@ -17,7 +17,7 @@ LIES_FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (2, 5, 10))
 
 class LostSync:
     name = "lost-sync"
-    about = "the disk of the store lies about having synced, and then loses power: what was acknowledged is gone"
+    about = "the store's disk reports a sync that it did not do, then loses power: acknowledged writes are lost"
 
     def lacks(self, world: "World") -> str:
         return lacks_disk(world)
@@ -27,8 +27,8 @@ class LostSync:
             return
         duration = one_of(world, "fault/lost-sync/duration", LIES_FOR)
         world.store_disk.lost_sync_probability = 1.0
-        world.faults.note(f"the disk of the store does not sync for {duration}, and then loses power")
-        world.faults.undo_after(duration, "the disk of the store lies", lambda: _lose(world))
+        world.faults.note(f"the store's disk does not sync for {duration}, then loses power")
+        world.faults.undo_after(duration, "the store's disk lies", lambda: _lose(world))
 
 
 def _lose(world: "World") -> None:

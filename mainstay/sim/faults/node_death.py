@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class NodeDeath:
     name = "node-death"
-    about = "the machine of a node dies with all that runs on it, and comes back after a while"
+    about = "a node's machine dies with everything on it, and comes back after a while"
 
     def lacks(self, world: "World") -> str:
         return "" if world.machines else "it has no nodes"
@@ -25,7 +25,7 @@ class NodeDeath:
         node = world.programs[victim(world, self.name, [each.name for each in nodes])]
         is_new = one_of(world, "fault/node-death/comes-back-empty", (False, True))
         duration = some_duration(world, self.name)
-        world.faults.note(f"the machine {node.name} dies, and is back {'empty ' if is_new else ''}after {duration}")
+        world.faults.note(f"the machine {node.name} dies, and comes back {'empty ' if is_new else ''}after {duration}")
         world.faults.crash(node, duration, silently=True)
         world.machines[node.name].reboot()
         if is_new:

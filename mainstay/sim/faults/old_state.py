@@ -25,12 +25,12 @@ BEHIND: Final = timedelta(seconds=10)
 
 class OldState:
     name = "old-state"
-    about = "a program crashes before it is told of a change, and is started on the state of some changes before"
+    about = "a program crashes before a change is delivered to it, and restarts on an older state"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
         back = one_of(world, f"fault/{self.name}/back", BACK)
         revision = _before(world, tap.who, back)
-        world.faults.note(f"{tap.who} crashes, and is started on the state of revision {revision}")
+        world.faults.note(f"{tap.who} crashes, and restarts on the state of revision {revision}")
         store = world.store
         try:
             hold = store.hold(max(revision, 1))

@@ -16,7 +16,7 @@ WAITS_S: Final = (1, 5)
 
 class Overloaded:
     name = "overloaded"
-    about = "a server turns requests away for a while, and says when to come back"
+    about = "a server rejects requests for a while, and says when to retry"
 
     def strike(self, world: "World") -> None:
         if not world.servers:
@@ -33,8 +33,8 @@ class Overloaded:
                 return None
             if is_clear:
                 return ApiError(429, Reason.TOO_MANY_REQUESTS, "too many requests", retry_after_s=wait_s)
-            return ApiError(503, Reason.SERVICE_UNAVAILABLE, "the server has too much to do")
+            return ApiError(503, Reason.SERVICE_UNAVAILABLE, "the server is overloaded")
 
         world.faults.refusing.append(refuse)
-        world.faults.note(f"{server} turns {probability:.0%} of all requests away for {duration}")
+        world.faults.note(f"{server} rejects {probability:.0%} of all requests for {duration}")
         world.faults.undo_after(duration, f"{server} is overloaded", lambda: world.faults.refusing.remove(refuse))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 class Pause:
     name = "pause"
-    about = "a program stands still for a while"
+    about = "a program is paused for a while"
 
     def strike(self, world: "World") -> None:
         if targets := world.targets():
@@ -22,7 +22,7 @@ class Pause:
 
 class ServerPause:
     name = "server-pause"
-    about = "an API server stands still for a while"
+    about = "an API server is paused for a while"
 
     def strike(self, world: "World") -> None:
         if servers := list(world.servers.values()):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class PowerCut:
     name = "power-cut"
-    about = "the store and all servers lose power, and come back on what the disk has kept"
+    about = "the store and all servers lose power, and come back with what the disk has kept"
 
     def lacks(self, world: "World") -> str:
         return lacks_disk(world)

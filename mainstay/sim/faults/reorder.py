@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class Reorder:
     name = "reorder"
-    about = "a program hears late of one kind of object, and at once of the others"
+    about = "a program gets changes of one kind late, and those of all others at once"
 
     def strike(self, world: "World") -> None:
         watched = {
@@ -27,7 +27,7 @@ class Reorder:
         who = victim(world, self.name, targets)
         prefix = one_of(world, f"fault/reorder/{who}/kind", watched[who])
         duration = some_duration(world, self.name)
-        world.faults.note(f"{who} hears {duration} late of {prefix.rstrip('/')}, and at once of all else")
+        world.faults.note(f"{who} gets changes of {prefix.rstrip('/')} {duration} late, and all others at once")
         held: list[WatchProxy] = []
 
         def hold(tap: WatchProxy) -> None:
@@ -41,4 +41,4 @@ class Reorder:
                 tap.release()
 
         world.faults.change_taps(hold)
-        world.faults.undo_after(duration, f"{who} hears late of {prefix.rstrip('/')}", release)
+        world.faults.undo_after(duration, f"late changes of {prefix.rstrip('/')} for {who}", release)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 class RequestLost:
     name = "request-lost"
-    about = "a write does not reach the server; the connection breaks off, or nothing is heard"
+    about = "a write does not reach the server: the connection breaks or times out"
 
     def fate(self, world: "World", asked: RequestReceived) -> Fate:
         is_silent = one_of(world, f"fault/{self.name}/silently", (False, True))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 class Restart:
     name = "restart"
-    about = "a program is stopped in order, and started again"
+    about = "a program is stopped gracefully and started again"
 
     def strike(self, world: "World") -> None:
         if targets := [each for each in world.targets() if each.is_running]:

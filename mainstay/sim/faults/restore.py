@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 class Restore:
     name = "restore"
-    about = "the store is put back to a backup: what was written since is gone"
+    about = "the store is restored from a backup: later writes are lost"
 
     def lacks(self, world: "World") -> str:
-        return "its store has a disk, of which no backup is made" if world.has_disk else ""
+        return "its store has a disk, which is not backed up" if world.has_disk else ""
 
     def strike(self, world: "World") -> None:
         if not world.has_store:
@@ -29,7 +29,7 @@ class Restore:
         async def put_back() -> None:
             # Not a backup of a time that was itself undone: what happened could not be told as one history.
             if world.has_store and world.restores == restores:
-                world.faults.note(f"the store is put back to what it was {age} ago")
+                world.faults.note(f"the store is restored to its state of {age} ago")
                 await world.restore(backup)
 
         world.faults.later(age, lambda: world.faults.spawn(put_back(), "restore"))

@@ -69,7 +69,7 @@ class Faults:
         self._odds = odds
         allowed = tuple(names)
         if unknown := [name for name in allowed if name not in ALL]:
-            raise ValueError(f"there are no such faults: {', '.join(unknown)}")
+            raise ValueError(f"unknown faults: {', '.join(unknown)}")
         possible = [name for name in allowed if fits(ALL[name], self._world)]
         chosen = [name for name in possible if not each_by_chance or self._is_on(name)]
         chosen += [name for name in ALL if name not in allowed and self._is_asked_for(name)]

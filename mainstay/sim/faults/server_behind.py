@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class ServerBehind:
     name = "server-behind"
-    about = "a server hears late of what happens in the store; the others may crash meanwhile"
+    about = "a server gets changes from the store late; the others may crash meanwhile"
 
     def strike(self, world: "World") -> None:
         if not world.ports:
@@ -24,7 +24,7 @@ class ServerBehind:
         server = one_of(world, "fault/server-behind/who", list(world.ports))
         duration = some_duration(world, self.name)
         catch_up = world.ports[server].hold_back()
-        world.faults.note(f"{server} hears {duration} late of what happens")
+        world.faults.note(f"{server} gets changes from the store {duration} late")
         world.faults.undo_after(duration, f"{server} is behind", catch_up)
         if one_of(world, "fault/server-behind/others-crash", (False, True)):
             world.after(duration / 2, lambda: _others_crash(world, server, duration / 2))

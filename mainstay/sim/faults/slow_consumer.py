@@ -16,7 +16,7 @@ ROOMS_BYTES: Final = (1024 * 1024, 16 * 1024, 4 * 1024)
 
 class SlowConsumer:
     name = "slow-consumer"
-    about = "a program reads its watches slowly, and may be cut off as too slow"
+    about = "a program reads its watches slowly, and may be disconnected for it"
 
     def strike(self, world: "World") -> None:
         if not (targets := world.targets()):
@@ -25,7 +25,7 @@ class SlowConsumer:
         pace = one_of(world, "fault/slow-consumer/pace", PACES)
         room = one_of(world, "fault/slow-consumer/room", ROOMS_BYTES)
         duration = some_duration(world, self.name)
-        world.faults.note(f"{who} reads one piece of each watch every {pace} for {duration}")
+        world.faults.note(f"{who} reads one chunk of each watch every {pace} for {duration}")
         slowed: list[Release] = []
 
         def slow_down(tap: WatchProxy) -> None:

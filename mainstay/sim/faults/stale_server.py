@@ -22,7 +22,7 @@ LASTS: Final = tuple(timedelta(seconds=seconds) for seconds in (0.5, 1, 2, 5, 10
 
 class StaleServer:
     name = "stale-server"
-    about = "a server shows an old state to those who know better, until it catches up"
+    about = "a server shows an old state to clients that have seen a newer one, until it catches up"
     fools_newcomers = False
 
     def strike(self, world: "World") -> None:
@@ -43,14 +43,14 @@ class StaleServer:
         except Compacted as error:
             revision = error.compacted
             catch_up = port.hold_back(states_at=revision, fools_newcomers=self.fools_newcomers)
-        also = ", and all who watch it begin anew" if forgets else ""
-        world.faults.note(f"{server} shows what was at revision {revision}, of {latest}, for {duration}{also}")
+        also = ", and all its watches restart" if forgets else ""
+        world.faults.note(f"{server} shows the state of revision {revision} instead of {latest} for {duration}{also}")
         if forgets:
             port.fall_behind(latest)
-        world.faults.undo_after(duration, f"{server} shows what was", catch_up)
+        world.faults.undo_after(duration, f"{server} is stale", catch_up)
 
 
 class StaleStart(StaleServer):
     name = "stale-start"
-    about = "a server shows an old state to anybody, also to programs that were just started and cannot know"
+    about = "a server shows an old state to all clients, including programs that have just started"
     fools_newcomers = True

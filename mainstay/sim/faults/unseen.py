@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 class UnseenState:
     name = "unseen"
-    about = "a program is not told of a change until the object has changed again, and then sees only that"
+    about = "a program misses a change until the object has changed again, and then sees only the later one"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
         metadata = _decode(tap.coming.splitlines()[0]).object.metadata
@@ -75,7 +75,7 @@ class _Keeping:
 
     def _forget(self) -> None:
         self._world.faults.note(
-            f"watch #{self._tap.watch} of {self._tap.who} ends, and what it would tell is forgotten"
+            f"watch #{self._tap.watch} of {self._tap.who} ends, and its pending changes are dropped"
         )
         self._tap.cut()
         self._world.faults.spawn(self._lose_history(), "history lost")

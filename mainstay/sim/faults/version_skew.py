@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 class VersionSkew:
     name = "version-skew"
-    about = "a program runs as another of its versions for a while"
+    about = "a program runs as another version for a while"
 
     def lacks(self, world: "World") -> str:
         has_versions = any(program.versions for program in world.targets())
-        return "" if has_versions else "no program that it may hit has other versions (`versions`, where it is added)"
+        return "" if has_versions else "no program has other versions (`versions` of `World.add_program`)"
 
     def strike(self, world: "World") -> None:
         programs = [each for each in world.targets() if each.versions and each.is_running and not each.version]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 class WatchDelay:
     name = "watch-delay"
-    about = "what a watch delivers is late"
+    about = "a watch delivers late"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
         duration = some_duration(world, self.name)

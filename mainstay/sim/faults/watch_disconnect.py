@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 class WatchDisconnect:
     name = "watch-disconnect"
-    about = "a watch ends before it has told of a change"
+    about = "a watch ends just before it delivers a change"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
         in_order = one_of(world, f"fault/{self.name}/how", (True, False))

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 class WatchRepeat:
     name = "watch-repeat"
-    about = "a watch tells again what it has told before"
+    about = "a watch delivers earlier changes again"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
         count = one_of(world, f"fault/{self.name}/how-many", (1, 2, 5))
-        world.faults.note(f"watch #{tap.watch} of {tap.who} tells again what it told last")
+        world.faults.note(f"watch #{tap.watch} of {tap.who} delivers its last changes again")
         tap.repeat(count)

@@ -53,7 +53,7 @@ def current() -> RunContext | None:
 def enter(surroundings: RunContext) -> None:
     global _current, _thread
     if _current is not None:
-        raise RuntimeError("a simulated run is on already in this process, and its clocks are the process's clocks")
+        raise RuntimeError("a simulated run is already active in this process")
     _current = surroundings
     _thread = get_ident()
 

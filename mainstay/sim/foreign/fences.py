@@ -16,14 +16,12 @@ from typing import Any, Final, NoReturn
 from mainstay.sim.errors import Unsimulated
 from mainstay.sim.foreign.context import AnyReplacement, Replacement, RunContext, replace_method
 
-_NO_PROCESSES: Final = (
-    "processes are not simulated: put what starts them behind a seam, and give the run a pretended one"
-)
+_NO_PROCESSES: Final = "processes are not simulated: put what starts them behind a seam, and replace it in the run"
 _NO_THREADS: Final = (
     "threads are not simulated: use asyncio.to_thread or loop.run_in_executor, which run the call inline"
 )
 _NO_SIGNALS: Final = "signals are not simulated: cancel the task, or call what the handler would call"
-_NO_KILLING: Final = "it would hit the process that simulates: end the program, or let it fail"
+_NO_KILLING: Final = "it would affect the simulating process: end the program, or let it fail"
 _NO_DESCRIPTORS: Final = (
     "file descriptors are not simulated: use streams, loop.create_connection or loop.create_server,"
     " which the simulated network provides"
@@ -163,5 +161,5 @@ def _wait(run: RunContext, condition: threading.Condition, timeout: float | None
     Events, queues, semaphores and the futures of executors all wait here. Without this they would hang for ever.
     """
     if timeout is None or not run.loop.executors.sleep(timeout):
-        raise Unsimulated("waiting for another thread would last for ever: " + _NO_THREADS)
+        raise Unsimulated("waiting for another thread would never end: " + _NO_THREADS)
     return False

@@ -106,6 +106,6 @@ def _asctime_or_now(run: RunContext, *moment: Any) -> str:
 def _sleep(run: RunContext, seconds: float) -> None:
     if seconds > 0 and not run.loop.executors.sleep(seconds):
         raise Unsimulated(
-            f"time.sleep({seconds}) would stop the simulated world: await asyncio.sleep, or run what blocks with"
+            f"time.sleep({seconds}) would stop the simulation: await asyncio.sleep, or run blocking code with"
             " asyncio.to_thread"
         )

@@ -59,20 +59,20 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def others(self) -> int:
-        """How many sets were not tried: by their lineage they keep no outcome from happening. Some may not even be
+        """How many sets were not tried: by their lineage they cannot prevent any outcome. Some may not even be
         possible, such as two faults at one write."""
         return comb(self.points, self.faults) - self.injected
 
     def __str__(self) -> str:
-        how_many = {1: "one fault", 2: "two faults"}.get(self.faults, f"{self.faults} faults")
+        how_many = {1: "single fault", 2: "two faults"}.get(self.faults, f"{self.faults} faults")
         sets = {1: "", 2: " pairs"}.get(self.faults, " sets")
-        among = f"among these {self.points} points"
+        among = f"at {self.points} injection points"
         if self.left:
             return (
                 f"no violation with {self.injected}{sets} injected, of any {how_many} {among};"
                 f" stopped, with {self.left} or more left to try"
             )
-        others = f", and by lineage the other {self.others} keep no outcome from happening" if self.others else ""
+        others = f", and by lineage the other {self.others} cannot prevent any outcome" if self.others else ""
         return f"no violation with any {how_many} {among}: {self.injected}{sets} injected{others}"
 
 
@@ -89,7 +89,7 @@ class InjectionStep(msgspec.Struct, frozen=True):
     """Of the last step of all: what may be claimed, for one fault, for two, and so on. Empty if something was found."""
 
     def __str__(self) -> str:
-        what = " and ".join(map(str, self.aims)) or "without any fault"
+        what = " and ".join(map(str, self.aims)) or "without faults"
         return f"run {self.number}, {what}: {self.result.verdict}"
 
 

@@ -264,7 +264,7 @@ class SimLoop(FencedLoop):
         unseen = [task for ref in self._unseen if (task := ref()) is not None and task._log_traceback]
         if also_held:
             for task in unseen:
-                message = f"task {task.get_name()!r} failed, and nobody asked for its exception"
+                message = f"task {task.get_name()!r} failed, and its exception was never retrieved"
                 self.call_exception_handler({"message": message, "exception": task.exception(), "task": task})
         self._unseen = [weakref.ref(task) for task in unseen if task._log_traceback]
         self.failures.raise_first()
@@ -404,23 +404,23 @@ class SimLoop(FencedLoop):
                 counts[entry] = counts.get(entry, 0) + 1
         ran = "\n".join(f"  {self.trace.names[entry]}: {count} times" for entry, count in counts.items())
         raise Livelock(
-            f"{self._steps_per_instant_max} steps at {self.time()} s of virtual time, which does not go on."
-            f" In the last {len(self.trace.buffer)} events these ran:\n{ran}"
+            f"{self._steps_per_instant_max} steps at {self.time()} s of virtual time without progress."
+            f" The last {len(self.trace.buffer)} events ran:\n{ran}"
         )
 
     def _raise_deadlock(self) -> NoReturn:
         self.failures.raise_first()  # If there are any, they are likely to be why.
         tasks = self.tasks()
         raise Deadlock(
-            f"at {self.time()} s of virtual time nothing is ready and no timer is set."
-            + (f" These tasks wait:\n{task_stack.describe(tasks)}" if tasks else " There are no tasks.")
+            f"at {self.time()} s of virtual time no task is ready and no timer is set (deadlock)."
+            + (f" Waiting tasks:\n{task_stack.describe(tasks)}" if tasks else " There are no tasks.")
         )
 
     def _raise_too_long(self) -> NoReturn:
         self.failures.raise_first()
         raise TooLong(
-            f"at {self.time()} s of virtual time the run is not over, and the limit is {self.limit_ns / 1e9} s."
-            f" These tasks wait:\n{task_stack.describe(self.tasks())}"
+            f"at {self.time()} s of virtual time the run has not ended; the limit is {self.limit_ns / 1e9} s."
+            f" Waiting tasks:\n{task_stack.describe(self.tasks())}"
         )
 
     # Ending

@@ -125,7 +125,7 @@ class Trace:
     def events(self) -> Iterator[Event]:
         """All events, from the first. Only if the trace was made with `keep`."""
         if self._kept is None:
-            raise ValueError("the events were not kept: make the trace with keep=True")
+            raise ValueError("the events were not recorded: create the trace with keep=True")
         now = 0
         for buffer, notes in (*self._kept, (self.buffer, self.notes)):
             yield from self.events_of(buffer, notes, now)
@@ -162,7 +162,7 @@ def first_difference(left: Trace | Recording, right: Trace | Recording) -> Diffe
     if left.digest == right.digest:
         return None
     if left.events is None or right.events is None:
-        raise ValueError("the events were not kept: make both traces with keep=True")
+        raise ValueError("the events were not recorded: create both traces with keep=True")
     shared = min(len(left.events), len(right.events))
     for index in range(shared):
         if left.events[index] != right.events[index]:

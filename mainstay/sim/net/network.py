@@ -356,7 +356,7 @@ class Network:
 
 def _simulated(sock: Any) -> SimSocket:
     if not isinstance(sock, SimSocket):
-        raise Unsimulated("a real socket cannot take part in a simulation: make it inside the run")
+        raise Unsimulated("a real socket cannot take part in a simulation: create it inside the run")
     return sock
 
 

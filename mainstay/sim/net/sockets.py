@@ -53,7 +53,7 @@ class SimSocket:
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:  # noqa: A002
         if fileno is not None:
-            raise Unsimulated("a socket cannot be made from a file descriptor in a simulation")
+            raise Unsimulated("a simulated socket cannot be created from a file descriptor")
         family = socket.AF_INET if family == -1 else family
         type = socket.SOCK_STREAM if type == -1 else type & ~_TYPE_FLAGS  # noqa: A001
         if family not in (socket.AF_INET, socket.AF_INET6) or type != socket.SOCK_STREAM:

@@ -86,9 +86,9 @@ class RunBundle(msgspec.Struct, frozen=True, kw_only=True):
         try:
             bundle = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:
-            raise BadRunBundle(f"{path} is not the bundle of a simulated run: {error}") from None
+            raise BadRunBundle(f"{path} is not a run bundle: {error}") from None
         if bundle.format != FORMAT:
-            raise BadRunBundle(f"{path} has the format {bundle.format!r}, and this Mainstay reads {FORMAT!r}")
+            raise BadRunBundle(f"{path} has format {bundle.format!r}; this version reads {FORMAT!r}")
         return bundle
 
     def save(self, path: Path) -> None:

@@ -102,7 +102,7 @@ class Choices:
     def choose(self, label: str, options: int) -> int:
         """One of `options` possibilities, each as likely as the others. 0 must be the benign one."""
         if options < 1:
-            raise ValueError(f"nothing to choose from for {label}")
+            raise ValueError(f"no options for choice {label}")
         stream = self._streams.get(label) or self._open(label)
         if stream.replayed is None:
             chosen = (stream.draw() * options) >> _DRAW_BITS

@@ -135,9 +135,11 @@ class DeterminismGuard:
 
     def _told(self, result: RunResult, made: RepeatedRuns, wanted: RunRequest) -> RunResult:
         assert self._other is not None
-        problem = f"in another process, with PYTHONHASHSEED={self._other.hash_seed}, this seed is another run"
+        problem = (
+            f"not deterministic: another process (PYTHONHASHSEED={self._other.hash_seed}) runs this seed differently"
+        )
         if made.lost:
-            problem += f": its process is lost, {made.lost}; here it came to its end ({result.verdict})"
+            problem += f": its process died, {made.lost}; here the run ended ({result.verdict})"
         else:
             where = _where(msgspec.structs.replace(wanted, seeds=[result.seed], jobs=1), self._other)
             problem += f" (trace {made.digest}, here {result.trace});\n{where}"
@@ -148,8 +150,8 @@ def _where(wanted: RunRequest, other: RepeatProcess) -> str:
     try:
         leak = located(wanted, other)
     except SimulationError as error:
-        return f"where they differ is not known: {error}"  # That they do is, and must not be lost with it.
-    return str(leak) if leak is not None else "made once more they were equal: it is not the hash seed alone"
+        return f"the first difference is not known: {error}"  # That they do is, and must not be lost with it.
+    return str(leak) if leak is not None else "repeated, the runs were identical: the hash seed is not the only source"
 
 
 def located(wanted: RunRequest, other: RepeatProcess) -> Leak | None:
@@ -169,7 +171,7 @@ def located(wanted: RunRequest, other: RepeatProcess) -> Leak | None:
 def _both(wanted: RunRequest, other: RepeatProcess) -> tuple[RepeatedRuns, RepeatedRuns]:
     (here,), (there,) = make(wanted), other.make(wanted)
     if lost := here.lost or there.lost:
-        raise SimulationError(f"the run of seed {wanted.seeds[0]} was lost while its leak was looked for: {lost}")
+        raise SimulationError(f"the run of seed {wanted.seeds[0]} was lost while locating the difference: {lost}")
     return here, there
 
 
@@ -192,4 +194,4 @@ def _first_leak(before: int, here: Sequence[TracedEvent], there: Sequence[Traced
 def _column(where: str, seen: TracedEvent | None) -> list[str]:
     if seen is None:
         return [where, "the end"]
-    return [where, str(seen.event), *(f"  {call}" for call in seen.stack or ["(no code of its own)"])]
+    return [where, str(seen.event), *(f"  {call}" for call in seen.stack or ["(no own code)"])]

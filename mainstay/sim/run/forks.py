@@ -29,7 +29,7 @@ from mainstay.sim.strategies.table import RANDOM
 WALL_MAX: Final = timedelta(minutes=2)  # Of a run. They take some tenths of a second.
 AHEAD_MAX: Final = 100  # How many results, for each job, may wait for a slow run before them.
 
-TOO_LONG: Final = "it took too long"
+TOO_LONG: Final = "timed out"
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(RunResult).decode
@@ -93,7 +93,7 @@ def _be_silent() -> None:
 def run_in_forks(works: Sequence[Callable[[], bytes]], jobs: int) -> Iterator[bytes | LostFork]:
     """Do each in a fork of this process, `jobs` at once. What they return comes in the order of `works`."""
     if jobs < 1:
-        raise ValueError("at least one must be done at a time")
+        raise ValueError("jobs must be at least 1")
     results: dict[int, bytes | LostFork] = {}  # By place in `works`: those that came before their turn.
     places: dict[Child, int] = {}
     begun = given = 0
@@ -117,7 +117,7 @@ def run_in_forks(works: Sequence[Callable[[], bytes]], jobs: int) -> Iterator[by
 def report_lost_fork(scenario: Scenario, seed: int, why: LostFork) -> RunResult:
     """The result of a run that is not known."""
     verdict = RunVerdict.STUCK if why.how == TOO_LONG else RunVerdict.FAILED
-    problem = f"the process of the run is lost: {why.how}"
+    problem = f"the process of the run died: {why.how}"
     return RunResult(scenario.name, seed, verdict, problem, trace="", virtual_s=0.0, choices=0)
 
 

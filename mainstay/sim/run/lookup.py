@@ -24,11 +24,11 @@ def find_scenario(name: str) -> Scenario:
     if ":" not in name:
         scenarios = _catalogue()
         if name not in scenarios:
-            raise UnknownScenario(f"There is no scenario {name!r}; `mainstay sim list` has all names.")
+            raise UnknownScenario(f"unknown scenario {name!r}; `mainstay sim list` shows all names.")
         return scenarios[name]
     found = _attribute_of(name, "a scenario")
     if not isinstance(found, Scenario):
-        raise UnknownScenario(f"{name} is a {type(found).__name__}, and not a mainstay.sim.run.scenario.Scenario.")
+        raise UnknownScenario(f"{name} is a {type(found).__name__}, not a mainstay.sim.run.scenario.Scenario.")
     return found
 
 
@@ -43,16 +43,14 @@ def name_scenario(scenario: Scenario) -> str:
         for attribute, value in list(getattr(sys.modules[name], "__dict__", {}).items()):
             if value is scenario:
                 return f"{name}:{attribute}"
-    raise UnknownScenario(
-        f"the scenario {scenario.name!r} is no attribute of any module: make it one, to find it by name."
-    )
+    raise UnknownScenario(f"the scenario {scenario.name!r} is not an attribute of a module, so it has no name.")
 
 
 def find_patch(name: str) -> Callable[[], object]:
     """A patch of the code under test: `name` is that of a function that is given a `pytest.MonkeyPatch`."""
     plant = _attribute_of(name, "a bug to plant")
     if not callable(plant):
-        raise UnknownScenario(f"{name} is a {type(plant).__name__}, and not a function that plants a bug.")
+        raise UnknownScenario(f"{name} is a {type(plant).__name__}, not a function that plants a bug.")
 
     def patch() -> object:
         import pytest  # Whoever plants bugs has it.
@@ -70,10 +68,10 @@ def _catalogue() -> Mapping[str, Scenario]:
 
 def _attribute_of(name: str, what: str) -> Any:
     if not all(name.partition(":")):
-        raise UnknownScenario(f"{name!r} does not name {what}: write it as module:attribute.")
+        raise UnknownScenario(f"{name!r} does not name {what}; write module:attribute.")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)  # As `python -m` does. The script `mainstay` begins with its own directory instead.
     try:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownScenario(f"{what} called {name!r} cannot be found: {error}") from error
+        raise UnknownScenario(f"{what} {name!r} not found: {error}") from error

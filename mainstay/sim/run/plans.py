@@ -110,7 +110,7 @@ class PlannedFaults(Odds):
     """A strategy that lets these happen, and notes all places where something could have. For one run."""
 
     name = "planned"
-    about = "what somebody has planned, and nothing else"
+    about = "exactly the planned faults"
 
     def __init__(self, aims: Sequence[Aim] = ()) -> None:
         self.aims = tuple(aims)

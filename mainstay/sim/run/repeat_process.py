@@ -139,11 +139,11 @@ class RepeatProcess:
         except (BrokenPipeError, StopIteration):
             status = self._process.wait()
             self.close()  # Who asks again gets a new one: it was this request, maybe, and not the next.
-            raise RepeatFailed(f"the other process has ended with status {status}") from None
+            raise RepeatFailed(f"the repeating process exited with status {status}") from None
         if answer.problem:
             raise RepeatFailed(answer.problem)
         if answer.build != self._build:
-            raise RepeatFailed("the source of Mainstay has changed since this process was started: start it again")
+            raise RepeatFailed("the source of Mainstay has changed since this process started: restart it")
         return answer.made
 
     def close(self) -> None:

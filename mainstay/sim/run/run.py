@@ -204,7 +204,7 @@ class Booted:
                 name: None for place, name in enumerate(group) if place != kept and not choose(f"core/{name}/lives", 2)
             }
         if lost:
-            self._drawn.append(f"dead for good: {', '.join(lost)}")
+            self._drawn.append(f"permanently dead: {', '.join(lost)}")
         return lost
 
     async def _rest(self) -> None:
@@ -214,7 +214,7 @@ class Booted:
         await tasks.sleep(silence)
         while not self.quiescence.is_quiet_since(silence, self.sim.loop.time_ns()):
             if self.sim.loop.time_ns() > until:
-                raise AssertionError("it is neither quiet nor too late for that")
+                raise AssertionError("the cluster is not quiet, but the deadline has not passed")
             since_ns = self.sim.loop.time_ns() - self.quiescence.last_write_ns
             await tasks.sleep(silence - timedelta(microseconds=since_ns // 1000))
 

@@ -38,7 +38,7 @@ class SweepRun:
     """One run of a sweep."""
 
     point: Point | None
-    """None: the run without any fault, which comes first."""
+    """None: the run without faults, which comes first."""
     result: RunResult
     of: int
     """How many points there are."""
@@ -52,16 +52,17 @@ class Sweep:
     points: int
     """How many were tried."""
     bad: tuple[tuple[Point | None, RunResult], ...]
-    """Those at which something went wrong. None: the run without any fault."""
+    """Those at which something went wrong. None: the run without faults."""
     of: int = 0
     """How many there are, if not all were tried."""
 
     def __str__(self) -> str:
         if not self.bad:
             part = f" (of {self.of})" if self.of > self.points else ""
-            return f"{self.scenario}: no violation with any one fault among these {self.points} points{part}"
-        lines = [f"  {point or 'without any fault'}: {result.verdict}: {result.problem}" for point, result in self.bad]
-        return "\n".join([f"{self.scenario}: {len(self.bad)} of {self.points} points are bad:", *lines])
+            return f"{self.scenario}: no violation with any single fault at {self.points} injection points{part}"
+        lines = [f"  {point or 'without faults'}: {result.verdict}: {result.problem}" for point, result in self.bad]
+        where = f"at {len(self.bad)} of {self.points} injection points" if self.points else "even without faults"
+        return "\n".join([f"{self.scenario}: fails {where}:", *lines])
 
 
 class _Sent(msgspec.Struct, frozen=True):

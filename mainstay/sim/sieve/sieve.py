@@ -47,7 +47,7 @@ class Sifted(msgspec.Struct, frozen=True, tag=True):
     def what(self) -> str:
         if self.plan is not None:
             return str(self.plan)
-        return "without any fault, and a little slower" if self.is_slower else "without any fault"
+        return "without faults, a little slower" if self.is_slower else "without faults"
 
     def __str__(self) -> str:
         said = "" if self.result.is_passed else f"\n{self.result.verdict}: {self.result.problem}"
@@ -64,12 +64,12 @@ class SieveReport:
     bad: tuple[Sifted, ...]
 
     def __str__(self) -> str:
-        left_out = f" ({self.idle} more cannot matter: no decision has looked at what they hide)" if self.idle else ""
+        left_out = f" ({self.idle} more cannot matter: no decision read what they hide)" if self.idle else ""
         if not self.bad:
-            return f"{self.scenario}: {self.program} ends as without a fault with each of {self.runs} plans{left_out}"
-        said = f"{self.program} does not bear {len(self.bad)} of {self.runs} plans{left_out}"
+            return f"{self.scenario}: {self.program} passes all {self.runs} fault plans{left_out}"
+        said = f"{self.program} fails {len(self.bad)} of {self.runs} fault plans{left_out}"
         if any(each.plan is None for each in self.bad):
-            said = "it does not even pass without a fault"
+            said = "it fails even without faults"
         return "\n".join([f"{self.scenario}: {said}:", *(f"  {each}" for each in self.bad)])
 
 
@@ -144,7 +144,7 @@ def sift_runs(
             case Sifted() as sifted:
                 yield sifted
             case _NoProgram(there):
-                raise ValueError(f"there is no program {program!r} in {scenario.name}, but: {', '.join(there)}")
+                raise ValueError(f"{scenario.name} has no program {program!r}; it has {', '.join(there)}")
 
 
 def _sift(
@@ -194,7 +194,7 @@ def _first(booted: Booted, seed: int, program: str) -> bytes:
             last[event.key] = event.revision
         elif isinstance(event, FaultsHealed):
             break
-    assert world.journal is not None, "without a journal nobody knows what was looked at"
+    assert world.journal is not None, "without a journal it is unknown what was read"
     reads = Lineage(events, world.journal.records(), planned).reads_of(program)
     reference = ReferenceRun(planned.deeds, planned.tellings, last, None if reads is None else list(reads))
     return encode(_First(_ran(booted, result), reference))

@@ -16,7 +16,7 @@ _LABEL: Final = "strategy/mixed"
 
 class Mixed:
     name = "mixed"
-    about = "another one of these in each run"
+    about = "one of these, drawn for each run"
 
     def __init__(self, strategies: Sequence[Strategy]) -> None:
         self._strategies = strategies

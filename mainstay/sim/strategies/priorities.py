@@ -31,7 +31,7 @@ _LABEL: Final = "strategy/priorities"
 
 class PriorityStrategy:
     name = "priorities"
-    about = "programs by rank, the lower ones late; now and then the first becomes the last"
+    about = "programs by rank, lower ranks delayed; now and then the first becomes the last"
 
     def disturb(self, world: "World", allowed: tuple[str, ...]) -> None:
         choices = world.sim.choices

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 class RandomFaults:
     name = "random"
-    about = "about half of the faults, each now and then"
+    about = "about half of the faults, at random times"
 
     def disturb(self, world: "World", allowed: tuple[str, ...]) -> None:
         world.faults.start(allowed)

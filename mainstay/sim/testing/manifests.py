@@ -36,7 +36,7 @@ def parse_objects(manifest: Manifest) -> list[Object]:
         case str():
             found = list(yaml.safe_load_all(manifest))
             if any(isinstance(each, str) for each in found):
-                raise BadManifest(f"{manifest[:60]!r} is not YAML of objects. For a file, give a pathlib.Path")
+                raise BadManifest(f"{manifest[:60]!r} is not YAML of objects; for a file, pass a pathlib.Path")
             return [each for each in found if each is not None]
         case Mapping():
             return [dict(manifest)]
@@ -70,11 +70,11 @@ class KindIndex:
         """Of an object. Raises `NoSuchKind` and `BadManifest`."""
         version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
         if not version or not kind:
-            raise BadManifest(f"an object has neither apiVersion nor kind, or one of them is missing: {str(obj)[:200]}")
+            raise BadManifest(f"apiVersion or kind is missing: {str(obj)[:200]}")
         for each in self._kinds:
             if (each.group_version, each.kind) == (version, kind):
                 return each
-        raise NoSuchKind(f"there is no kind {kind} in {version}: add its CustomResourceDefinition first")
+        raise NoSuchKind(f"unknown kind {kind} in {version}; add its CustomResourceDefinition first")
 
     def named(self, name: str) -> KindName:
         """By kind or plural, with the group or without. Raises `NoSuchKind`."""
@@ -82,4 +82,4 @@ class KindIndex:
         for each in reversed(self._kinds):
             if wanted in (each.kind.lower(), each.plural, each.text):
                 return each
-        raise NoSuchKind(f"there is no kind {name!r} in this cluster: add its CustomResourceDefinition first")
+        raise NoSuchKind(f"unknown kind {name!r}; add its CustomResourceDefinition first")

@@ -58,8 +58,8 @@ def make_main(world: World, name: str, own: Own, lease: LeaseSettings) -> Main:
             return _function(world, name, own)
         case _:
             raise NotRunnable(
-                f"{own!r} is no program: give a Controller, several of them, or a coroutine function"
-                " (the function itself, and not what a call of it returns)"
+                f"{own!r} is not a program; pass a Controller, several of them, or a coroutine function"
+                " (not the result of calling it)"
             )
 
 
@@ -100,8 +100,8 @@ def _function(world: World, name: str, own: OwnMain) -> Main:
     ]
     if unknown := [each for each in wanted if each not in GIVEN]:
         raise NotRunnable(
-            f"{name} asks for {', '.join(unknown)}; a program is given any of {', '.join(GIVEN)}."
-            " Give the rest yourself, with functools.partial"
+            f"{name} has unknown parameters {', '.join(unknown)}; a program may have {', '.join(GIVEN)}."
+            " Bind the rest with functools.partial"
         )
 
     async def main(env: Env) -> None:

@@ -76,11 +76,11 @@ def _name(scenario: Scenario | str) -> str:
 
 def _said(scenario: Scenario, seeds: Sequence[int], bad: Sequence[RunResult]) -> str:
     count = len({each.seed for each in bad})  # One that is bad, and different too, is still one run.
-    return f"{scenario.name} has not survived {count} of the runs with seeds {seeds[0]} to {seeds[-1]}:"
+    return f"{scenario.name} fails {count} of the runs with seeds {seeds[0]} to {seeds[-1]}:"
 
 
 def _told(name: str, result: RunResult, strategy: str, bundles: Path) -> str:
-    again, bundle = "(it has no name: make the scenario an attribute of a module)", ""
+    again, bundle = "(the scenario has no name: make it an attribute of a module)", ""
     if name:
         how = f" --strategy {strategy}" if strategy != "random" else ""
         check = " --check" if result.verdict is RunVerdict.DIFFERENT else ""

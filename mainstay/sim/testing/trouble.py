@@ -63,7 +63,7 @@ def every() -> AnyFitting:
 def only(*names: str) -> tuple[str, ...]:
     """These faults. Raises `NoSuchFault`."""
     if unknown := [name for name in names if name not in ALL]:
-        raise NoSuchFault(f"there is no fault called {', '.join(unknown)}; there are {', '.join(ALL)}")
+        raise NoSuchFault(f"unknown fault {', '.join(unknown)}; known faults: {', '.join(ALL)}")
     return names
 
 
@@ -94,7 +94,7 @@ class _AtWrite:
 
     def __str__(self) -> str:
         about = f" to {self.about!r}" if self.about else ""
-        return f"{self.fault} at write {self.nth} of {self.who}{about}: it has made {self.seen}"
+        return f"{self.fault} at write {self.nth} of {self.who}{about}: it made {self.seen}"
 
 
 class _Often(Odds):
@@ -137,7 +137,7 @@ class FaultControl:
         found = self.world.programs.get(name) or self.world.servers.get(name)
         if found is None:
             names = ", ".join((*self.world.servers, *self.world.programs))
-            raise NoSuchProgram(f"there is no program called {name!r} in this cluster; there are {names}")
+            raise NoSuchProgram(f"unknown program {name!r}; this cluster has {names}")
         return found
 
     # Now.
@@ -159,7 +159,7 @@ class FaultControl:
         self.program(name)
         others = list(self.world.programs) if name in self.world.servers else list(self.world.servers)
         heal = release_all([self.world.sim.network.cut(name, other) for other in others])
-        self._note(f"{name} is cut off for {lasting}")
+        self._note(f"{name} is partitioned for {lasting}")
         self.world.faults.undo_after(lasting, f"cut of {name}", heal)
 
     def stale(self, name: str, lasting: timedelta = BRIEFLY) -> None:
@@ -173,7 +173,7 @@ class FaultControl:
         ]
         for tap in taps:
             tap.hold()
-        self._note(f"{name} sees nothing new for {lasting}")
+        self._note(f"{name} sees no changes for {lasting}")
 
         def undo() -> None:
             for tap in taps:
@@ -204,7 +204,7 @@ class FaultControl:
         """Let a fault happen at the n-th write from now."""
         self.program(name)
         if fault not in AT_WRITE:
-            raise NoSuchFault(f"there is no fault {fault!r} of writes; there are {', '.join(AT_WRITE)}")
+            raise NoSuchFault(f"unknown write fault {fault!r}; known: {', '.join(AT_WRITE)}")
         planned = _AtWrite(name, nth, about, fault)
         self._at_write.append(planned)
         self.world.faults.when(planned.is_it, fault)
@@ -279,7 +279,7 @@ class FaultControl:
         await self.world.quiet(within, calm)
         self._quiet_since_ns = self.world.sim.loop.time_ns()
         if waiting:
-            raise NeverHappened("\n".join(["these were to happen, and have not:", *map(str, waiting)]))
+            raise NeverHappened("\n".join(["these faults never happened:", *map(str, waiting)]))
 
     def faults_seen(self) -> list[FaultInjected]:
         """What has gone wrong so far, in order."""
