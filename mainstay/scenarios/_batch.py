@@ -33,8 +33,8 @@ FAULTS: Final = (
     "compaction",
     "compaction-missed",
 )
-"""Not those that keep a request under way for longer than its sender waits for it. Done after all, when somebody has
-decided again, it would be one too many: that is what names from owners are for."""
+"""Not those that keep a request under way for longer than its sender waits for it. Done after all, when another client
+has decided again, it would be one too many: that is what names from owners are for."""
 
 
 @dataclass(frozen=True)

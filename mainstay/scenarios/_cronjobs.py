@@ -1,6 +1,6 @@
 """A controller of CronJobs: a small one, of the scenario's own, on the production runtime.
 
-For each tick of a schedule there is one Job, named after the CronJob and the tick: whoever tries again, after a crash
+For each tick of a schedule there is one Job, named after the CronJob and the tick: a retry, after a crash
 or as the next leader, meets it. Of ticks that were missed only the last is made up for, however many there were: it is
 worked out from the present, and not by counting from the last one that ran. A tick that is not after the last one that
 ran has had its turn, whatever the clock says now.

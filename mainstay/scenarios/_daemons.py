@@ -3,7 +3,7 @@
 On each node there is one pod of each set. A pod is made for a node, by its uid, and says so: whether the scheduler has
 bound it already makes no difference, and a node that comes again under the same name is another one. A pod that has
 failed stays for as long as the next attempt has to wait, which is longer each time: how often it was tried is said by
-the pod itself, so a controller that starts anew goes on counting where the last one was.
+the pod itself, so a controller that restarts continues the count of the last one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -94,7 +94,7 @@ def failures_of(pod: Object) -> int:
 
 
 def name_of(found: Object, node: Object, failures: int) -> str:
-    """Follows from what it is for: whoever tries again meets it."""
+    """Follows from what it is for: a retry finds it."""
     metadata = found["metadata"]
     return f"{metadata['name']}-{short_hash(metadata['uid'], node['metadata']['uid'], str(failures))}"
 

@@ -143,7 +143,7 @@ def certificates(database: Object, parts: Parts) -> tuple[Action, ...]:
 
 
 def settings(database: Object, parts: Parts) -> tuple[Action, ...]:
-    """Members read them when they start, so those that have started with others are started anew."""
+    """Members read them when they start, so those that have started with others are started again."""
     name, wanted = f"{_name(database)}-settings", wanted_settings(database)
     there = parts.settings.get(name)
     if not wanted:
@@ -158,7 +158,7 @@ def settings(database: Object, parts: Parts) -> tuple[Action, ...]:
 
 
 def growth(database: Object, parts: Parts) -> tuple[Action, ...]:
-    """A volume grows while nobody uses it; its member is started again after that."""
+    """A volume grows while it is not in use; its member is started again after that."""
     actions: list[Action] = []
     for volume in parts.volumes.values():
         if is_bound(volume) and size_of(volume) != database["spec"]["storage"]:

@@ -1,4 +1,4 @@
-"""Somebody wants databases and changes their mind; the operator of _database.py sees to them; volumes are provided.
+"""A user wants databases and changes their mind; the operator of _database.py sees to them; volumes are provided.
 
 What the user does in one scenario is one of a few deeds. In the end each Database must have what it wants, and nothing
 may be there that none of them wants.
@@ -190,7 +190,7 @@ class NothingWantedDeleted:
     """Nothing of one kind is deleted that a living database wants, by its number.
 
     An operator may say in the database, on condition that it has seen the latest version, that it is about to remove
-    what is not wanted now; if somebody wants it again right then, that was a moment too late.
+    what is not wanted now; if a user wants it again right then, that was a moment too late.
     """
 
     name = "wanted"

@@ -1,8 +1,9 @@
-"""What must be there in the end, whatever went wrong and whoever is gone for good: as users see it, and as it is.
+"""What must be there in the end, whatever went wrong and whichever programs are gone for good: as users see it, and as
+it is.
 
 Each workload has exactly what it wants, and says so about its latest generation; every pod runs where the server says,
 and nothing else runs; nodes that are alive are well; ledgers and quotas are the sums of what there is. What was on a
-node that is lost has been moved. All this from the store and the machines, and from nobody's cache.
+node that is lost has been moved. All this from the store and the machines, and not from a cache.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +122,7 @@ def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[
 
 
 def _waiting(objects: Sequence[Object]) -> dict[str, None]:
-    """Uids of the owners of what is to go. Of pods that leave a lost machine nobody knows whether they have ended, and
+    """Uids of the owners of what is to go. Of pods that leave a lost machine it is unknown whether they have ended, and
     owners that are to go after them stay as long."""
     return {each["uid"]: None for obj in objects if pod_state.is_leaving(obj) for each in _references_of(obj)}
 
@@ -161,7 +162,7 @@ def _about_apps(apps: Sequence[Object], sets: Sequence[Object], *, runs_here: bo
 
 
 def _about_jobs(jobs: Sequence[Object], pods: Sequence[Object]) -> str:
-    """One is over when all its pods are gone; of those that leave a lost machine nobody knows."""
+    """One is over when all its pods are gone; those that leave a lost machine are unknown."""
     held = _waiting(pods)
     for each in jobs:
         conditions = (each.get("status") or {}).get("conditions") or ()

@@ -24,16 +24,14 @@ from mainstay.sim.cluster.world import World
 
 NAMES: Final = tuple(f"map-{number}" for number in range(8))
 FOLLOWERS: Final = ("streamer-1", "streamer-2", "lister")
-LISTS_MAX: Final = (
-    60  # Of one follower in a run of two minutes: with their backoff they cannot read all anew more often.
-)
+LISTS_MAX: Final = 60  # Of one follower in a run of two minutes: with their backoff they cannot list more often.
 SILENCE_MAX: Final = timedelta(seconds=15)  # Before a watch is taken for dead.
 _TICK: Final = timedelta(milliseconds=10)
 _FOR_EVER: Final = timedelta(days=365)
 
 
 class Copy:
-    """What somebody holds who only listens."""
+    """What a program holds that only watches."""
 
     def __init__(self, who: str, informer: Informer) -> None:
         self.who = who

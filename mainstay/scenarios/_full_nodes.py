@@ -46,7 +46,7 @@ class FullNodesStage(SchedulingStage):
             await add_node(client, name, cpu="2")
 
     async def check(self) -> None:
-        """Nobody waits for room that is free, or that less important ones have; and no node is closed for nobody."""
+        """No pod waits for room that is free or that less important pods have, and no node is closed without need."""
         self.require_agreement()
         store = self.world.store
         nodes = [decode(entry.value) for entry in (await store.range(NODES_PREFIX)).entries]

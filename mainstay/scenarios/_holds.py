@@ -1,4 +1,4 @@
-"""Somebody holds things, for some seconds at a time, and lets go of them or forgets to."""
+"""A user holds things for some seconds at a time, and releases them or forgets to."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -15,7 +15,7 @@ from mainstay.sim.cluster.world import World
 async def hold(
     world: World, client: Client, what: What, length: timedelta, *, target: str = "", namespace: str = ""
 ) -> None:
-    """Hold something from now on. What is held already, or was, is held anew."""
+    """Hold something from now on. What is held already, or was, is held again."""
     name = name_of(what, target, namespace)
     given = {"name": target, "namespace": namespace}
     until = format_time(world.sim.clock.wall() + length)

@@ -1,6 +1,6 @@
 """What operators do to nodes, and what they allow: the deeds of _users.py for those who run a cluster.
 
-Machines change, lose their power and come back; somebody cordons, drains, taints or deletes a node; quotas and policies
+Machines change, lose their power and come back; operators cordon, drain, taint or delete a node; quotas and policies
 change. `put_in_order` undoes what would keep pods from running.
 """
 
@@ -97,7 +97,7 @@ async def relabel(stage: "WorldStage", client: Client) -> None:
 
 
 async def resize(stage: "WorldStage", client: Client) -> None:
-    """A machine is stopped, and comes back with another size. What runs there starts anew."""
+    """A machine is stopped, and comes back with another size. What runs there starts again."""
     _resize(stage, _some_node(stage), CPUS[stage.choose("size", len(CPUS))])
 
 
@@ -111,7 +111,7 @@ async def switch_off(stage: "WorldStage", client: Client) -> None:
 
 
 def power_off(stage: "WorldStage", name: str, duration: timedelta) -> None:
-    """Nobody is told, as when a cable is pulled."""
+    """Without notice, as when a cable is pulled."""
     world = stage.world
     world.faults.note(f"{name} is without power for {duration}")
     world.programs[name].crash(silently=True)
@@ -120,8 +120,8 @@ def power_off(stage: "WorldStage", name: str, duration: timedelta) -> None:
 
 
 async def forget_node(stage: "WorldStage", client: Client) -> None:
-    """A machine is switched off, and its Node deleted. If it comes back, it registers anew. Should it be back before
-    the Node can be deleted, that stays: a machine that is running does not register anew."""
+    """A machine is switched off, and its Node deleted. If it comes back, it registers again. Should it be back before
+    the Node can be deleted, that stays: a machine that is running does not register again."""
     name = _some_node(stage)
     with suppress(NotFound, Conflict):
         node = await client.get(NODES, name)

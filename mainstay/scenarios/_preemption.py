@@ -1,9 +1,9 @@
 """A controller that makes room for important pods: a small one, of the scenarios' own, beside the real scheduler.
 
 A pod that was refused everywhere is *promised* a node where less important pods take the room. The promise is written
-into the Node, on condition that nobody else has done so, and closes it (`unschedulable`): the server refuses at the
-commit whatever any scheduler binds there, but for pods that bear it, as important ones do. Only then are the others
-told to go. So whoever comes in their place, and whoever places that, finds no room; there is no other agreement between
+into the Node, on condition that no other scheduler has done so, and closes it (`unschedulable`): the server refuses at
+the commit whatever any scheduler binds there, but for pods that bear it, as important ones do. Only then are the others
+told to go. So their replacements, and any scheduler that places them, find no room; there is no other agreement between
 schedulers, and none is needed. When the pod has a node, or is gone, or there is nothing left on the promised one that
 could make room, the node is opened again.
 
@@ -38,7 +38,7 @@ def the_important_that_wait(change: Change, pods: Cache) -> Iterable[ObjectKey]:
 
 
 def whom_it_is_promised_to(change: Change) -> Iterable[ObjectKey]:
-    """Also if that pod has long gone: somebody has to open the node."""
+    """Also if that pod has long gone: the node has to be opened again."""
     entry = change.new
     promise = None if entry is None else promise_of(entry.object())
     return [] if promise is None else [promise[0]]
@@ -77,7 +77,7 @@ class PreemptionController(Controller):
 
     def _make_room(self, pod: Object, node: Object, pods: Sequence[Object]) -> Decision:
         if _short(node, pod, pods) <= 0:
-            return Decision()  # The scheduler sees it, and nobody else may have it.
+            return Decision()  # The scheduler sees it, and no other pod may have it.
         if _short(node, pod, [each for each in pods if not pod_state.is_leaving(each)]) <= 0:
             return Decision()  # It is about to be so.
         victims = victims_on(node, pod, pods)
@@ -122,7 +122,7 @@ def victims_on(node: Object, pod: Object, pods: Sequence[Object]) -> list[Object
 
 
 def closed(node: Object, pod: Object) -> Patch:
-    """Promised to a pod, if it is still as it was seen: nobody else has been promised it meanwhile."""
+    """Promised to a pod, if it is still as it was seen: it has not been promised to another pod meanwhile."""
     metadata = pod["metadata"]
     promise = f"{metadata['namespace']}/{metadata['name']}/{metadata['uid']}"
     return _patched(node, {"metadata": {"annotations": {PROMISED: promise}}, "spec": {"unschedulable": True}})

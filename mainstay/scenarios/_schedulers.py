@@ -104,7 +104,7 @@ class SchedulingStage(UserStage):
         return str(reservation["spec"]["nodeName"]) if reservation is not None and is_active(reservation) else ""
 
     def are_agents_silent(self) -> bool:
-        """Whether nobody says of pods that were removed by force that they have ended."""
+        """Whether no agent confirms that force-deleted pods have stopped."""
         return False
 
     async def _schedule(self, program: str, env: Env, settings: SchedulerSettings) -> None:

@@ -1,6 +1,6 @@
 """What users do to a cluster, as a small set of named deeds, and how much of it there is in a run.
 
-Which deeds there are, how often somebody does one and how much of it are *swarm options*: drawn from the seed before
+Which deeds there are, how often users do one and how much of it are *swarm options*: drawn from the seed before
 anything begins, and said with the verdict. A few deeds that meet each other find more than all of them at once. Choice
 0 is always the simplest: the deed is off, the pace is slow, sizes are small.
 
@@ -57,7 +57,7 @@ _A_LITTLE: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class UserAction:
-    """Something that somebody may do, more often the greater its weight is."""
+    """Something that a user may do, more often the greater its weight is."""
 
     name: str
     weight: int
@@ -75,7 +75,7 @@ class SwarmOptions:
     replicas_max: int = REPLICAS_MAX[0]
     has_priorities: bool = False
     says_lost: bool = False
-    """Whether somebody says of a machine that is lost for good that it is off. Else its pods are never heard of."""
+    """Whether an operator says of a machine that is lost for good that it is off. Else its pods are never heard of."""
 
     def deeds_of(self, user: str, known: Sequence[UserAction]) -> list[UserAction]:
         """Each as often as it weighs."""
@@ -172,14 +172,14 @@ async def submit_job(stage: "WorldStage", client: Client) -> None:
 
 
 async def submit_task(stage: "WorldStage", client: Client) -> None:
-    """A pod that nobody looks after."""
+    """A pod without a controller."""
     name = TASKS[stage.choose("which task", len(TASKS))]
     with suppress(AlreadyExists):
         await client.create(PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": _some_spec(stage)})
 
 
 async def submit_single(stage: "WorldStage", client: Client) -> None:
-    """A pod of which never two may run. Whoever wants it makes it again when it is gone."""
+    """A pod of which never two may run. Its user creates it again when it is gone."""
     name = SINGLES[stage.choose("which single", len(SINGLES))]
     stage.singles[name] = None
     await ensure_singles(client, [name])
@@ -228,7 +228,7 @@ async def delete_workload(stage: "WorldStage", client: Client) -> None:
     found = await client.get(kind, names[stage.choose("delete which", len(names))], NAMESPACE)
     metadata = found["metadata"]
     if "deletionTimestamp" not in metadata:
-        # The pods of a job are let go by whoever counts them, so they are not to stay behind.
+        # The pods of a job are released by the controller that counts them, so they are not to stay behind.
         way = WAYS[stage.choose("way", len(WAYS) - (kind == JOBS))]
         await client.delete(kind, metadata["name"], NAMESPACE, uid=metadata["uid"], propagation=way)
 
@@ -279,7 +279,7 @@ def with_image(image: str) -> Object:
 
 
 async def mend(client: Client) -> None:
-    """In the end nobody wants what cannot work. Of what was left behind when its owner went, the user lets go."""
+    """At the end no user wants what cannot work. Of what was left behind when its owner went, the user lets go."""
     for app in (await client.list(DEPLOYMENTS, NAMESPACE)).items:
         if _is_broken(app["spec"]["template"]):
             with suppress(NotFound):

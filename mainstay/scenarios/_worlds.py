@@ -54,7 +54,7 @@ LEASE: Final = LeaseSettings(times=LeaseTimes(duration=timedelta(seconds=8), ren
 """Of leaders. Half of what is usual, so that several of them fit into a run. Nodes have what is usual."""
 
 SILENCE: Final = timedelta(seconds=15)
-"""Of what is no heartbeat, before anybody looks whether all is as wanted; and once more when it is."""
+"""Of what is no heartbeat, before the scenario checks whether all is as wanted; and once more when it is."""
 WITHIN: Final = timedelta(minutes=8)
 """How long it may take. A watch that died unheard is given up after 90 seconds; a zone that is mostly silent loses a
 node in a hundred seconds."""
@@ -120,7 +120,7 @@ class WorldStage(Stage):
     # For subclasses, and deeds.
 
     async def prepare(self, client: Client) -> None:
-        """What is there before anybody begins."""
+        """What is there before users begin."""
 
     async def put_in_order(self, user: str, client: Client) -> None:
         """What a user does in the end: nothing stands in the way any more. Comes again if it raises `ApiError`, and
@@ -207,7 +207,8 @@ class WorldStage(Stage):
             deeds = self.options.deeds_of(name, self.users[name])
             while not self._is_over:
                 await tasks.sleep(self.options.tempo * (1 + self.choose(f"{name}/pause", 5) / 4))
-                with suppress(ApiError):  # A server is away, or somebody was quicker. The next turn is another one.
+                # A server is away, or another client was quicker. The next turn is another one.
+                with suppress(ApiError):
                     await deeds[self.choose(f"{name}/deed", len(deeds))].do(self, client)
             while True:
                 with suppress(ApiError):
@@ -218,7 +219,7 @@ class WorldStage(Stage):
                 await tasks.sleep(_AGAIN)
 
     def _saw(self, event: Event) -> None:
-        """Users have to be told when a pod is gone that nobody else looks after, and when machines are."""
+        """Users have to be told when a pod is gone that has no controller, and when machines are."""
         if (
             isinstance(event, RevisionCommitted)
             and event.value is None

@@ -1,7 +1,7 @@
 """Every pod of a workload is rejected by its node as soon as it is there. (kubernetes #22545, #43846, and catalogue 21)
 
 Who makes a replacement for each of them at once makes thousands. Here the first few come quickly, for a rejection may
-be bad luck, and then they come less and less often, whatever wakes the controller and however often it is started anew.
+be bad luck, and then they come less and less often, whatever wakes the controller and however often it restarts.
 Other workloads are not held up. When nodes take the pods after all, the workload gets what it wants.
 """
 

@@ -4,7 +4,7 @@
 The request or its answer is lost, and watches are late too, so the scheduler cannot know whether its pod is bound. It
 must neither choose another node for it nor give the room to another pod: it asks again, by the same identity, and finds
 the binding that was committed, or makes it. Meanwhile the pod shows one of two things: `PodScheduled=True`, or
-`SchedulingRetrying=True` with a reason. The node is closed to new pods while nobody hears of it. Some pods have room
+`SchedulingRetrying=True` with a reason. The node is closed to new pods while it is silent. Some pods have room
 reserved for them: each reservation is used once, and there is never a second one.
 """
 
@@ -110,7 +110,7 @@ class BindWithoutAnswer(SchedulingStage):
         return str(pod["spec"].get("nodeName") or NODES_THERE[self.choose("which node", len(NODES_THERE))])
 
     async def check(self) -> None:
-        """All is known in the end: each pod is one that somebody wanted, has its node, and says nothing else."""
+        """All is known in the end: each pod is one that a user wanted, has its node, and says nothing else."""
         await super().check()
         for entry in (await self.world.store.range("core/pods/")).entries:
             pod = _decode(entry.value)

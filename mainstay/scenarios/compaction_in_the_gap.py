@@ -1,8 +1,7 @@
 """Watches are broken while the store forgets what they missed. (etcd #18089, #19179; kubernetes #72187)
 
-Whoever comes back is told that its revision is gone, and reads everything anew; what was deleted in the gap is told as
-deleted, to those who listen too. Nobody may read everything over and over.
-"""
+A client that comes back learns that its revision is gone, and reads everything again; what was deleted in the gap is
+told as deleted, to those who listen too. No client may list over and over."""
 
 from datetime import timedelta
 from typing import Final

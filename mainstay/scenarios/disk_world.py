@@ -1,7 +1,7 @@
 """The core of a cluster over a store on a disk, whose machine loses power, and whose disk is full or fails.
 
 As core-world, and with that all which can go wrong there: servers come back one after the other and find what they had
-acknowledged, and whoever was told of something by a server that is gone finds it there.
+acknowledged, and a client that a dead server has told of something finds it there.
 """
 
 from dataclasses import replace

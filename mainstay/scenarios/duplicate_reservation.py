@@ -1,4 +1,4 @@
-"""A reservation is committed, and nobody hears of it: the leader goes, and the next one has not seen it either.
+"""A reservation is committed, and its response is lost: the leader crashes, and the next one has not seen it either.
 
 A controller reserves room for each replica of a workload. The answer to its first reservation is lost, it is restarted,
 watches of reservations are late, and it tries again. The second attempt must meet the first: `res-a` is used again, and

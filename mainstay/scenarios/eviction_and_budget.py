@@ -1,7 +1,7 @@
 """Pods are evicted by several users at once while the controller counts what their budget allows. (kubernetes #82149)
 
-Whoever evicts takes from the budget, in the server; the controller counts anew from caches that are late. If its count
-overwrote what was taken meanwhile, too many pods would go. Pods here are never lost otherwise: whoever is evicted is
+An eviction takes from the budget, in the server; the controller recounts from caches that are late. If its count
+overwrote what was taken meanwhile, too many pods would go. Pods here are never lost otherwise: an evicted pod is
 replaced, and becomes ready a little later. So at no time are there fewer healthy pods than the budget demands.
 """
 

@@ -1,11 +1,11 @@
 """A pod of which there must never be two, on nodes that are cut off for longer than their lease lasts. (SPEC R4)
 
-Somebody keeps it running: whenever it may, by the arithmetic of loop/fencing.py and by that alone, it replaces the
-pod on another node. The node that is cut off cannot be asked; its agent may crash or stand still meanwhile. All the
+A test controller keeps it running: whenever it may, by the arithmetic of loop/fencing.py and by that alone, it replaces
+the pod on another node. The node that is cut off cannot be asked; its agent may crash or stand still meanwhile. All the
 same the first pod has ended before the second starts. When the node comes back, its pod is gone, and it must not start
-it again from what it remembers. A node that nobody has replaced goes on where it was.
+it again from what it remembers. A node that was not replaced goes on where it was.
 
-Whoever replaces takes the node's Lease first, on condition that it was not renewed, then removes the pod, and then
+The controller takes the node's Lease first, on condition that it was not renewed, then removes the pod, and then
 gives the Lease back (agent/node/node.py). It may crash in between, and begins again from what it finds.
 """
 

@@ -1,11 +1,10 @@
 """`fraud-batch` wants three replicas, and one of them becomes unknown. (SPEC R5, *repairing a missing replica*)
 
 Its node is cut off: for less than the grace period, for a little more, or for long. Within it nothing happens, however
-often anybody looks. After it the replica is marked for release through its owner, and when that is committed there is
-exactly one replacement, named after the one that it replaces, until three run again. If the old one is heard of again
-in time, it stays and there is none. All of it is done by two processes that crash at any moment, also between two
-steps.
-"""
+often a controller looks. After it the replica is marked for release through its owner, and when that is committed there
+is exactly one replacement, named after the one that it replaces, until three run again. If the old one is heard of
+again in time, it stays and there is none. All of it is done by two processes that crash at any moment, also between two
+steps."""
 
 from collections.abc import Mapping
 from datetime import timedelta

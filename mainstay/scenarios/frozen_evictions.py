@@ -1,9 +1,8 @@
-"""Evictions are frozen while nodes fall silent: nobody is removed, and afterwards those are who would have been.
+"""Evictions are frozen while nodes fall silent: no pod is evicted until the hold ends.
 
 Nodes and zones are cut off for longer than their pods tolerate. Evictions are held everywhere or in the namespace of
-the pods, for some seconds at a time, and thaw by the clock or because somebody lets go. A node that is killed for good
-while they are frozen keeps its pods until then, and loses them afterwards, though nothing else happens.
-"""
+the pods, for some seconds at a time, and thaw by the clock or because a user releases the hold. A node that is killed
+for good while they are frozen keeps its pods until then, and loses them afterwards, though nothing else happens."""
 
 from datetime import timedelta
 from types import MappingProxyType
@@ -50,7 +49,7 @@ class FrozenEvictions(HealthStage):
         await self.ensure_pods(client)
 
     async def check(self) -> None:
-        """All is well. Then one node is lost for good, while evictions are frozen, and nobody is there to thaw them."""
+        """All is well. Then one node is lost for good, while evictions are frozen, and no user releases the hold."""
         await super().check()
         async with self.world.client_for("user", self.world.sim.env("check")) as client:
             await self.ensure_pods(client)

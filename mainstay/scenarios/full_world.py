@@ -64,7 +64,7 @@ OWNED: Final[Mapping[str, KindName]] = {
     "core/services/": SERVICES,
     "discovery.k8s.io/endpointslices/": ENDPOINT_SLICES,
 }
-"""What belongs to somebody, or may, by how its keys begin in the store."""
+"""What has an owner, or may have one, by how its keys begin in the store."""
 
 
 class FullWorld(WorldStage):

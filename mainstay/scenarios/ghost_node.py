@@ -1,4 +1,4 @@
-"""A node goes while whoever places tasks does not hear of it. (kubernetes #56261, #94437)
+"""A node is deleted while the task scheduler gets no changes. (kubernetes #56261, #94437)
 
 A cache that keeps the node for ever has tasks put on a ghost for ever. Nodes also come back under the same name, as
 other nodes: what was on the first is not on the second.

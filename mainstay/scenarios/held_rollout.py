@@ -1,9 +1,8 @@
 """A rollout is held half way: old and new pods stay, it can be scaled, and it goes on by itself when the time is over.
 
 Templates change all the time and rollouts are held wherever they happen to be, while those who would roll crash and
-lose their office. Nobody writes anything when a Hold ends by the clock, so in the end everything depends on being woken
-then.
-"""
+lose their office. No program writes anything when a Hold ends by the clock, so in the end everything depends on being
+woken then."""
 
 from contextlib import suppress
 from datetime import timedelta

@@ -1,7 +1,7 @@
 """What is left over is put right in the end, and nothing else is touched: reservations, pods of deleted nodes, ledgers.
 
 Workloads come and go while reservations are held for them, sometimes before the cache of repair has heard of the
-workload; nodes are deleted with their pods, and come back; somebody writes into a ledger. (SPEC T1: repair eventually
+workload; nodes are deleted with their pods, and come back; a user corrupts a ledger. (SPEC T1: repair eventually
 removes orphaned state; W6: no early release)
 """
 
@@ -86,7 +86,7 @@ class LeftOver(HealthStage):
     async def _spoil(self) -> None:
         """A mistake, or a hand in the store."""
         node, store = self.nodes[2 + self.choose("which ledger", 4)], self.world.store
-        wrong = Charge(f"nobody-{self.choose('who', 9)}", "default/nobody", node, {"cpu": 5}, ())
+        wrong = Charge(f"unknown-{self.choose('who', 9)}", "default/unknown", node, {"cpu": 5}, ())
         entry = await store.get(ledger_key(node))
         if entry is not None:
             await store.commit([], [build_write(entry.key, charged(ledger_in(entry), wrong))])

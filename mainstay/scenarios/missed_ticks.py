@@ -1,7 +1,7 @@
 """CronJobs whose cluster was asleep, whose clocks jump, and that are suspended for long. (kubernetes #42649, #45825)
 
-Hundreds of ticks are missed in one go. Whoever counts them, and gives up when there are more than a hundred, never runs
-again; whoever makes up for each of them runs hundreds at once. Here the last one is made up for, and then it goes on.
+Hundreds of ticks are missed in one go. A controller that counts them, and gives up above a hundred, never runs
+again; one that makes up for each of them runs hundreds at once. Here the last one is made up for, and then it goes on.
 No tick has a second Job: not when the leader goes between making the Job and saying so, not when the clock is set
 back, and not when the Job of that tick is long done and gone. (Catalogue 19)
 """
@@ -34,7 +34,7 @@ JOBS_PREFIX: Final = "batch/jobs/"
 CRONS_PREFIX: Final = "batch/cronjobs/"
 EVERY: Final[Mapping[str, int]] = {"often": 1, "rarely": 10}
 ASLEEP: Final = (timedelta(minutes=7), timedelta(hours=3), timedelta(hours=20), timedelta(days=9))
-"""For so long nobody was awake: nine days of a minute each are 12,960 ticks."""
+"""For so long all programs were asleep: nine days of a minute each are 12,960 ticks."""
 SET_BY: Final = tuple(timedelta(seconds=seconds) for seconds in (-150, -70, -20, 40))
 """How far one clock is set back or forth: by more than a tick, and by less."""
 LONG_ASLEEP: Final = timedelta(hours=5)
@@ -104,7 +104,7 @@ class MissedTicks(WorkloadStage):
                 raise Violated("missed ticks", f"{name} reports a run, but there is no Job")
 
     def _sleep(self, duration: timedelta) -> None:
-        """Nobody was awake for so long: all clocks have gone on."""
+        """All programs were asleep for so long: all clocks have gone on."""
         for name in (*SERVERS, *self.programs, USER, AGENTS):
             self.world.sim.clock_of(name).jump(duration)
 

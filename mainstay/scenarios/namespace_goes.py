@@ -63,7 +63,7 @@ class NamespaceGoes(OwnershipStage):
         self._freeing = tasks.spawn(self._free_all(), name="all holds are released")
 
     async def _free_all(self) -> None:
-        """In the end nobody holds anything."""
+        """At the end all holds are released."""
         async with self.world.client_for(USER, self.world.sim.env("free")) as client:
             for _ in range(60):
                 for name in NAMES:

@@ -1,7 +1,7 @@
 """A task comes while one of two placers leads, and the other one takes over. (kubernetes #102790)
 
 The new leader must know of it, whether it heard of the task as a candidate, or missed it in a broken watch. Nothing
-happens to a task after it has come, so nothing reminds anybody of it.
+happens to a task after it has come, so no change reminds a leader of it.
 """
 
 from datetime import timedelta

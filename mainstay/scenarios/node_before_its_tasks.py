@@ -1,4 +1,4 @@
-"""A node is emptied and then removed, and whoever places tasks hears of the second first. (kubernetes #89552)
+"""A node is emptied and then removed, and the task scheduler sees the second first. (kubernetes #89552)
 
 Nodes and tasks come over two watches, and nothing keeps them in step. In between there are tasks on a node that is not
 known: they must neither be a surprise, nor bring the node back.

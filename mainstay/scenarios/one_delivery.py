@@ -1,6 +1,6 @@
 """Something is made for each order under a name that the server makes up, and the answer is lost.
 
-Whoever tries again cannot know the name of what may be there. The operation id is the same each time, also after a
+A client that retries cannot know the name of what may exist. The operation id is the same each time, also after a
 crash, so the server does it once and says each time what came of it. (kubernetes #32220, #89471)
 """
 

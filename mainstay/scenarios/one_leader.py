@@ -1,8 +1,8 @@
 """Of three candidates for one lease only the one in office gets anything done, whatever they believe.
 
-Whoever leads counts upwards in one ConfigMap, and writes what it counts without any other condition than its term: if a
+The leader counts upwards in one ConfigMap, and writes what it counts without any other condition than its term: if a
 leader that was deposed still got a write through, the count would go back or be wrong. In the end it must have gone up
-one by one, and somebody must have led.
+one by one, and there must have been a leader.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class OneLeader(Stage):
 
 
 async def _written(client: Client, term: Term, count: int) -> ApiError | None:
-    """Write a count. Returns what was wrong: whoever asked may not be there any more."""
+    """Write a count. Returns what was wrong: the client may be gone by then."""
     made = {"metadata": {"name": COUNTER, "namespace": NAMESPACE}, "data": {"count": str(count), "term": term.text}}
     # With an id: a request that was given up may still be under way, and must not be done after later ones.
     write = WriteOptions(term=term.text, operation=f"{LEASE}.{term.revision}.{count}")

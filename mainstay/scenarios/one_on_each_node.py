@@ -1,10 +1,9 @@
 """DaemonSets while nodes come and go, while their list is late or fails, and where agents reject whatever comes.
 
-Whoever takes a list of nodes that failed, or that has not come yet, for an empty one takes all pods down, and makes
-them anew. Whoever counts a pod only when it is bound makes another one at each look until then. And where the agent
-rejects what the scheduler has put there, a pod that is replaced at once costs thousands. (kubernetes #14528, #22545,
-#43846; catalogue 21. The scheduler is the real one; always-rejected has ReplicaSets.)
-"""
+A controller that takes a list of nodes that failed, or that has not come yet, for an empty one takes all pods down, and
+makes them again. One that counts a pod only when it is bound makes another one at each look until then. And where the
+agent rejects what the scheduler has put there, a pod that is replaced at once costs thousands. (kubernetes #14528,
+#22545, #43846; catalogue 21. The scheduler is the real one; always-rejected has ReplicaSets.)"""
 
 from collections import deque
 from contextlib import suppress
@@ -66,7 +65,7 @@ class OneOnEachNodeStage(SchedulingStage):
         if self._is_over:
             return
         match self.choose("what", 4):
-            case 0:  # It begins anew, and hears of nodes later than of all else.
+            case 0:  # It restarts, and gets nodes later than everything else.
                 self._are_nodes_late = True
                 for name in CONTROLLERS:
                     if self.world.programs[name].is_running:
@@ -98,7 +97,7 @@ class OneOnEachNodeStage(SchedulingStage):
         for node in nodes:
             uid, name = node["metadata"]["uid"], node["metadata"]["name"]
             if pod_state.condition_of(node, "Ready") is None and not _is_open(node):
-                continue  # Nobody got to say that it is ready, and it is closed to pods.
+                continue  # No agent has reported it ready, and it takes no pods.
             own = [pod for pod in pods if _node_of(pod) == uid]
             said = sorted((_set_of(pod), pod_state.is_ready(pod), pod["spec"].get("nodeName")) for pod in own)
             if said != [(each, True, name) for each in SETS]:

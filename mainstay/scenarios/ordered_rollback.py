@@ -3,7 +3,7 @@
 An ordered set changes one pod at a time, the last first, and waits for each until it is ready. Rolled to a broken
 image it stops with the first pod, as it should: the others serve on. But then it must not go on waiting for that pod
 when something else is wanted: it will never be ready. So a pod that is not ready and is not what is wanted is replaced
-at once, whoever's turn it is. (Catalogue 20, of StatefulSets; bad-rollout has Deployments.)
+at once, whichever pod is next. (Catalogue 20, of StatefulSets; bad-rollout has Deployments.)
 
 The controller is a small one, of the scenario's own, on the production runtime: there is none of StatefulSets yet.
 """

@@ -135,7 +135,7 @@ class PendingAfterRollback(UserStage):
             if len(await self._stopped()) >= 2 and self.choose("free", 3) == 0:
                 self._freed = int((await _risk.free_capacity(client))["metadata"]["resourceVersion"])
         elif not self._has_added:
-            # Somebody adds emergency capacity, which is decided about on the old picture, too.
+            # A user adds emergency capacity, which is decided about on the old picture, too.
             self._has_added = True
             await client.patch(DEPLOYMENTS, _risk.NAME, _risk.TENANT, {"spec": {"replicas": _risk.WANTED + 1}})
         elif not self._released and (self.choose("release", LATE) == 0 or self._turns > 4 * LATE):

@@ -1,4 +1,4 @@
-"""Pods come and go on nodes whose agents crash at any moment; machines are started anew. (SPEC F4, R4)
+"""Pods come and go on nodes whose agents crash at any moment; machines reboot. (SPEC F4, R4)
 
 The same few names come again and again: politely, where a pod ends before it is removed, and by force, where the next
 pod of its name is there while the first still runs. Nothing is started twice, nothing that runs well is touched, and in
@@ -36,13 +36,13 @@ class PodsComeAndGo(AgentStage):
                 with suppress(NotFound):
                     await client.delete(PODS, name, NAMESPACE)
             case 3:
-                start_anew(self.world, node)
+                reboot(self.world, node)
             case _:
                 with suppress(AlreadyExists):
                     await add_pod(client, name, node)
 
 
-def start_anew(world: World, node: str) -> None:
+def reboot(world: World, node: str) -> None:
     """The machine goes down with all that runs there, and comes back a little later."""
     program = world.programs[node]
     world.faults.note(f"the machine of {node} reboots")

@@ -1,6 +1,6 @@
 """The store's machine loses power, its disk is full or fails; what was acknowledged is there, and all goes on.
 
-Three programs write and follow a few objects, as in cache-follows, over a store that is on a disk. Whatever somebody
+Three programs write and follow a few objects, as in cache-follows, over a store that is on a disk. Whatever a client
 was told has happened is there when the store is back, what was refused is not, and each cache finds what is.
 """
 

@@ -2,7 +2,7 @@
 
 Deployments are changed, scaled, paused and given what no node has, while agents, servers and controllers fail. No write
 to a workload changes both the record and something else. In the end the record of each says what there is, counted
-anew from the pods, and nothing is written any more. (SPEC F4, F5)
+again from the pods, and nothing is written any more. (SPEC F4, F5)
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Room is made for an important pod, and another pod takes it before anybody has heard of the promise.
+"""Room is made for an important pod, and another pod takes it before the promise is observed.
 
 What a controller has promised may be late in its own caches, just as other pods come that fit there; some of them are
-as important, so nobody has to go for the one that was promised the room. It must not wait for that promise for ever,
+as important, so no pod is evicted for the one that was promised the room. It must not wait for that promise for ever,
 nor be promised a second node because the first promise is not seen yet; and the room that is promised to one who needs
 it no more must not be kept from all others. (kubernetes #72124, #93505; catalogue 8)
 """

@@ -3,7 +3,7 @@
 A quota lets no pod into one namespace; the sets there change all the time. One worker sees to all of them, and requests
 take their time, so that attempts cost something. Each set that is refused is tried less and less often (no retry
 storm), those in the other namespace get their pods soon (no starvation by hot keys), and each refusal is said in the
-set's own status and not only in logs. In the end the quota is lifted, which nobody tells the sets: they get their pods
+set's own status and not only in logs. In the end the quota is lifted, without a change of the sets: they get their pods
 all the same (no failure is forgotten).
 """
 
@@ -130,7 +130,7 @@ class NoStorm:
 
 
 class Prompt:
-    """Whoever is not refused gets the first of its pods soon."""
+    """A workload that is not rejected gets the first of its pods soon."""
 
     name = "prompt"
 

@@ -1,4 +1,4 @@
-"""Pods are removed by force, and for long nobody says that they do not run any more: their room stays taken.
+"""Pods are removed by force, and for long no agent confirms that they have stopped: their room stays taken.
 
 By the books of the server alone: no watch tells of it. A scheduler that does not learn it from its refusals chooses the
 same node again and again, and tells the pod something else each time. One that learns it for ever leaves the pod

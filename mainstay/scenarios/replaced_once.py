@@ -1,9 +1,8 @@
 """A pod of which there must never be two, on nodes that are cut off; node health lets it go when it must have ended.
 
-Somebody makes it anew on another node as soon as it is gone, and deletes it now and then. The nodes come back when they
-like: before they are fenced, while their lease is held, or long after. (SPEC R4, F2; compare fenced_before_replaced.py,
-where the replacing is done by the test itself)
-"""
+A controller creates it again on another node as soon as it is gone, and deletes it now and then. The nodes come back
+when they like: before they are fenced, while their lease is held, or long after. (SPEC R4, F2; compare
+fenced_before_replaced.py, where the replacing is done by the test itself)"""
 
 from contextlib import suppress
 from datetime import timedelta

@@ -1,7 +1,7 @@
 """The store is put back to a backup: revisions go back, and what was done since was never done. (kubernetes #107457)
 
-Whoever watches holds a revision that the store has not reached, and would hear nothing until it does. All find out
-within a minute or so, read everything anew and believe it; what their caches have and the store has not is gone,
+A watcher holds a revision that the store has not reached, and would get no changes until it does. All find out
+within a minute or so, read everything again and believe it; what their caches have and the store has not is gone,
 leaders from the lost time are none any more, and each workload that the store knows gets what it wants. (Catalogue 22)
 """
 

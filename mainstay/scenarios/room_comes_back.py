@@ -1,9 +1,9 @@
-"""Pods wait for room on nodes that are full, and it comes while nobody listens. (kubernetes #51313, #55587)
+"""Pods wait for room on nodes that are full, and it comes while watches are broken. (kubernetes #51313, #55587)
 
 A pod ends while a server is away; a node goes and is there again under its name. A scheduler that misses it counts as
 taken what is free, and leaves pods waiting for ever; or it puts them on a node that is not there any more (#56261). The
-pods of a node end after it (#89908), and each new leader must know of all that waits, whoever was told of it (#102790).
-"""
+pods of a node end after it (#89908), and each new leader must know of all that waits, whichever leader saw it
+(#102790)."""
 
 from datetime import timedelta
 from typing import Final

@@ -42,7 +42,7 @@ class SilentNodes(HealthStage):
             case 5:
                 self._stop_telling_of_leases()
             case 6:
-                # No server can be reached by anybody, and then all of them, by all at once.
+                # No server can be reached by any program, and then all of them, by all at once.
                 self.cut((*self.nodes, *WATCHERS), LONG)
             case _:
                 whose = (*WATCHERS, *SERVERS, *self.nodes)

@@ -1,7 +1,7 @@
 """A pod is deleted on one node and made again on another; the first node's agent restarts, and is told of old times.
 (kubernetes #59848)
 
-One server has not heard of anything for a while. Whoever lists there, and was not there before, takes what is long gone
+One server has not heard of anything for a while. A client that lists there for the first time takes what is long gone
 for what is: the agent must not start a pod that the store does not have any more. And what it runs itself, and an old
 list does not know yet, it must leave alone.
 """

@@ -2,7 +2,7 @@
 
 Three processes elect one of them. Each may be restarted as the build before, which names pods otherwise, says nothing
 of slots, holds its lease for longer and works on one thing at a time; and as what it was again. The user asks for more
-and more pods. Of each set there are never more than it wants, whoever made which.
+and more pods. Of each set there are never more than it wants, regardless of which build created them.
 """
 
 import itertools

@@ -1,8 +1,8 @@
-"""Two schedulers: one makes room for an important pod, the other puts the successor of whoever went back there.
+"""Two schedulers: one makes room for an important pod, the other puts the successor of an evicted pod back there.
 
 Each knows only what it places itself. The pods that have to go belong to a workload that makes new ones at once, and
 those fit just where the room was made. Unless both agree on whose it is, it goes on for ever: 8,000 evictions in two
-days were seen. Here the node is closed to others at the commit before anybody has to go, so for each important pod no
+days were seen. Here the node is closed to others at the commit before any pod is evicted, so for each important pod no
 more go than take its room. (kubernetes #130429; catalogue 9)
 """
 

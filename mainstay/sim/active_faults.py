@@ -1,10 +1,9 @@
 """What several want of one thing at the same time, each until they let go of it.
 
-Faults overlap: one of half a second that happens within one of forty must not end it. So nobody sets how a link, a
-watch or a server is, and nobody sets it back. Whoever wants something of it is given a call by which to let go, and how
-it is follows from all that is wanted now. Where that differs, the worst of it counts, and not the sum: then a fault
-that is alone is exactly what it says it is, and several are no worse than what one could be.
-"""
+Faults overlap: one of half a second that happens within one of forty must not end it. So no fault sets how a link, a
+watch or a server is, and none sets it back. A fault that wants something of it gets a call by which to release it, and
+how it is follows from all that is wanted now. Where that differs, the worst of it counts, and not the sum: then a fault
+that is alone is exactly what it says it is, and several are no worse than what one could be."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
@@ -12,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 Release = Callable[[], None]
-"""To be called by whoever wanted something, when that is over. To call it again does nothing."""
+"""To be called by the fault that wanted something, when that is over. To call it again does nothing."""
 
 
 class ActiveFaults(Generic[T]):
@@ -45,7 +44,7 @@ class ActiveFaults(Generic[T]):
         return let_go
 
     def clear(self) -> None:
-        """Whoever wanted something does not any more."""
+        """Release everything."""
         if self._all:
             self._all.clear()
             self._changed()

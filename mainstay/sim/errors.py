@@ -18,7 +18,7 @@ class TooLong(SimulationError):
 
 
 class Unhandled(SimulationError):
-    """A callback or a spawned task failed and nobody looked. The failure is the cause of this error."""
+    """A callback or a spawned task failed and was not handled. The failure is the cause of this error."""
 
 
 class Unsimulated(SimulationError, NotImplementedError):

@@ -7,7 +7,8 @@ process belongs to none, and cannot be halted.
 A process is *paused*: what would be its turn is kept instead, in order, and has its turn when it goes on. Its clock
 goes on meanwhile, and so does the network; it cannot know. Or it is *killed*: from that moment nothing of it has a turn
 ever again. No `finally` runs, no `except`, no callback, so nothing can be written by a process that is dead. Its tasks
-stay as they are until the loop is closed, and only then are taken apart, when nothing that they do can reach anybody.
+stay as they are until the loop is closed, and only then are taken apart, when nothing that they do can reach any
+program.
 
 What it costs: nothing until the first process is halted; from then on, a look at each callback before its turn. The
 kernel's part of a connection (sim/net/wire.py) is not the process: segments to a dead one must still be answered.
@@ -40,7 +41,7 @@ def current_process() -> "SimProcess | None":
 
 
 class SimProcess:
-    """One start of one program. Made by whoever starts it (sim/cluster/program_lifecycle.py)."""
+    """One start of one program. Made by the code that starts it (sim/cluster/program_lifecycle.py)."""
 
     __slots__ = ("held", "host", "is_dead", "is_paused", "name", "remains")
 
@@ -138,7 +139,7 @@ class ProcessTable:
         return False
 
     def bury(self) -> None:
-        """The loop is closed: take apart what is left of the dead. Nobody is there to hear of it."""
+        """The loop is closed: take apart what is left of the dead. No code is left to handle it."""
         with _unheard():
             for process in self.halted:
                 for left in process.remains:
@@ -146,7 +147,7 @@ class ProcessTable:
                         _close(left)
                 process.remains.clear()
             if any(process.is_dead for process in self.halted):
-                gc.collect()  # What it has left open is no fault of whoever runs later in this process.
+                gc.collect()  # What it has left open is no fault of code that runs later in this process.
         self.halted.clear()
 
 
@@ -171,7 +172,7 @@ def _unheard() -> Iterator[None]:
 
 
 def _ignore(report: object) -> None:
-    """Nobody wants to know."""
+    """Ignore it."""
 
 
 def _nothing() -> SimHandle:

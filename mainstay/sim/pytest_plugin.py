@@ -2,7 +2,7 @@
 
 A coroutine test runs on a `Simulation` of its own when it is marked `@pytest.mark.sim`, when it asks for the `sim`
 fixture, or when `mainstay_async_tests = "sim"` is set for the project. Marked `@pytest.mark.real_loop` it runs on the
-production loop, with a time limit. All other tests are left to whoever else runs them, so the plugin gets along with
+production loop, with a time limit. All other tests are left to other plugins, so the plugin gets along with
 pytest-asyncio.
 
 A coroutine test may take 30 days of virtual time, or what it is given as `@pytest.mark.sim(limit=...)`, a `timedelta`
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
-# The simulator itself is imported where it is used: pytest loads this file in every project of whoever has installed
+# The simulator itself is imported where it is used: pytest loads this file in every project of those who have installed
 # Mainstay.
 if TYPE_CHECKING:
     from mainstay.sim.simulation import Simulation
@@ -71,7 +71,7 @@ def sim(request: pytest.FixtureRequest) -> "Iterator[Simulation]":
 
 @pytest.fixture
 def _sim_seed(request: pytest.FixtureRequest) -> int:
-    """Asked for by nobody: it is there to be parametrized."""
+    """Not requested by tests: it is there to be parametrized."""
     return int(request.param)
 
 
@@ -188,7 +188,7 @@ def _in_simulator(
             try:
                 simulation.run(test(*args, **kwargs), limit=_limit(item))
             except Exception:
-                item.stash[_TOLD] = _told(item, simulation)  # Now: when it is closed, nobody waits any more.
+                item.stash[_TOLD] = _told(item, simulation)  # Now: when it is closed, no task waits any more.
                 raise
 
     return run

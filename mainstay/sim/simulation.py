@@ -50,7 +50,7 @@ class Simulation:
         self.loop = SimLoop(self.choices, self.trace)
         self.clock = SimClock(self.loop)
         self.tellers: list[Callable[[], list[str]]] = []
-        """They say what has gone wrong in this run so far, for whoever looks at its failure."""
+        """They say what has gone wrong in this run so far, for the report of a failure."""
         self._is_replay = tape is not None
         self._surroundings = RunContext(self.loop, self.clock, seed)
         self._clocks: dict[str, SimClock] = {}
@@ -74,7 +74,7 @@ class Simulation:
     def run(self, main: Coroutine[Any, Any, T], limit: timedelta | None = None) -> T:
         """Run a coroutine to its end and return its result.
 
-        Raises what it raises; `Unhandled` if something else failed meanwhile and nobody looked; `Deadlock` or
+        Raises what it raises; `Unhandled` if something else failed meanwhile without being handled; `Deadlock` or
         `Livelock` if it cannot end. An error carries a note with the seed.
 
         With a `limit`, `TooLong` if it has not ended after that much virtual time. As long as any task sets timers, a

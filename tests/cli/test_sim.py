@@ -167,7 +167,7 @@ def test_runs_that_cannot_be_made_twice_do_not_end_what_else_is_done(capsys: pyt
     ("arguments", "says"),
     [
         (["run"], "missing argument SCENARIO"),
-        (["run", "nope"], "here is no scenario 'nope'"),
+        (["run", "nope"], "nknown scenario 'nope'"),
         (["run", "fine", "--all"], "exclude each other"),
         (["run", "fine", "--seeds", "0"], "--seeds"),
         (["run", "fine", "--jobs", "many"], "--jobs"),

@@ -1,6 +1,6 @@
 """Small situations, one for each family of controllers: few enough writes to crash at each of them (sweep.py).
 
-There is one process of controllers, so that whoever starts after a crash must find its own earlier work. The user does
+There is one process of controllers, so that the next process must find its own earlier work. The user does
 a few things, one after the other, and what nodes do is always the same: with or without a crash, the end is. (Which of
 two equal pods goes when there is one too many is not: that is not asked for here.)
 """
@@ -61,7 +61,7 @@ class CompactStage(ComparedStage, WorkloadStage):
     programs = (CONTROLLERS,)
     turn_every = timedelta(milliseconds=500)
     steps: Sequence[Step] = ()
-    """Each when all of the last one is done: what nobody has seen is not what this is about."""
+    """Each when all of the last one is done: what is not observed is not what this is about."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -89,7 +89,7 @@ class CompactStage(ComparedStage, WorkloadStage):
         self._done += 1
 
     def _is_settled(self) -> bool:
-        """Somebody is in office, and has nothing to do."""
+        """There is a leader, and it has nothing to do."""
         if not self.world.programs[CONTROLLERS].is_running or self.leader() is None:
             return False
         now_ns = self.world.sim.loop.time_ns()

@@ -13,7 +13,7 @@ from mainstay.sim.checkers.reserved import Reserved
 from mainstay.sim.cluster.history import RevisionCommitted
 from tests.scheduler.objects import Object, a_node, a_pod
 
-NOBODY: Any = None
+NO_WORLD: Any = None
 
 
 def commit(revision: int, key: str, value: Object | bytes | None, previous: Object | None = None) -> RevisionCommitted:
@@ -53,7 +53,7 @@ def test_what_has_ended_takes_nothing():
     checker.saw(bound(7, "c", "n1", cpu="2"))
 
 
-def test_a_node_that_shrinks_is_nobodys_binding():
+def test_a_node_that_shrinks_afterwards_is_not_a_violation():
     checker = with_nodes()
     checker.saw(bound(3, "a", "n1", cpu="2"))
     checker.saw(commit(4, "core/nodes/n1", a_node("n1", cpu="1"), a_node("n1", cpu="2")))
@@ -84,7 +84,7 @@ async def test_books_that_agree_are_right_and_others_are_said_with_the_next_revi
     checker.saw(bound(3, "a", "n1", cpu="1"))
     checker.saw(commit(3, charge_key("default", "a"), encode_charge(charge)))
     checker.saw(commit(3, ledger_key("n1"), encode_ledger(charged(EMPTY, charge))))
-    await checker.at_end(NOBODY)
+    await checker.at_end(NO_WORLD)
 
     checker.saw(commit(4, ledger_key("n1"), encode_ledger(EMPTY)))
     with pytest.raises(Violated, match="the ledger of n1 says that "):
@@ -96,7 +96,7 @@ async def test_a_pod_that_is_not_charged_is_said_in_the_end():
     checker.saw(bound(3, "a", "n1", cpu="1"))
 
     with pytest.raises(Violated, match="default/a is on n1 but is not charged at the end"):
-        await checker.at_end(NOBODY)
+        await checker.at_end(NO_WORLD)
 
 
 def test_an_intent_has_one_reservation():

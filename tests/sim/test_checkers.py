@@ -247,7 +247,7 @@ async def test_a_deletion_that_began_is_a_deletion():
     await check(AcknowledgedWrites(), [put(2, "a"), asks(2, "DELETE", f"{PATH}/a"), going, answer(2, 200, 3)], a=3)
 
 
-async def test_a_deletion_stays_true_when_somebody_makes_the_object_again():
+async def test_a_deletion_stays_true_when_the_object_is_created_again():
     events: list[Event] = [
         put(2, "a"),
         asks(2, "DELETE", f"{PATH}/a"),
@@ -338,8 +338,8 @@ async def test_terms_that_follow_each_other_are_right():
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([acquired(7), put(8, "a", by=1)], "a write of term 5 of default/lead was committed when it was that of 7"),
-        ([acquired(7, is_deleted=True), put(8, "a", by=1)], "was committed when it was nobody's"),
+        ([acquired(7), put(8, "a", by=1)], "a write of term 5 of default/lead was committed in term 7"),
+        ([acquired(7, is_deleted=True), put(8, "a", by=1)], "was committed while the lease was vacant"),
         (
             [acquired(7), put(8, "a", by=2), put(9, "a", by=1)],
             "a write of term 5 of default/lead was committed after one of term 7",

@@ -151,7 +151,7 @@ async def test_a_status_may_be_behind_and_catches_up():
         ([about(1, 1), about(2, 1)], "has generation 2 at the end, but its status is about 1"),
     ],
 )
-async def test_what_is_said_about_a_generation_that_nobody_has_observed_is_found(objects: list[Object], problem: str):
+async def test_a_status_about_an_unobserved_generation_is_found(objects: list[Object], problem: str):
     past = Past(ObservedGenerations(["apps/replicasets/"]))
     with pytest.raises(Violated, match=problem):
         for each in objects:
@@ -301,7 +301,7 @@ def test_the_last_one_that_a_budget_needs_is_not_evicted():
         evicted(past, "b")
 
 
-def test_a_loss_that_nobody_can_know_of_yet_is_no_eviction_and_one_of_long_ago_counts():
+def test_only_a_loss_that_was_observed_counts_against_a_budget():
     past = with_budget(["a", "b"])
     past.remove("Pod", "a", at=10)
     evicted(past, "b", at=20)
@@ -378,7 +378,7 @@ def a_reservation(owner: str, **more: Any) -> Object:
     return {"metadata": {"name": "r", "namespace": "default"}, "spec": spec, **more}
 
 
-async def test_room_is_held_for_somebody_and_pods_are_on_nodes_that_are_there():
+async def test_orphaned_reservations_and_pods_are_found():
     past = Past(Orphans())
     past.put("Deployment", an_app("app", 0))
     past.put("Reservation", a_reservation("app"))
@@ -428,7 +428,7 @@ def test_of_a_process_that_does_many_things_only_the_end_of_namespaces_is_looked
         past.remove("Pod", "b", by=past.ask("DELETE", "/api/v1/namespaces/default/pods/b", decision="namespace-1"))
 
 
-def test_a_pod_that_is_over_needs_nobodys_word_to_go():
+def test_a_finished_pod_may_be_deleted_without_its_agent():
     past = Past(Released())
     past.put("Node", {"metadata": {"name": "n1"}})
     for name, phase in (("a", "Succeeded"), ("b", "Running")):
@@ -438,7 +438,7 @@ def test_a_pod_that_is_over_needs_nobodys_word_to_go():
         past.remove("Pod", "b", at=21, by=past.ask("DELETE", "/api/v1/namespaces/default/pods/b"))
 
 
-def test_a_pod_that_has_no_node_yet_needs_nobodys_word_to_go():
+def test_an_unscheduled_pod_may_be_deleted_without_an_agent():
     past = Past(Released())
     pod = a_pod("a", phase="Pending")
     pod["spec"].pop("nodeName", None)

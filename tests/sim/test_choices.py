@@ -17,7 +17,7 @@ def test_the_same_seed_chooses_the_same_and_another_seed_otherwise():
 
 
 def test_the_values_of_a_seed_never_change():
-    """Seeds of bugs are kept for years: whoever changes how choices are derived makes them all worthless."""
+    """Seeds of bugs are kept for years: a change of how choices are derived makes them all worthless."""
     choices = Choices(7)
 
     assert [choices.choose("delay", 100) for _ in range(10)] == [75, 53, 29, 45, 52, 78, 38, 96, 8, 14]

@@ -11,7 +11,7 @@ from mainstay.sim.checkers.count import Count
 from mainstay.sim.checkers.placed import PlacedChecker
 from mainstay.sim.cluster.history import RevisionCommitted
 
-NOBODY: Any = None
+NO_WORLD: Any = None
 
 
 def commit(revision: int, key: str, value: Object | None, previous: Object | None = None) -> RevisionCommitted:
@@ -33,7 +33,7 @@ async def test_as_many_as_wanted_is_right():
     count.saw(commit(4, "children/2", None, {"of": ["a"]}))
     count.saw(commit(5, "children/3", {"of": ["a"]}))
 
-    await count.at_end(NOBODY)
+    await count.at_end(NO_WORLD)
 
 
 async def test_more_than_were_ever_wanted_is_said_at_once():
@@ -51,7 +51,7 @@ async def test_less_than_wanted_is_said_in_the_end():
     count.saw(commit(2, "children/1", {"of": ["a"]}))
 
     with pytest.raises(Violated, match="wants 2 of a, but there are 1 at the end"):
-        await count.at_end(NOBODY)
+        await count.at_end(NO_WORLD)
 
 
 async def test_what_is_not_wanted_any_more_has_to_go():
@@ -61,7 +61,7 @@ async def test_what_is_not_wanted_any_more_has_to_go():
     count.saw(commit(3, "parents/a", {"wants": {"a/x": 1}}, {"wants": {"a/x": 1, "a/y": 1}}))
 
     with pytest.raises(Violated, match="wants 0 of a/y, but there are 1 at the end"):
-        await count.at_end(NOBODY)
+        await count.at_end(NO_WORLD)
 
 
 async def test_a_parent_that_is_gone_wants_nothing():
@@ -69,7 +69,7 @@ async def test_a_parent_that_is_gone_wants_nothing():
     count.saw(commit(1, "parents/a", {"wants": {"a": 2}}))
     count.saw(commit(2, "parents/a", None, {"wants": {"a": 2}}))
 
-    await count.at_end(NOBODY)
+    await count.at_end(NO_WORLD)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_a_task_is_in_the_end_on_a_node_that_is_there(data: dict[str, str]
     placed.saw(commit(4, "tasks/t", {"data": data}))
 
     if problem is None:
-        await placed.at_end(NOBODY)
+        await placed.at_end(NO_WORLD)
     else:
         with pytest.raises(Violated, match=problem):
-            await placed.at_end(NOBODY)
+            await placed.at_end(NO_WORLD)

@@ -91,7 +91,7 @@ def test_a_planted_bug_is_planted_elsewhere_as_well(guard: DeterminismGuard):
 
 
 def test_a_scenario_that_the_other_process_cannot_find_is_said_to_be_so(guard: DeterminismGuard):
-    with pytest.raises(RepeatFailed, match="cannot be found: "):
+    with pytest.raises(RepeatFailed, match="not found: "):
         guard.check("tests.sim.leaky:NOT_THERE", made(leaky.TIGHT))
 
 
@@ -101,7 +101,7 @@ def test_a_source_that_is_changed_meanwhile_is_not_taken_for_a_leak(
     assert guard.check("tests.sim.leaky:TIGHT", made(leaky.TIGHT)) == []
     monkeypatch.setattr(guard._other, "_build", "the one of an hour ago")
 
-    with pytest.raises(RepeatFailed, match="has changed since this process was started"):
+    with pytest.raises(RepeatFailed, match="has changed since this process started"):
         guard.check("tests.sim.leaky:SET_ORDER", made(leaky.SET_ORDER))
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_is_lost_elsewhere_is_a_different_one(guard: DeterminismGuard
     (found,) = guard.check(f"{__name__}:DIES_ELSEWHERE", made(DIES_ELSEWHERE))
 
     assert found.verdict is RunVerdict.DIFFERENT
-    assert "its process is lost, ended with status 7; here it came to its end (passed)" in found.problem
+    assert "its process died, ended with status 7; here the run ended (passed)" in found.problem
     assert guard.checked == before + 1
 
 
@@ -122,7 +122,7 @@ def test_an_other_process_that_has_died_is_not_asked_for_ever():
         assert guard._other._process is not None
         guard._other._process.kill()
 
-        with pytest.raises(RepeatFailed, match="has ended with status -9"):
+        with pytest.raises(RepeatFailed, match="exited with status -9"):
             guard.check("tests.sim.leaky:TIGHT", made(leaky.TIGHT))
 
         assert guard.check("tests.sim.leaky:TIGHT", made(leaky.TIGHT)) == []
@@ -186,10 +186,10 @@ def test_a_leak_has_an_exit_code_of_its_own(capsys: pytest.CaptureFixture[str]):
 
     said = capsys.readouterr().out
     assert "leaky seed 1: different\n" in said
-    assert "run it again: mainstay sim run tests.sim.leaky:SET_ORDER --seeds 1 --first-seed 1 --check\n" in said
+    assert "repeat with: mainstay sim run tests.sim.leaky:SET_ORDER --seeds 1 --first-seed 1 --check\n" in said
 
 
-def test_nothing_is_made_twice_if_nobody_wants_it(capsys: pytest.CaptureFixture[str]):
+def test_no_run_is_repeated_if_the_check_is_off(capsys: pytest.CaptureFixture[str]):
     assert run(["sim", "run", "tests.sim.leaky:SET_ORDER", "--seeds", "1", "--no-check"]) == Exit.SATISFIED
 
     assert "repeated to check determinism" not in capsys.readouterr().out

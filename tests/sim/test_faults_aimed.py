@@ -1,4 +1,4 @@
-"""A fault that is aimed at somebody hits that one if it can, and otherwise whom it would have hit anyway."""
+"""An aimed fault hits its target if it can, and otherwise whom it would have hit anyway."""
 
 import asyncio
 from collections.abc import Callable

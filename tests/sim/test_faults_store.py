@@ -85,7 +85,7 @@ def test_after_a_power_cut_the_store_has_what_it_had_acknowledged_and_watches_go
     run(sim, scene)
 
 
-def test_commits_that_nobody_had_noted_when_the_power_failed_are_noted_when_it_is_back():
+def test_commits_that_were_not_noted_before_a_power_cut_are_noted_after_it():
     sim = Simulation(tape=Tape([Choice("disk/store/log/survival", 0, 4, Survival.EVERYTHING)]))
 
     async def scene() -> None:
@@ -173,7 +173,7 @@ def test_a_store_that_takes_a_disk_too_lightly_is_found_out(
     assert problem in f"{raised.value} {raised.value.__cause__}"
 
 
-def test_a_store_whose_disk_has_failed_says_so_and_is_started_anew():
+def test_a_store_whose_disk_has_failed_reports_it_and_restarts():
     sim = Simulation(
         tape=Tape([Choice("disk/store/sync-error", 0, 2, 1), Choice("fault/disk-error/duration", 0, 7, 3)])
     )
@@ -212,7 +212,7 @@ def test_a_disk_that_lies_is_found_out():
     assert "configmaps/default/two" in str(found[0])
 
 
-def test_when_the_store_is_put_back_all_find_out_and_promises_begin_anew():
+def test_when_the_store_is_restored_all_watchers_notice_and_checkers_start_over():
     sim = drawn({"fault/restore/duration": 3})
 
     async def scene() -> None:

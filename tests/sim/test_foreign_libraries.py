@@ -83,7 +83,7 @@ async def test_an_httpx_client_keeps_its_connection(sim):
     assert len({tuple(answer["peer"]) for answer in answers}) == 1
 
 
-async def test_both_clients_connect_anew_after_the_server_has_closed_an_idle_connection(sim):
+async def test_both_clients_reconnect_after_the_server_has_closed_an_idle_connection(sim):
     async with (
         serving(sim.network, who_asks, keepalive_s=10),
         aiohttp.ClientSession(URL) as session,

@@ -278,7 +278,7 @@ def begun(world: Cluster) -> list[str]:
     return [event.what for event in world.faults_seen() if not event.what.startswith("over: ")]
 
 
-async def test_faults_by_chance_end_when_the_time_is_over_also_if_nobody_waits_for_quiet(sim: Simulation):
+async def test_random_faults_end_on_time_even_if_the_test_does_not_wait_for_quiet(sim: Simulation):
     async with bare_cluster(sim) as world:
         world.run(rest)
         world.disturb(only("pause", "cut"), timedelta(seconds=21), often=ALWAYS)
@@ -288,7 +288,7 @@ async def test_faults_by_chance_end_when_the_time_is_over_also_if_nobody_waits_f
         assert world.faults_seen()[-1].at_ns < sim.loop.time_ns() - 200 * 10**9
 
 
-async def test_who_is_disturbed_anew_is_disturbed_by_that_alone(sim: Simulation):
+async def test_a_second_disturbance_replaces_the_first(sim: Simulation):
     async with bare_cluster(sim) as world:
         for name in ("one", "two"):
             world.run(rest, name=name)
@@ -346,7 +346,7 @@ async def test_a_fault_that_never_happens_is_an_error(sim: Simulation):
             await world.quiet()
 
 
-async def test_names_that_nobody_has_are_told_with_those_there_are(sim: Simulation):
+async def test_an_unknown_name_is_rejected_with_the_known_ones(sim: Simulation):
     async with bare_cluster(sim) as world:
         with pytest.raises(NoSuchProgram, match="unknown program 'websites'; this cluster has server-1"):
             world.crash("websites")
@@ -380,7 +380,7 @@ async def test_who_writes_for_ever_is_never_quiet(sim: Simulation):
 
 
 class NoSecondMap:
-    """A promise of somebody's own."""
+    """A checker of the user's own."""
 
     name = "one map"
 
@@ -431,7 +431,7 @@ def test_everything_that_is_offered_is_there_and_nothing_is_imported_before_it_i
 
 
 class Copies(OwnStage):
-    """Somebody wants a map, and `copy` makes another one of it."""
+    """A user wants a map, and `copy` makes another one of it."""
 
     programs = MappingProxyType({"copy": copy})
     crds = WEBSITE

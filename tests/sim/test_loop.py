@@ -187,7 +187,7 @@ async def test_futures_in_a_set_are_in_the_order_they_were_first_put_into_one(si
     await asyncio.gather(*gathering)
 
 
-async def test_a_task_that_nobody_holds_lives_on(sim):
+async def test_a_task_without_references_lives_on(sim):
     done: list[bool] = []
 
     async def work() -> None:
@@ -423,7 +423,7 @@ def test_a_failure_may_be_asked_for_in_a_later_run_but_not_never():
 
     sim = Simulation()
     task = sim.run(main())
-    with pytest.raises(Unhandled, match="'failing' failed, and nobody asked"):
+    with pytest.raises(Unhandled, match="'failing' failed, and its exception was never retrieved"):
         sim.close()
     assert task.done()
 

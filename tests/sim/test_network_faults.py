@@ -112,7 +112,7 @@ async def test_a_window_does_not_open_while_the_news_of_it_cannot_come_back(sim)
         assert await reading == body
 
 
-async def test_a_full_window_that_nobody_answers_for_fails_the_sender(sim):
+async def test_a_full_window_without_an_answer_fails_the_sender(sim):
     async with a_connection(sim.network) as ((reader, writer), (_, peer_writer)):
         assert isinstance(peer_writer.transport, asyncio.Transport)
         peer_writer.transport.pause_reading()
@@ -232,12 +232,12 @@ async def test_a_vanished_host_says_nothing_and_hears_nothing(sim):
         reading, peer_reading = asyncio.ensure_future(reader.read()), asyncio.ensure_future(peer_reader.read())
         await asyncio.sleep(24 * HOUR_S)
         assert not reading.done()
-        writer.write(b"anybody there?")
+        writer.write(b"hello?")
         await asyncio.sleep(14 * 60)
         assert not reading.done()
         await asyncio.sleep(2 * 60)
         assert (await failure_of(reading)).errno == errno.ETIMEDOUT
-        # Nobody is left to call on the dead machine, whatever its code tries.
+        # No peer is left on the dead machine, whatever its code tries.
         peer_writer.write(b"ghost")
         peer_writer.close()
         await asyncio.sleep(HOUR_S)
@@ -245,7 +245,7 @@ async def test_a_vanished_host_says_nothing_and_hears_nothing(sim):
         peer_reading.cancel()
 
 
-async def test_nobody_can_connect_to_or_from_a_vanished_host(sim):
+async def test_no_host_can_connect_to_or_from_a_vanished_one(sim):
     server, agent = sim.network.host("server"), sim.network.host("agent")
     await Listener(server).start()
     sim.network.vanish(server)
@@ -254,7 +254,7 @@ async def test_nobody_can_connect_to_or_from_a_vanished_host(sim):
     assert (await failure_of(Listener(server).start())).errno == errno.ENETDOWN
 
 
-async def test_a_host_that_came_back_resets_old_connections_and_listens_anew(sim):
+async def test_a_host_that_came_back_resets_old_connections_and_listens_again(sim):
     server, agent = sim.network.host("server"), sim.network.host("agent")
     async with a_connection(sim.network) as ((reader, writer), _):
         sim.network.vanish(server)

@@ -234,7 +234,7 @@ async def a_connection(sim: Simulation, diary: Diary, server: str = "program") -
     return transport
 
 
-async def test_the_peers_of_a_crashed_program_see_a_reset_and_then_nobody_listens(sim: Simulation):
+async def test_the_peers_of_a_crashed_program_see_a_reset_and_then_a_closed_port(sim: Simulation):
     of_client, of_server = Diary(sim), Diary(sim)
     program = a_program(sim, echoing(of_server))
     program.start()
@@ -433,7 +433,7 @@ def test_the_end_of_a_run_is_quiet_about_what_is_left_of_the_dead(caplog: pytest
 
     async def main(env: Env) -> None:
         async def failing() -> None:
-            raise RuntimeError("seen by nobody")
+            raise RuntimeError("not retrieved")
 
         held = asyncio.get_running_loop().create_task(failing())
         _ = tasks.spawn(tasks.sleep(seconds(100)), name="never looked at")

@@ -1,4 +1,4 @@
-"""The pytest plugin, as somebody else's project sees it."""
+"""The pytest plugin, as another project sees it."""
 
 import hypothesis  # noqa: F401 - see below
 import pytest

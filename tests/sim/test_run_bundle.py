@@ -80,13 +80,13 @@ def test_a_run_that_ended_otherwise_than_it_should_does_so_again():
 
     again = run(RunBundle.of(ended, scenario=f"{__name__}:SAME").the_scenario(), seed=1)
 
-    assert ended.problem.startswith("final state: it ended otherwise than without the fault")
+    assert ended.problem.startswith("final state: the final state differs from that of the run without the fault")
     assert (again.verdict, again.problem, again.trace) == (ended.verdict, ended.problem, ended.trace)
 
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [("not JSON", "is not the bundle of a simulated run"), ('{"format": "other-1"}', "is not the bundle of")],
+    [("not JSON", "is not a run bundle"), ('{"format": "other-1"}', "is not a run bundle")],
 )
 def test_another_file_is_refused(content: str, problem: str, tmp_path: Path):
     path = tmp_path / "x.json"

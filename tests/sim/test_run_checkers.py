@@ -1,4 +1,4 @@
-"""All checkers of a run: who is told what, what a backup undoes, and what is checked although nobody asks for it."""
+"""All checkers of a run: who is told what, what a backup undoes, and what is always checked."""
 
 from datetime import timedelta
 from typing import Any
@@ -64,7 +64,7 @@ def a_commit(key: str, revision: int) -> RevisionCommitted:
 DELIVERED = WatchDelivered(3, 1, "a", "ADDED", "a", 1, False)
 
 
-async def test_what_a_backup_undoes_was_never_committed_for_whoever_goes_by_commits():
+async def test_a_restore_undoes_commits_for_checkers_that_go_by_commits():
     past: list[Event] = [
         a_commit("a", 1),
         a_commit("b", 2),
@@ -87,7 +87,7 @@ async def test_deliveries_are_told_to_those_who_want_to_hear_of_them_also_after_
 
 
 class TwoNodes(Stage):
-    """Somebody binds a pod to one node and then to another, past all servers."""
+    """A client binds a pod to one node and then to another, past all servers."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -159,7 +159,7 @@ def a_scenario(stage: type[Stage]) -> Scenario:
     [
         (Idle, RunVerdict.PASSED, ""),
         (Unhappy, RunVerdict.VIOLATED, "mood: it is not happy"),
-        (Waiting, RunVerdict.STUCK, "the run is not over"),
+        (Waiting, RunVerdict.STUCK, "the run has not ended"),
         (Broken, RunVerdict.FAILED, "RuntimeError: a bug"),
         (NeverReady, RunVerdict.FAILED, "it cannot begin"),
     ],
@@ -214,7 +214,7 @@ def test_when_the_faults_are_over_a_random_core_lives_and_the_rest_stays_dead():
     results = list(run_many(replace(a_scenario(Paired), faults=("crash", "pause")), range(1, 41)))
 
     assert {result.told for result in results} == {"idle other", "idle", "other"}
-    assert all(("dead for good: " in result.drawn) == (result.told != "idle other") for result in results)
+    assert all(("permanently dead: " in result.drawn) == (result.told != "idle other") for result in results)
 
 
 def test_without_a_choice_all_are_healed():

@@ -75,7 +75,11 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("compaction-in-the-gap", scenarios.goes_on_one_change_too_late, "following: the cache of "),
     # 24: going back in time
     ("back-in-time", caches.applies_whatever_comes, "task 'informer of configmaps/default' failed: BrokenInvariant: "),
-    ("back-in-time", scenarios.begins_a_watch_where_it_is_itself, "watch contract: a watch delivered a change from before"),
+    (
+        "back-in-time",
+        scenarios.begins_a_watch_where_it_is_itself,
+        "watch contract: a watch delivered a change from before",
+    ),
     ("back-in-time", scenarios.says_how_far_it_is_itself, "watch contract: a bookmark went back in time "),
     ("back-in-time", faults.believes_whatever_state_it_is_shown, "following: "),
     # Several schedulers at once
@@ -91,7 +95,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("room-comes-back", scenarios.tells_a_new_leader_only_what_is_new, "scheduling: "),
     ("room-comes-back", caches.keeps_what_is_missing_from_a_state, "scheduling: "),
     ("room-comes-back", scenarios.knows_nothing_of_what_goes, "scheduling: "),
-    # Room that nobody tells of
+    # Room without a change that announces it
     ("removed-by-force", scheduling.never_asks_for_unconfirmed_charges, "removed by force: "),
     ("removed-by-force", scheduling.asks_for_unconfirmed_charges_once, "scheduling: "),
     # 5: a binding without an answer
@@ -107,12 +111,12 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("promised-room", scenarios.decides_without_having_seen_its_own_writes, "promises: "),
     # 9: two schedulers, and whose room it is
     ("whose-room", catalogue.promises_room_that_others_may_take, "promises: "),
-    # A reservation that nobody heard of
+    # A reservation whose response is lost
     ("duplicate-reservation", scenarios.names_reservations_after_the_attempt, "reserved: "),
     # 1: an agent that restarts on an old list
     ("stale-agent", agents.starts_what_its_cache_shows, "at most one: "),
     ("stale-agent", agents.ends_what_an_old_list_does_not_have, "at most one: "),
-    # Agents that crash, machines that are started anew, names that come again, pods that are removed by force
+    # Agents that crash, machines that reboot, names that come again, pods that are removed by force
     ("pods-come-and-go", agents.begins_what_it_has_not_begun_itself, "at most one: "),
     ("pods-come-and-go", agents.does_not_wait_for_a_predecessor, "at most one: "),
     ("pods-come-and-go", agents.believes_that_all_goes_on_after_a_reboot, "agents: there are pods "),
@@ -180,7 +184,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     # The worked example of the missing replica (SPEC R5)
     ("fraud-batch", workloads.replaces_what_is_unknown_at_once, "one replacement: "),
     ("fraud-batch", workloads.gives_up_every_pod_that_was_unknown_once, "health: "),
-    # A retry storm, a hot key, a failure that nobody follows up, one that is hidden in logs (SPEC F8, R6)
+    # A retry storm, a hot key, a failure that is not followed up, one that is hidden in logs (SPEC F8, R6)
     ("refused-work", workloads.tries_again_at_once, "no storm: "),
     ("refused-work", workloads.serves_failing_keys_before_all_others, "prompt: "),
     ("refused-work", workloads.forgets_what_has_failed, "refused work: the quota was lifted"),
@@ -212,7 +216,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("pending-after-rollback", explaining.names_its_view_by_the_latest_cache, "pending after rollback: "),
     ("pending-after-rollback", explaining.takes_the_reason_for_the_cause, "pending after rollback: "),
     ("pending-after-rollback", explaining.compares_with_what_a_component_says_of_itself, "pending after rollback: "),
-    # Break glass: what somebody holds, and when it ends
+    # Break glass: what users hold, and when it ends
     ("held-controller", holds.goes_on_while_it_is_held, "controllers held: "),
     ("held-controller", holds.begins_before_it_knows_who_is_held, "controllers held: "),
     ("held-controller", holds.waits_for_another_process_to_end_it, "held controller: "),
@@ -254,7 +258,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("full-world", worlds.leaves_what_has_no_owner, "owned: "),
     # 32: a name that only the server knows
     ("one-delivery", sim.does_an_operation_each_time_it_is_asked, "acknowledged writes: operation deliver."),
-    ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: nobody knows "),
+    ("one-delivery", scenarios.tells_a_repeat_that_the_name_is_taken, "one delivery: no client created "),
 ]
 
 

@@ -33,7 +33,7 @@ TORN = "tests.sim.orders:marks_it_done_before_it_ships"
 
 
 class Unchecked(Orders):
-    """Besides orders there are colours, of the run's choice; and nobody looks at what became of it all."""
+    """Besides orders there are colours, of the run's choice; and no check looks at the end state."""
 
     async def turn(self, client: Client) -> None:
         await super().turn(client)
@@ -128,7 +128,7 @@ def test_hiding_what_no_decision_has_looked_at_cannot_matter(pattern: SievePatte
     assert idle == (0 if pattern is SievePattern.UNOBSERVED else 1)
 
 
-def test_nobody_knows_what_a_program_without_records_has_looked_at():
+def test_what_a_program_without_records_has_read_is_unknown():
     tellings = [a_telling("x", 1, 1), a_telling("x", 2, 3), a_telling("x", 4, 5)]
     reference = ReferenceRun([], tellings, {"x": 4}, reads=None)
 
@@ -234,5 +234,5 @@ def test_what_no_tape_makes_again_has_no_bundle(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_program_that_is_not_there_is_said():
-    with pytest.raises(ValueError, match="orders has no program 'nobody'; it has clerk"):
-        sieve(ORDERS, "nobody")
+    with pytest.raises(ValueError, match="orders has no program 'missing'; it has clerk"):
+        sieve(ORDERS, "missing")

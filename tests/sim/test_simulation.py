@@ -164,7 +164,7 @@ def test_a_limit_finds_who_waits_for_ever_beside_a_task_that_never_rests():
         sim.run(main(), limit=timedelta(minutes=1))
 
     lines = str(caught.value).splitlines()
-    assert lines[0] == "at 60.0 s of virtual time the run has not ended; the limit is 60.0 s. These tasks wait:"
+    assert lines[0] == "at 60.0 s of virtual time the run has not ended; the limit is 60.0 s. Waiting tasks:"
     assert [line.split(":")[0].strip() for line in lines[1:]] == ["main", "heart"]
     assert "locks.py" in lines[1]
     assert "seed 5" in caught.value.__notes__[0]
@@ -179,7 +179,7 @@ def test_a_limit_counts_from_the_beginning_of_its_run_and_only_for_that():
         sim.run(asyncio.sleep(1_000_000))
 
 
-def test_a_failure_that_nobody_saw_comes_before_a_limit():
+def test_an_unhandled_failure_comes_before_a_limit():
     async def main(sim: Simulation) -> None:
         sim.loop.stops_at_failure = False
         sim.loop.call_later(1, int, "no number")

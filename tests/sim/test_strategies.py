@@ -109,7 +109,7 @@ def test_priorities_give_each_program_a_rank(ran: list[Ran]):
     assert all(label.startswith("strategy/priorities/rank/") for label in ranked)
 
 
-def test_when_all_is_healed_nobody_is_late_any_more(ran: list[Ran]):
+def test_when_all_is_healed_no_program_is_delayed(ran: list[Ran]):
     assert [each.late for each in ran] == [[]] * len(RUNS)
 
 

@@ -332,7 +332,7 @@ async def test_a_failing_protocol_loses_its_connection_and_the_loop_is_told(loop
 
 @on_both_loops
 async def test_a_protocol_is_called_in_the_context_its_connection_was_made_in(loop):
-    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="none")
     seen: list[str] = []
 
     class Looking(Recorder):
@@ -350,7 +350,7 @@ async def test_a_protocol_is_called_in_the_context_its_connection_was_made_in(lo
 
 @on_both_loops
 async def test_a_client_protocol_is_called_in_the_context_its_transport_was_made_in(loop):
-    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="none")
     seen: list[str] = []
 
     class Looking(Recorder):
@@ -379,8 +379,8 @@ async def test_data_for_a_closed_connection_is_answered_by_a_reset(loop):
     async with connected(client=Recorder(keep_open=True)) as (client, server):
         server.transport.close()
         await client.was_told("eof")
-        for _ in range(100):  # The first one is on its way before anybody knows.
-            client.transport.write(b"anybody there?")
+        for _ in range(100):  # The first one is on its way before either end knows.
+            client.transport.write(b"hello?")
             await asyncio.sleep(0.001)
             if client.transport.is_closing():
                 break
@@ -457,7 +457,7 @@ async def test_a_taken_port_is_refused(loop):
 
 
 @on_both_loops
-async def test_nobody_listens_on_a_closed_server(loop):
+async def test_a_closed_server_does_not_listen(loop):
     running = asyncio.get_running_loop()
     server = await running.create_server(Recorder, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -566,7 +566,7 @@ async def test_whatever_happens_to_a_link_nothing_is_lost_doubled_or_reordered(s
         assert protocol.transport.get_write_buffer_size() == 0
 
 
-def test_a_failure_nobody_handles_ends_the_run():
+def test_an_unhandled_failure_ends_the_run():
     class Failing(Recorder):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)

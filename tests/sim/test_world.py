@@ -181,9 +181,9 @@ async def test_a_program_asks_under_its_own_name_and_is_part_of_the_history(sim:
     ]
 
 
-async def test_nobody_asks_under_a_name_that_is_not_known(sim: Simulation):
+async def test_a_client_under_an_unknown_name_is_rejected(sim: Simulation):
     async with booted(sim) as (world, _):
-        with pytest.raises(ValueError, match="stranger is no program"):
+        with pytest.raises(ValueError, match="stranger is not a program"):
             world.client_for("stranger", sim.env("stranger"))
 
 
@@ -259,7 +259,7 @@ def test_the_same_seed_gives_the_same_run_with_all_faults():
 
 
 async def a_small_life(sim: Simulation) -> World:
-    """Two servers, three nodes and somebody who keeps six pods there, for a minute of faults."""
+    """Two servers, three nodes and a user who keeps six pods there, for a minute of faults."""
     world = World(sim)
     world.add_server("server-0")
     world.add_server("server-1")

@@ -130,7 +130,7 @@ def starts_again_what_it_had(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_its_lease_back(patch: pytest.MonkeyPatch) -> None:
-    """Whoever has it now."""
+    """Regardless of who has it now."""
     honest = Node._renew
 
     async def renew(self: Node, lease: Object | None) -> Object | None:

@@ -34,7 +34,7 @@ def takes_a_name_for_an_object(patch: pytest.MonkeyPatch) -> None:
 
 
 def goes_on_after_what_has_expired(patch: pytest.MonkeyPatch) -> None:
-    """It asks for what comes next, as it would after any other failure, until somebody lets it."""
+    """It asks for what comes next, as it would after any other failure, until a server lets it."""
     honest = Reflector.failed
 
     def failed(self: Reflector, fault: Fault, **options: Any) -> Instructions:

@@ -107,7 +107,7 @@ def replaces_a_rejected_pod_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def waits_for_the_room_it_was_promised(patch: pytest.MonkeyPatch) -> None:
-    """Whoever has it now. (kubernetes #72124)"""
+    """Regardless of who has it now. (kubernetes #72124)"""
     patch.setattr(_preemption, "broken", lambda node: ())
 
 

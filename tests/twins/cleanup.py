@@ -39,7 +39,7 @@ def finishes_with_half_a_graph(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_only_at_what_changes(patch: pytest.MonkeyPatch) -> None:
-    """What was left while nobody cleaned up does not change any more."""
+    """What was left while no leader cleaned up does not change any more."""
     honest = Following.filled
 
     async def filled(self: Following) -> None:
@@ -121,7 +121,7 @@ def is_done_when_all_was_told_to_go(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_once(patch: pytest.MonkeyPatch) -> None:
-    """And then waits to be told, which nobody does."""
+    """And then waits for a change that never comes."""
     honest = NamespaceDeletion.look
 
     async def look(self: NamespaceDeletion, item: Any) -> Any:

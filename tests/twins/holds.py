@@ -79,7 +79,7 @@ def waits_for_another_process_to_end_it(patch: pytest.MonkeyPatch) -> None:
 
 
 def hears_nothing_while_it_is_held(patch: pytest.MonkeyPatch) -> None:
-    """What changes meanwhile is not put in line, and nobody looks afterwards."""
+    """What changes meanwhile is not put in line, and is not looked at afterwards."""
     honest = WorkQueue.add
 
     def add(self: WorkQueue[Any], key: Any, **more: Any) -> bool:

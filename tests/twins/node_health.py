@@ -65,7 +65,7 @@ def does_not_restart_its_observation(patch: pytest.MonkeyPatch) -> None:
 
 
 def judges_as_soon_as_it_starts(patch: pytest.MonkeyPatch) -> None:
-    """Takes whoever it has not heard yet for silent."""
+    """Takes nodes that it has not observed yet for silent."""
     honest = heartbeats.silent_for
 
     def silent_for(heard: Heard, since_ns: int, now_ns: int) -> timedelta:
@@ -93,7 +93,7 @@ def releases_as_many_as_there_are(patch: pytest.MonkeyPatch) -> None:
 
 
 def says_it_of_pods_only_once(patch: pytest.MonkeyPatch) -> None:
-    """After it has said it of the node itself; and not what somebody else has left to be said."""
+    """After it has said it of the node itself; and not what its predecessor has left to be said."""
     honest = node_loop.NodeHealth.carry_out
     told: dict[node_loop.NodeHealth, dict[str, None]] = {}
 
@@ -120,7 +120,7 @@ def never_gives_the_lease_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def removes_pods_of_nodes_that_are_late(patch: pytest.MonkeyPatch) -> None:
-    """By force, as if somebody had said that the machine is off."""
+    """By force, as if an operator had said that the machine is off."""
     honest = node_pods.removals
 
     def removals(snapshot: NodeSnapshot) -> list[Remove]:

@@ -112,7 +112,7 @@ def gives_back_what_was_given_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_a_clock_decide(patch: pytest.MonkeyPatch) -> None:
-    """Nobody commits that the time is over."""
+    """The expiry is not committed."""
 
     async def expire(self: Expiry, key: str) -> bool:
         return False

@@ -14,7 +14,7 @@ Twin = Callable[[pytest.MonkeyPatch, FakeMachine], None]
 
 
 def knows_processes_by_number_alone(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
-    """Whoever has the number now is taken for the one who had it."""
+    """The process that has the number now is taken for the one that had it."""
     honest = Record.identity
 
     def identity(self: Record) -> object:

@@ -60,7 +60,7 @@ def serves_failing_keys_before_all_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_what_has_failed(patch: pytest.MonkeyPatch) -> None:
-    """It is in the logs; nobody looks again."""
+    """It is in the logs; it is not looked at again."""
     patch.setattr(controller_loop, "follow_up", lambda error: outcomes.DONE)
 
 
@@ -72,7 +72,7 @@ def says_refusals_in_logs_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def replaces_what_is_unknown_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Takes a pod of which nobody hears for one that is gone."""
+    """Takes a pod on a silent node for one that is gone."""
 
     def is_active(pod: Object) -> bool:
         return pod_state.is_active(pod) and (pod_state.condition_of(pod, "Ready") or {}).get("status") != "Unknown"

@@ -34,7 +34,7 @@ from tests.twins import scenarios, sim
 
 
 def names_pods_after_the_attempt(patch: pytest.MonkeyPatch) -> None:
-    """And decides before it has seen what it made: whoever is late makes more."""
+    """And decides before it has seen what it made: a late controller makes more."""
     numbers = count()
 
     def name_in(owner: Mapping[str, str], vacancy: Vacant, is_taken: Callable[[str], bool] = lambda _: False) -> str:
@@ -98,7 +98,7 @@ def says_when_it_looked(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_what_no_node_takes(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at such a pod again when a node would take it."""
+    """Such a pod is not looked at again when a node would take it."""
 
     def park(self: SchedulingQueue, uid: str, cures: Sequence[Cure], mark: int, now_ns: int) -> PodState | None:
         self.remove(uid)
@@ -108,7 +108,7 @@ def forgets_what_no_node_takes(patch: pytest.MonkeyPatch) -> None:
 
 
 def leads_for_as_long_as_it_likes(patch: pytest.MonkeyPatch) -> None:
-    """Whoever was elected since, and nobody looks at terms."""
+    """Regardless of who was elected since: terms are not checked."""
     sim.does_not_look_at_terms(patch)
     scenarios.never_stops_leading_by_itself(patch)
 

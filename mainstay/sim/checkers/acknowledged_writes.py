@@ -7,7 +7,7 @@ does later. The writes of one operation id make one commit, however often they a
 restarts of the store too, and in the end the store holds exactly what its commits say.
 
 When the store is put back to a backup (`StoreRestored`), all promises about what came after it end there, and the rest
-begins anew from what the backup has.
+begins again from what the backup has.
 
 A 5xx says nothing, by its meaning, and nothing is concluded from it. A collection that is deleted is removed piece by
 piece, so a refusal halfway is no violation.

@@ -1,7 +1,7 @@
 """What holds in every run of every scenario, whatever it is about. (SPEC T1)
 
 A scenario may have one of these with settings of its own; then it is that one which watches. What else must hold only
-where somebody sees to it, such as that orphans go in the end where repair runs, a scenario names itself.
+where a component sees to it, such as that orphans go in the end where repair runs, a scenario names itself.
 """
 
 from mainstay.sim.checkers import Checker

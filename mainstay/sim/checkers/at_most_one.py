@@ -1,6 +1,6 @@
-"""Of what must run at most once, never two run at a time. Judged by what machines really did, and nobody's word.
+"""Of what must run at most once, never two run at a time. Judged by what machines really did, not by reports.
 
-- Of a container of a pod, never two attempts at a time: nothing is started twice, whoever crashes when.
+- Of a container of a pod, never two attempts at a time: nothing is started twice, regardless of crashes.
 - On one machine, never two pods of the same name at a time: the first has ended before its successor starts.
 - Of a pod that asks for at-most-one, under whatever uid and on whatever machine, never two at a time.
 - What runs well is left alone: there is another attempt only after one that ended by itself, or was ended for a reason.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PODS: Final = f"{CORE}/pods/"
 
 LOST: Final = ("ContainerStatusUnknown", "Fenced")
-"""How a container ends that nobody has asked to."""
+"""How a container ends that was not asked to."""
 
 
 class AtMostOne:

@@ -1,8 +1,8 @@
 """When all is healed, no pod waits for long for a node that would take it.
 
 Whether a node would is judged by the server's own books: its ledger has the room, it accepts pods, and it has no taint
-that the pod does not tolerate. A pod in a namespace with quotas for zones may have to wait for these, and nobody waits
-in vain while schedulers are held: then nothing is concluded.
+that the pod does not tolerate. A pod in a namespace with quotas for zones may have to wait for these, and no checker
+waits in vain while schedulers are held: then nothing is concluded.
 
 A pod that waits for a node of which it holds a reservation is looked at by others (_scheduling.py).
 """

@@ -1,4 +1,4 @@
-"""Whoever is late makes no more than was asked for: lag is not amplified.
+"""A controller with a stale view creates no more than was asked for: lag is not amplified.
 
 A set never has more pods that run, or are going to, than were wanted of it at some moment of the last while; and the
 sets of a Deployment together never want more than it did in that while, with its surge. (`WHILE` is longer than any
@@ -121,7 +121,7 @@ class BoundedAmplification:
             return
         known.active[event.key] = event
         if before is not None:
-            return  # Nobody has made it: it had no owner, and the set has taken it, perhaps to end it.
+            return  # The set did not create it: it had no owner, and the set adopted it, perhaps to end it.
         most = known.most(event.at_ns)
         if len(known.active) > most:
             text = f"there are {len(known.active)} pods of {known.key}, but at most {most} were wanted recently"

@@ -4,7 +4,7 @@ Four promises, judged by what was committed and by nothing that the servers say:
 
 - a pod, told by its uid, is on one node for as long as it is there;
 - when a pod is bound, what all pods on the node ask for is not more than the node has at that revision. Counted from
-  the pods themselves, not from the ledger. A node may shrink or go afterwards: that is nobody's binding;
+  the pods themselves, not from the ledger. A node may shrink or go afterwards: no binding did that;
 - a node that is closed to new pods at that revision gets none but those that tolerate it;
 - at each revision the ledger of a node takes exactly what the charges to it and its ghosts do, and in the end each
   charge is that of a pod which is there and has not ended.
@@ -113,7 +113,7 @@ class CapacityChecker:
                 raise Violated(self.name, text, [self._closed[node], commit])
 
     def _require_room(self, place: str, pod: OnNode) -> None:
-        """A pod was bound by this commit. Where there is no Node, nobody knows what it would have."""
+        """A pod was bound by this commit. Where there is no Node, its capacity is unknown."""
         has = self.allocatable.get(pod.node)
         if has is None:
             return

@@ -2,7 +2,7 @@
 
 Some objects, the parents, say what they want; others, the children, are that. Both are told by the key under which they
 are stored. What belongs together has one name: the owner's uid for the pods of a job, an owner and an address for what
-stands in its slices. A parent that is gone wants nothing, and its children are nobody's business here.
+stands in its slices. A parent that is gone wants nothing, and its children are not judged here.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,7 @@
 """What is in the bytes of a commit, taken apart once for all checkers that look at it.
 
 What a commit has changed is mostly what an earlier one has written, so the last few hundred are kept. The objects are
-shared: nobody may change them.
+shared: do not change them.
 """
 
 from functools import lru_cache

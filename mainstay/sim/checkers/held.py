@@ -1,6 +1,6 @@
-"""What is held stays as it is: judged by what was committed and asked for, and nobody's word.
+"""What is held stays as it is: judged by commits and requests, not by reports.
 
-A Hold binds those who have seen it. They are given `MOMENTS` for that, which is more than a watch takes that nobody
+A Hold binds those who have seen it. They are given `MOMENTS` for that, which is more than a watch takes that no fault
 keeps back; from then on, until it is removed or its time is over, it must be kept.
 """
 
@@ -42,7 +42,7 @@ class HoldsThere:
         since_ns = event.at_ns
         before = self._there.pop(event.key, None)
         if before is not None and before[0].is_in_force(_wall(event.at_ns)):
-            since_ns = before[1]  # It was made longer or shorter. One that was over begins anew.
+            since_ns = before[1]  # It was made longer or shorter. One that was over begins again.
         if held is not None:
             self._there[event.key] = (held, since_ns)
 
@@ -126,7 +126,7 @@ class RolloutsHeld:
         before, after = old["spec"]["replicas"], new["spec"]["replicas"]
         if before == after:
             return
-        # It was made for a number of replicas. If nobody has asked for another one, this is the rollout going on.
+        # It was made for a number of replicas. If no user has asked for another one, this is the rollout going on.
         times = self._wanted.get(f"{namespace}/{owner}", {})
         lately = [number for number, at_ns in times.items() if event.at_ns - at_ns < _ns(MOMENTS)]
         is_shared = event.at_ns - self._shared_at.get(f"{namespace}/{owner}", -_ns(MOMENTS)) < _ns(MOMENTS)
@@ -143,7 +143,7 @@ def _made_for(replica_set: Object) -> int:
 
 
 class EvictionsHeld:
-    """While evictions are held nobody but users and agents tells a pod to go, and no node is released."""
+    """While evictions are held only users and agents delete pods, and no node is released."""
 
     name = "evictions held"
 

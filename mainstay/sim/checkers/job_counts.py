@@ -3,7 +3,7 @@
 How a pod counts is told by how it stood when the finalizer of its job was taken off: it had succeeded, had failed or
 was leaving; or it was withdrawn, and counts as nothing. To let it go while it runs is a violation by itself, unless the
 job is gone or over. In the end every job has to be over, and to say just that; unless one of its pods is to leave a
-machine that is lost for good, of which nobody will ever hear.
+machine that is lost for good, which never reports again.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Judged by what was committed: an `observedGeneration`, of a status, of one of its conditions or of its progress, is at
 most the generation of the object at that revision. For kinds that a leader looks after it never goes back, and in the
-end it is the last one (`find_unobserved`). An agent that is started anew may read an old list, and then says truly that
+end it is the last one (`find_unobserved`). An agent that restarts may read an old list, and then says truly that
 it has observed less.
 """
 
@@ -66,7 +66,7 @@ def read_observed(obj: Object) -> Iterator[tuple[str, int]]:
 
 
 async def find_unobserved(world: "World", prefixes: Sequence[str]) -> str:
-    """The first object of which nobody has observed the last generation; empty if there is none."""
+    """The first object whose last generation was not observed; empty if there is none."""
     for prefix in prefixes:
         for entry in (await world.store.range(prefix)).entries:
             obj = decode_commit(entry.value)

@@ -1,9 +1,9 @@
 """Of all that hold, or held, or believe to hold one lease, only the one whose term it is gets anything done.
 
-Leaders name their term with each write (server/storage/terms.py). Several may *believe* at once that they lead: nobody
-can prevent that, and nothing here asks what they believe. What must never be is that it shows: a write is committed
-only under the term that is in force at that revision; a term is used by one program; and a write that was fenced has no
-effect.
+Leaders name their term with each write (server/storage/terms.py). Several may *believe* at once that they lead: no
+process can prevent that, and nothing here asks what they believe. What must never be is that it shows: a write is
+committed only under the term that is in force at that revision; a term is used by one program; and a write that was
+fenced has no effect.
 
 A write that names no term is not fenced, and not looked at here.
 """
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
 
 _TERMS: Final = f"{INTERNAL_PREFIX}terms/"
-_NOBODY: Final = 0
+_VACANT: Final = 0
 
 
 @dataclass(slots=True)
 class _Lease:
     """Which term is in force, and which was before the revision that changed it."""
 
-    term: int = _NOBODY
+    term: int = _VACANT
     since: int = 0
-    before: int = _NOBODY
+    before: int = _VACANT
 
     def in_force_at(self, revision: int) -> int:
         """For a commit at this revision: the one that ends a term is itself still of that term."""
@@ -67,7 +67,7 @@ class OneActingLeader:
         if commit.key.startswith(_TERMS):
             lease = self._leases.setdefault(commit.key.removeprefix(_TERMS), _Lease())
             lease.before = lease.term
-            lease.term = _NOBODY if commit.value is None else commit.revision
+            lease.term = _VACANT if commit.value is None else commit.revision
             lease.since = commit.revision
         asked = None if commit.request is None else self._asked.get(commit.request)
         if asked is not None and not commit.key.startswith(INTERNAL_PREFIX):
@@ -85,10 +85,8 @@ class OneActingLeader:
             raise Violated(self.name, text, [*last[1:], asked, commit])
         in_force = self._leases.get(name, _Lease()).in_force_at(commit.revision)
         if term != in_force:
-            said = f"that of {in_force}" if in_force else "nobody's"
-            raise Violated(
-                self.name, f"a write of term {term} of {name} was committed when it was {said}", [asked, commit]
-            )
+            said = f"in term {in_force}" if in_force else "while the lease was vacant"
+            raise Violated(self.name, f"a write of term {term} of {name} was committed {said}", [asked, commit])
         first = self._acted.setdefault((name, term), (asked, commit))
         if first[0].who != asked.who:
             text = f"{first[0].who} and {asked.who} both write under term {term} of {name}"

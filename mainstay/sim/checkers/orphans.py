@@ -1,4 +1,4 @@
-"""In the end nothing is left over: no room is held for nobody, and no pod is on a node that is not there.
+"""At the end nothing is orphaned: no room is held without need, and no pod is on a node that does not exist.
 
 (SPEC T1: repair eventually removes orphaned state.) That this takes a while is no violation, so it is only asked for in
 the end, by `find_orphans`. What owners leave behind is in owned.py.
@@ -35,7 +35,7 @@ class Orphans:
 
 
 async def find_orphans(world: "World") -> str:
-    """The first thing that is there for nobody; empty if there is none."""
+    """The first orphan; empty if there is none."""
     store = world.store
     for entry in (await store.range("mainstay.dev/reservations/")).entries:
         reservation = decode_commit(entry.value)

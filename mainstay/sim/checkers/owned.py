@@ -1,14 +1,14 @@
-"""What somebody owns is left alone; what nobody owns any more goes; and owners wait for whom they were told to wait.
+"""Objects with an owner stay; objects whose owners are gone are deleted; owners wait for blocking dependents.
 
-Judged by what is stored at the very revision at which something happens, and not by what anybody could know:
+Judged by what is stored at the very revision at which something happens, and not by what a controller could know:
 
 - who cleans up deletes only what names owners, and none that is there (and is not waiting for just that to happen);
 - an owner told to wait for its dependents goes after all that block it, and named it when it was told;
 - an owner told to let its dependents go is gone only when none of these names it any more;
 - in the end nothing is there without an owner that named one, no reference is left to an owner that is gone where
-  another one is there, and nobody waits, but for pods that leave a machine which is lost for good.
+  another one is there, and no owner waits, but for pods that leave a machine which is lost for good.
 
-The objects must not own each other in a circle: then somebody has to go first.
+The objects must not own each other in a circle: then one of them has to go first.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,9 @@
-"""Nobody is given up too soon: judged by what nodes have really written, and nobody's word or clock.
+"""No node is given up too early: judged by what nodes have really written, not by reports or clocks.
 
 - A node was marked unknown, its pods to be not ready, and pods are removed from it, only if it has not renewed its
   lease for as long as that lasts. (A renewal of the last moments may not have been heard of.)
 - Nodes of a zone are released one by one, and not faster than the rate.
-- None is released while no node at all renews its lease: then it is more likely that nobody hears them.
+- None is released while no node at all renews its lease: then it is more likely that the controller is isolated.
 """
 
 from datetime import timedelta

@@ -1,6 +1,6 @@
 """In the end every task is on a node that is there: that very node, not one that has got its name since.
 
-Meanwhile a task may be on a node that is gone: whoever places it can know of that only later.
+Meanwhile a task may be on a node that is gone: the scheduler can know of that only later.
 """
 
 from typing import TYPE_CHECKING

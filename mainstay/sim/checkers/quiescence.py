@@ -1,10 +1,10 @@
-"""When nothing goes wrong any more, and nobody wants anything new, the cluster comes to rest.
+"""When no fault is active and users want nothing new, the cluster comes to rest.
 
 After all faults are healed there is a time in which things may still be put in order. Past it, nothing may be written
 but what is declared to be a heartbeat: leases, the state that nodes and components report. Two controllers that undo
 each other, or one that writes what it sees, never come to rest; the message names who writes what, and how often.
 
-`is_quiet_since` is for whoever waits for the end of a run.
+`is_quiet_since` is for code that waits for the end of a run.
 """
 
 from collections import deque

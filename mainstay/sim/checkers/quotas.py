@@ -1,4 +1,4 @@
-"""Nobody makes more pods in a namespace than its quotas allow, and in the end the quotas are what is used.
+"""No namespace gets more pods than its quotas allow, and at the end the quotas match usage.
 
 Judged at the revision that makes a pod, by the pods and ResourceQuotas that are there by then. What was there before a
 quota was made, or made smaller, may stay. Looked at are `pods` and `requests.cpu`, of quotas without scopes.

@@ -87,7 +87,7 @@ class Recovery:
         shown = now or before or {}
         uid, owner = shown["metadata"]["uid"], _owner_of(shown)
         if owner not in self._app_of:
-            self._pods.pop(uid, None)  # Whoever had it has let it go.
+            self._pods.pop(uid, None)  # Its owner has released it.
             return
         known = self._pods.setdefault(uid, _Pod(owner, event))
         was_ready = known.ready_until_ns == _ALWAYS

@@ -64,7 +64,7 @@ class Released:
     def _pod_went(self, event: RevisionCommitted, pod: Object) -> None:
         node = pod["spec"].get("nodeName") or ""
         if is_over(pod) or not node:
-            return  # Nothing of it runs: there is nobody to ask.
+            return  # Nothing of it runs: no agent has to confirm it.
         asked = self._asked.get(event.request or 0)
         is_there = node in self._nodes and event.at_ns - self._nodes[node] > MOMENT_NS
         if asked is not None and asked.who != node and is_there and not pod["metadata"].get("deletionTimestamp"):

@@ -1,7 +1,7 @@
-"""When all is healed, a pod without a node is told why, and then left alone: nobody changes his mind again and again.
+"""When all is healed, the status of an unschedulable pod says why, and is then stable: the reasons do not alternate.
 
 Judged by the conditions `PodScheduled` that are committed: after healing each pod gets at most `TIMES_MAX` of them that
-say no (a message is told anew at longer and longer intervals), and none that takes the last but one reason back.
+say no (a message is repeated at longer and longer intervals), and none that takes the last but one reason back.
 """
 
 from typing import TYPE_CHECKING, Final

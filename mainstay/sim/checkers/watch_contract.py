@@ -1,4 +1,4 @@
-"""Whoever watches is told every change, once, in order; and a bookmark is true.
+"""A watch delivers every change, once, in order; and a bookmark is true.
 
 What a watch delivered is compared with what the store has committed. After the revision it began at, each event must be
 the next commit under its prefix: then nothing was left out (deletes included), nothing came twice, nothing came late,
@@ -77,14 +77,14 @@ class WatchContract:
                     self._fail(watch, "a watch continued after the error that ends it", watch.error, event)
                 elif watch is not None and event.type == ERROR:
                     watch.error = event
-                elif watch is not None:  # What comes for a watch that has ended reaches nobody.
+                elif watch is not None:  # What comes for a watch that has ended is not received.
                     watch.early.append(event)
                     self._check(watch)
             case RevisionCommitted():
                 self._coming = event.revision
                 self._commits.setdefault(_kind_of(event.key), []).append(event)
             case WatchOpened() if event.wants_state and not event.has_end_of_state:
-                pass  # Nobody can tell what of it was there before and what is new.
+                pass  # It is unknown what of it was there before and what is new.
             case WatchOpened():
                 watch = _Watch(event, event.after, state={} if event.wants_state else None)
                 watch.next = self._index_after(_kind_of(event.prefix), event.after)

@@ -9,7 +9,7 @@ that depends on the way is taken out:
 - what was done last, or went wrong last, in records of progress; and the order of conditions.
 
 Leases, states of components, Events and the servers' own books are left out. So is the evidence in a node's record: it
-is what was known when the verdict was first said, and who is started anew may know more by then.
+is what was known when the verdict was first said, and a program that restarts may know more by then.
 
 A run can be told how it should end: as that without a fault, but for what differs anyway (sim/run/sweep.py, sieve/). It
 then violates if it does not, and its result says what was expected, so that it is judged the same way when it is made
@@ -126,7 +126,7 @@ def _root(by_uid: Mapping[str, tuple[str, Object]], uid: str) -> str:
     """The oldest owner that is still there, by its name."""
     while True:
         if uid not in by_uid:
-            return "nobody"
+            return "no owner"
         metadata = by_uid[uid][1]["metadata"]
         owner = _owner(metadata)
         if not owner:

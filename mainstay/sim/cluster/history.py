@@ -22,7 +22,7 @@ class RequestReceived(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
     request: int
     who: str
-    """The program; empty if nobody knows."""
+    """The program; empty if unknown."""
     server: str
     method: str
     path: str
@@ -255,7 +255,7 @@ Subscriber = Callable[[Event], None]
 
 
 class History:
-    """Everything so far, and whoever wants to know at once."""
+    """Everything so far, and subscribers that are called at once."""
 
     __slots__ = ("_requests", "_subscribers", "events")
 
@@ -276,7 +276,7 @@ class History:
         return self._requests
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call somebody with each event from now on. They must not raise, nor await, nor change anything."""
+        """Call a subscriber with each event from now on. It must not raise, nor await, nor change anything."""
         self._subscribers += (subscriber,)
 
 

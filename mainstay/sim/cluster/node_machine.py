@@ -42,7 +42,7 @@ class SimMachine:
         return PretendRunner.on(self.containers, env, lambda id_, command: self.answer(id_, command))
 
     def reboot(self) -> None:
-        """Start the machine anew: nothing runs any more. The agent has to be crashed and started by whoever does it."""
+        """Reboot the machine: nothing runs any more. The caller has to crash and start the agent."""
         self.containers.kill_all("ContainerStatusUnknown", "the machine was rebooted")
 
     def facts(self) -> MachineFacts:
@@ -58,7 +58,7 @@ class SimMachine:
 
     def _later(self, duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle:
         loop = self._sim.loop
-        # On behalf of nobody: it happens whoever is dead or paused by then.
+        # Outside of all programs: it happens whichever are dead or paused by then.
         return loop.call_at_ns(loop.time_ns() + duration // timedelta(microseconds=1) * 1000, call, context=Context())
 
     def _saw(self, spec: ContainerSpec, state: State) -> None:

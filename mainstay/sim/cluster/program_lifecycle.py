@@ -104,7 +104,7 @@ class Program:
         main = self.versions[self.version] if self.version else self._main
         work = context.run(main, env)
         task = self._task = self._sim.loop.create_task(work, name=process.name, context=context)
-        # In no process: if this one does not live to see its end, somebody must.
+        # In no process: if this one does not live to see its end, another must.
         task.add_done_callback(self._main_ended, context=Context())
         self._say(ProgramStep.STARTED)
 

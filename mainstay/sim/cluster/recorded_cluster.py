@@ -7,7 +7,7 @@ elected, and nothing runs on the nodes until their agents have looked at what is
 from the seed, all is healed, and the cluster has to come to rest with every promise kept.
 
 What is not in a bundle cannot be continued: what the machines of its nodes really ran (they are pretended, and every
-container runs well), the server's books, which are counted anew, and values of Secrets.
+container runs well), the server's books, which are recounted, and values of Secrets.
 """
 
 from collections import Counter

@@ -57,7 +57,7 @@ class LostPart(Enum):
     REQUEST = auto()
     """The server never gets it."""
     ANSWER = auto()
-    """The server has done it, and nobody hears of it."""
+    """The server has done it, and its response is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Fate:
     is_silent: bool = False
     """The connection does not break off: nothing happens at all."""
     crash: Callable[[], None] | None = None
-    """What happens to whoever asks, at the moment of the loss."""
+    """What happens to the client, at the moment of the loss."""
 
 
 class FaultInjector(Protocol):
@@ -334,7 +334,7 @@ class WatchProxy:
             self.release()
 
     def slow_down(self, every: timedelta, room_bytes: int) -> Release:
-        """Let the client read one piece in so much time. Whoever has more than this to read is cut off as too slow."""
+        """Let the client read one piece in so much time. A client that has more than this to read is disconnected."""
         return self._paces.add(_Pace(every // timedelta(microseconds=1) * 1000, room_bytes))
 
     def _paces_changed(self) -> None:

@@ -1,7 +1,7 @@
 """The store of a simulated cluster over the whole of a run: it is opened, lost, opened again, and put back to a backup.
 
 At each moment there is one store process (store_proxy.py), or none. What the store commits is written into the history
-here, each commit once, over all restarts: what was durable when the store died, and nobody had noted, is noted when it
+here, each commit once, over all restarts: what was durable when the store died, and was not noted, is noted when it
 is back.
 
     open       when the world boots
@@ -117,7 +117,7 @@ class StoreLifecycle:
         self.process.end()
 
     async def reopen(self) -> None:
-        """Open it on what the disk has. If the disk does not let it, try again: somebody would."""
+        """Open it on what the disk has. If the disk does not let it, try again, as an operator would."""
         requests = self.process.requests
         for _ in range(OPEN_ATTEMPTS_MAX):
             try:
@@ -181,7 +181,7 @@ class StoreLifecycle:
         hold = storing.store.hold(self._noted)  # A compaction must not overtake us.
         with storing.store.watch("", after=self._noted) as watch:
             async for batch in watch:
-                # Until then whoever committed has said which request it was for.
+                # By then the committer has said which request it was for.
                 await asyncio.sleep(0)
                 for change in batch.changes:
                     value = None if change.entry is None else change.entry.value

@@ -39,7 +39,7 @@ REQUEST_CONTEXT: Final[ContextVar[RequestContext]] = ContextVar("mainstay.sim.as
 
 @dataclass(frozen=True, slots=True)
 class StaleReader:
-    """Somebody who may be shown an old state, one that is at least of this revision."""
+    """A client that may be shown an old state, one that is at least of this revision."""
 
     oldest: int
     is_newcomer: bool = False
@@ -70,7 +70,7 @@ class StoreProcess:
         self.store = store
         self.process = process
         self.requests: dict[int, int] = {}
-        """By revision, for those that nobody has asked about yet."""
+        """By revision, for those that were not asked about yet."""
         self._context: Context = process.context()
         self._waiting: dict[asyncio.Future[Any], None] = {}
         self._is_dead = False
@@ -85,12 +85,12 @@ class StoreProcess:
         return await self._carry_out(self.store.compact(revision), "store compact")
 
     def end(self) -> None:
-        """The process is dead: whoever waits for it is told that nobody knows."""
+        """The process is dead: callers that wait for it get `OutcomeUnknown`."""
         self._is_dead = True
         for waiter in list(self._waiting):
             if not waiter.done():
                 waiter.set_exception(OutcomeUnknown("the store is gone"))
-                waiter.exception()  # Those who wait may be dead too, and nobody minds.
+                waiter.exception()  # Those who wait may be dead too, which does no harm.
 
     async def _carry_out(self, work: Coroutine[Any, Any, T], name: str) -> T:
         if self._is_dead:
@@ -104,7 +104,7 @@ class StoreProcess:
             self._waiting.pop(waiter, None)
             error = None if task.cancelled() else task.exception()
             if waiter.done():
-                return  # Whoever waited has given up; the work went on.
+                return  # The caller has given up; the work went on.
             if task.cancelled():
                 waiter.cancel()
             elif error is not None:
@@ -112,7 +112,7 @@ class StoreProcess:
             else:
                 waiter.set_result(task.result())
 
-        # In no process: whoever waits hears of it in its own.
+        # In no process: the caller resumes in its own.
         loop.create_task(work, name=name, context=self._context).add_done_callback(done, context=Context())
         return await waiter
 
@@ -121,7 +121,7 @@ class StoreProcess:
     ) -> Committed | Refused:
         answer = await self.store.commit(checks, writes)
         if request is not None and isinstance(answer, Committed):
-            # If nothing had to change, the revision is that of somebody else, who was here before.
+            # If nothing had to change, the revision is that of an earlier writer.
             self.requests.setdefault(answer.revision, request)
         return answer
 
@@ -159,7 +159,7 @@ class StoreProxy:
         return await self._store.range(prefix, at=at, limit=limit, after=after)
 
     def _past_for(self, content: StaleReader | None) -> int | None:
-        """The revision that is shown to somebody, if it is an old one."""
+        """The revision that is shown to a client, if it is an old one."""
         if content is None:
             return None
         pasts = [past for past in self._pasts if past.fools_newcomers or not content.is_newcomer]
@@ -204,10 +204,10 @@ class StoreProxy:
 
     def hold_back(self, *, states_at: int | None = None, fools_newcomers: bool = True) -> Release:
         """Let the server hear of nothing that happens in the store, until it may catch up: when all have let go who
-        hold it back. With `states_at`, whoever begins to watch meanwhile, or lists and is content with any version, is
-        told the state as of that revision, as by a server that answers from what it has in memory; the oldest, if there
-        are several. Other reads are as ever; and so is what newcomers are told, if they are not to be fooled. Raises
-        `Compacted` if that state is gone; until then it is not compacted."""
+        hold it back. With `states_at`, a client that begins to watch meanwhile, or lists and is content with any
+        version, is told the state as of that revision, as by a server that answers from what it has in memory; the
+        oldest, if there are several. Other reads are as ever; and so is what newcomers are told, if they are not to be
+        fooled. Raises `Compacted` if that state is gone; until then it is not compacted."""
         past = None if states_at is None else _Past(self._store.hold(states_at), fools_newcomers)
         hear_again = self._silences.add(None)
         forget = _nothing if past is None else self._pasts.add(past)

@@ -12,7 +12,7 @@
     await world.quiet(within=timedelta(minutes=2))
 
 Each program is on a host of its own name and has a token of its own, so everybody knows who asks. What happens is in
-`history`; what goes wrong is in `faults`. Whoever makes the world is in no program, and is never hit by a fault.
+`history`; what goes wrong is in `faults`. The code that makes the world is in no program, and is never hit by a fault.
 """
 
 import asyncio
@@ -250,7 +250,7 @@ class World:
         await self._host.close()
 
     def after(self, duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call something later, on behalf of nobody: it happens whoever is dead or paused by then."""
+        """Call something later, outside of all programs: it happens whichever are dead or paused by then."""
         return self.sim.loop.call_at_ns(self.sim.loop.time_ns() + _nanoseconds(duration), call, context=Context())
 
     def targets(self) -> list[Program]:
@@ -262,7 +262,7 @@ class World:
         return await self._host.process.compact(await self.store.revision())
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Done | Refused:
-        """Write something past all servers, on behalf of nobody."""
+        """Write something past all servers, outside of all programs."""
         storing = self._host.process
         return await self.sim.loop.create_task(storing.commit(checks, writes), name="commit", context=Context())
 
@@ -271,7 +271,7 @@ class World:
         return self._host.backup()
 
     async def restore(self, backup: KeptLog) -> None:
-        """Put the store back to what it was, as an operator does: all servers are stopped, and started anew on that."""
+        """Put the store back to what it was, as an operator does: all servers are stopped, and restarted on that."""
         self.restores += 1
         self._crash_servers()
         await self._host.restore(backup)

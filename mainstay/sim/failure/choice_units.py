@@ -39,7 +39,7 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def is_about_time(self) -> bool:
-        """It says how long whoever works waits before the next turn."""
+        """It says how long a user waits before the next turn."""
         return self.first.label.startswith(PAUSE)
 
     @property

@@ -6,7 +6,7 @@
 
 The run is made again in a fork, with its journal kept. What was committed up to a moment, and what was recorded up to
 then, is given to an API server like any other, whose clock shows that moment for ever: ages in tables are those of the
-run. The store has all of its history, so one can look at earlier moments, too. Whoever asks is an administrator.
+run. The store has all of its history, so one can look at earlier moments, too. Every client is an administrator.
 
 Nothing can be written, and nothing happens: no controller and no agent runs here. Logs and metrics of pods are not
 there, because their nodes are not.
@@ -207,7 +207,7 @@ async def serve_frozen(frozen: FrozenState, port: int = 0) -> AsyncIterator[Froz
         kept.reached(await store.revision())
         journal = in_memory(kept, store, env.clock)
         closing.push_async_callback(journal.refusals.close)
-        authenticator = _Anybody({})
+        authenticator = _AnyAdministrator({})
         options = PipelineOptions(before=(_refuse_writes,))
         api = await Api.start(store, env, authenticator, journal=journal, options=options)
         closing.push_async_callback(api.stop)
@@ -225,7 +225,7 @@ def _refuse_writes(call: ApiCall) -> None:
 
 
 class _StillClock:
-    """Shows one moment for ever. Time that nobody sees, of timeouts, goes on."""
+    """Shows one moment for ever. Time of timeouts, which is not shown, goes on."""
 
     def __init__(self, wall: datetime) -> None:
         self._wall = wall
@@ -262,8 +262,8 @@ class _StillStore(LocalStore):
         return await super().commit(checks, writes)
 
 
-class _Anybody(Authenticator):
-    """Takes whoever asks for an administrator: there is nothing to protect, and kubectl sends no token without TLS."""
+class _AnyAdministrator(Authenticator):
+    """Takes every client for an administrator: there is nothing to protect, and kubectl sends no token without TLS."""
 
     def authenticate(self, request: Request) -> User:
         return ADMIN

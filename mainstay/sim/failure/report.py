@@ -1,4 +1,4 @@
-"""What is said about a run that has not passed: in short by whoever makes many runs, at length when one is made again.
+"""What is said about a run that has not passed: in short when many runs are made, at length when one is repeated.
 
 report_short      the problem, what was drawn, what the scenario says, how to run it again, where its bundle is
 report_long       that, the story of the objects concerned, where it parts from the nearest passing run, and what

@@ -6,13 +6,13 @@ Everything that was not benign is tried without, the most at once first:
     all of it, all faults, all work     then all of one fault, or one sort of work
     halves, quarters, …, single ones    the latest first: what comes before stays as it was
     how                                 a fault in its mildest form, then each of its choices; smaller numbers
-    little work                         all faults, and the beginning of the work, its end, or each so manieth of it
+    little work                         all faults, and the beginning of the work, its end, or every n-th part of it
     when                                the same fault a little earlier or later, if less is needed then
 
 Of a run that has ended otherwise than it should, only faults are taken away: with other work it would end otherwise
 without any.
 
-What still fails is the new beginning: what that run itself has chosen, so what nobody asked for any more is gone at
+What still fails is the new beginning: what that run itself has chosen, so what was not asked for any more is gone at
 once. Each try is a fork of one booted process, several at a time; which one is taken does not depend on how many. The
 only thing that depends on the machine is how far it gets within its time.
 """
@@ -229,7 +229,7 @@ class _Shrinking:
         return [unit for place, unit in enumerate(self.units) if place not in places]
 
     def _little_work(self) -> None:
-        """All faults, and of the work only the beginning, or the end, or each so manieth choice."""
+        """All faults, and of the work only the beginning, or the end, or every n-th choice."""
         work = [place for place, unit in enumerate(self.units) if not unit.is_strike]
         sizes = [size for size in (1, 2, 4, 8, 16, 32) if size < len(work)]
         some = [kept for size in sizes for kept in (work[:size], work[-size:])]

@@ -154,7 +154,7 @@ class _Telling:
             late_s = (answer.at_ns - asked.at_ns) / 1e9
             late = f" after {late_s:.1f} s" if late_s >= 0.1 else ""
             came = f"{answer.status}{at}{late}{'' if answer.is_delivered else ', RESPONSE LOST'}"
-        who = asked.who or "somebody"
+        who = asked.who or "unknown client"
         path = asked.path.partition("?")[0]
         return f"{who} → {asked.server}: {asked.method} {path} (#{asked.request}{because}{decision}): {came}"
 

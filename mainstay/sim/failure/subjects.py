@@ -135,7 +135,7 @@ class _Known:
                     yield from keys
 
     def behind(self, keys: Iterable[str]) -> Iterable[str]:
-        """Their owners, and what whoever wrote them was looking at."""
+        """Their owners, and what their writers had read."""
         for key in keys:
             yield from (self._by_uid[uid] for uid in self._owners.get(key, ()) if uid in self._by_uid)
         for key in keys:

@@ -84,7 +84,7 @@ def one_of(world: "World", label: str, options: Sequence[T]) -> T:
 
 
 def victim(world: "World", fault: str, names: Sequence[str], aimed_at: str = "") -> str:
-    """Choose whom a fault hits: if it is aimed at somebody (`Faults.strike`) whom it can hit, that one, unless a tape
+    """Choose whom a fault hits: if it is aimed (`Faults.strike`) at a program that it can hit, that one, unless a tape
     decides. A fault that chooses later than it strikes has to say whom it was aimed at."""
     label, aim = f"fault/{fault}/who", aimed_at or world.faults.aimed_at
     if aim in names:

@@ -1,4 +1,4 @@
-"""A write is committed, and its answer is lost: it has happened, and whoever sent it cannot know."""
+"""A write is committed, and its answer is lost: it has happened, and its sender cannot know."""
 
 from typing import TYPE_CHECKING
 

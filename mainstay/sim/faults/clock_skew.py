@@ -1,6 +1,6 @@
 """The wall clock of a program, or of a server, is wrong for a while, by seconds to a day, and then jumps back.
 
-Time that is measured goes on as ever: only what somebody reads off the wall is wrong. Nobody may depend on two
+Time that is measured goes on as ever: only the wall clock is wrong. No program may depend on two
 machines showing the same time, or on one machine never going back.
 """
 

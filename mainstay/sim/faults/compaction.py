@@ -1,4 +1,4 @@
-"""The store forgets its history: alone, or while a server was not following, whose watches then begin anew.
+"""The store forgets its history: alone, or while a server was not following, whose watches then begin again.
 
 Alone it spoils the pages of a long list, and watches that begin in the past on a server that has just started. With a
 server that has missed something, every watch on it is told that its revision is gone (410), and must list again: what

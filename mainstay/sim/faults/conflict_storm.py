@@ -1,8 +1,8 @@
-"""Somebody else keeps changing what a program is about to change: each time just before, so that its write conflicts.
+"""Other writers keep changing what a program is about to change, each time just before, so that its write conflicts.
 
 The changes are real. Before a write of the program is committed, an annotation of the object is written, and the
 program's own write meets an object that has moved on: if it named a version, it is refused (409) and has to decide
-anew; if not, the server tries again, and says at last that there is too much going on (503).
+again; if not, the server tries again, and says at last that there is too much going on (503).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -44,7 +44,7 @@ class ConflictStorm:
 
 
 async def touch(world: "World", key: str) -> None:
-    """Change an annotation of an object, as anybody might, through no server. Does nothing if it is not there."""
+    """Change an annotation of an object, as any client might, through no server. Does nothing if it is not there."""
     if key.startswith(INTERNAL_PREFIX):
         return
     try:

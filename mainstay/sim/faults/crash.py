@@ -1,6 +1,6 @@
 """A program, or a server, crashes and is started again after a while.
 
-Either its process dies, and those it was connected to are told; or its machine loses power, and nobody is.
+Either its process dies, and its peers see a reset; or its machine loses power, and they see nothing.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """Nothing gets through between a program and one server, or all of them, for a while; or nothing in one direction.
 
 When only what a program sends is lost, its requests never arrive. When only what it is sent is lost, its writes happen
-and nobody tells it; its watches fall silent in both cases.
+without notice; its watches fall silent in both cases.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """The disk of the store fails now and then for a while: a write or a sync ends with an input/output error.
 
-Nobody can know then what is on the disk. The store takes no more writes, says so, and has to be opened again, which
-somebody does after a while: the store and all servers restart.
+The content of the disk is then unknown. The store takes no more writes, says so, and has to be opened again, which
+happens after a while: the store and all servers restart.
 """
 
 from typing import TYPE_CHECKING, Final

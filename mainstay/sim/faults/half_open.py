@@ -1,9 +1,8 @@
 """The connections of a program are dead, and neither end knows, or only one does. New connections work.
 
 So it is when something on the way has forgotten the connections that go through it: a firewall that was restarted, an
-address translation that has expired. It is never undone. Whoever waits on such a connection waits for a quarter of an
-hour, until TCP gives up, or finds out by itself.
-"""
+address translation that has expired. It is never undone. A client that waits on such a connection waits for a quarter
+of an hour, until TCP gives up, or finds out by itself."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +11,7 @@ from mainstay.sim.faults import one_of, victim
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
 
-TOLD: Final = ("the program", "nobody", "the server")
+TOLD: Final = ("the program", "neither", "the server")
 
 
 class HalfOpen:
@@ -26,5 +25,5 @@ class HalfOpen:
         told = one_of(world, "fault/half-open/told", TOLD)
         world.faults.note(f"all connections of {who} die, and {told} notices")
         for server in world.servers:
-            telling = {"the program": who, "nobody": None, "the server": server}[told]
+            telling = {"the program": who, "neither": None, "the server": server}[told]
             world.sim.network.lose_connections(who, server, telling=telling)

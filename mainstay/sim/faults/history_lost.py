@@ -1,6 +1,6 @@
 """For a while a server loses its history again and again: each watch on it is told that its revision is gone (410).
 
-Whoever reads everything anew must find missing what went meanwhile, and must not do so all the time.
+A client that lists again must notice what was deleted meanwhile, and must not list all the time.
 """
 
 from datetime import timedelta

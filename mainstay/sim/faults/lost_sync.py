@@ -1,6 +1,6 @@
 """The disk of the store says that it has synced, and has not: then it loses power.
 
-No store survives that, and none claims to. It is there to show that whoever checks acknowledged writes sees them go,
+No store survives that, and none claims to. It is there to show that the checker of acknowledged writes sees them go,
 and happens only where it is asked for by name.
 """
 

@@ -16,7 +16,7 @@ PER_EVENT: Final = 0.02
 
 
 class Odds:
-    """Those of a run in which nobody aims. Others differ in some."""
+    """Those of a run without aimed faults. Others differ in some."""
 
     def in_run(self, fault: str) -> float | None:
         """That it may happen at all in this run. None: as well as not, which is drawn in the way it ever was."""

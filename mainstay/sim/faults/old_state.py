@@ -2,7 +2,7 @@
 that it had been told of, and catch up after a while. It goes back in time, and then forward again. Only for plans.
 
 What is asked of the store itself, one by one or as a list that must be current, is as ever; so this is not seen by
-whoever asks for that.
+any program that asks for that.
 """
 
 from datetime import timedelta

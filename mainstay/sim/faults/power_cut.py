@@ -1,6 +1,6 @@
 """The machine of the store loses power: the store and all servers are dead at once, and come back after a while.
 
-What was synced is there; of what was not, any part may be (disk.py). What somebody was told has happened must be there.
+What was synced is there; of what was not, any part may be (disk.py). Acknowledged writes must be there.
 """
 
 from typing import TYPE_CHECKING

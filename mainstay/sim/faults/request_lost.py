@@ -1,4 +1,4 @@
-"""A write is lost on its way to the server: it has not happened, and whoever sent it cannot know."""
+"""A write is lost on its way to the server: it has not happened, and its sender cannot know."""
 
 from typing import TYPE_CHECKING
 

@@ -55,7 +55,7 @@ class Faults:
         self._told: dict[tuple[str, str], int] = {}
         """By program and kind: the incarnation that was last told a whole state."""
         self.aimed_at = ""
-        """Whom the fault that is just striking is to hit, if anybody in particular."""
+        """Whom the fault that is just striking is to hit, if it is aimed."""
         self.refusing: list[Refuse] = []
         """What turns requests away at the gates."""
         self.meddling: dict[str, list[Meddle]] = {}
@@ -200,7 +200,7 @@ class Faults:
         self._world.history.add(FaultInjected(self._world.sim.loop.time_ns(), what))
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Do something that takes time, on behalf of nobody. It is waited for when faults are stopped."""
+        """Do something that takes time, outside of all programs. It is waited for when faults are stopped."""
         task = self._world.sim.loop.create_task(_unless_away(work), name=name, context=Context())
         self._tasks[task] = None
         task.add_done_callback(self._done, context=Context())

@@ -1,7 +1,7 @@
-"""A server lives in the past for a while: it hears of nothing new, and shows an old state to whoever reads all anew.
+"""A server lives in the past for a while: it hears of nothing new, and shows an old state to clients that list again.
 
 So does a server that answers from memory and has lost its way to the store. What is asked of the store itself, one by
-one or as a list that must be current, is as ever. Whoever has been told more before, by another server or by this one
+one or as a list that must be current, is as ever. A client that has seen more before, by another server or by this one
 before it lost its history, can know: a cache must not go back. A program that was just started cannot, and waits for
 the truth, as the API promises; `stale-start` breaks that promise too, and happens only where it is asked for by name.
 """

@@ -1,7 +1,7 @@
 """A program never sees a state that lasted only for a while: the watch that would tell of it falls silent, and when the
 object has changed again, the watch ends and the server does not know any more what was before.
 
-So whoever reads everything anew finds the later state, and nothing of the one between. Only for plans.
+So a client that lists again finds the later state, and nothing of the one between. Only for plans.
 """
 
 from datetime import timedelta

@@ -1,6 +1,6 @@
 """A watch tells again what it has told before, as servers do whose store has gone back (etcd #15271, #20221).
 
-Ours never does, and the history does not show it: whoever follows a server must not depend on that.
+Ours never does, and the history does not show it: a client must not depend on that.
 """
 
 from typing import TYPE_CHECKING

@@ -6,7 +6,7 @@ by what they are: the name of their function, and the plain values that they wer
 that do the same, in any order.
 
 Tasks and futures in sets have numbers (sim/loop/tasks.py). Sets of texts have the order of their hashes, which differs
-from process to process: nobody can sort those but the program itself, or whoever sets PYTHONHASHSEED.
+from process to process: only the program itself can sort those, or the user by setting PYTHONHASHSEED.
 """
 
 import asyncio

@@ -48,7 +48,7 @@ def installed(run: RunContext) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _collector_off() -> Iterator[None]:
-    # The collector starts when enough objects were made by anybody in the process, and runs finalisers: at another
+    # The collector starts when enough objects were made anywhere in the process, and runs finalisers: at another
     # moment in each run. The loop collects at fixed points instead.
     was_on = gc.isenabled()
     gc.disable()
@@ -113,7 +113,8 @@ def _methods() -> Iterator[None]:
 
 _DATETIME_METHODS: Final = foreign_time.datetime_methods()
 _DATETIME_REAL: Final = {name: datetime.__dict__[name] for name in _DATETIME_METHODS}
-# Python lets nobody set an attribute of a builtin class. But its `__dict__` is a proxy, which refers to the real one.
+# Python does not let one set an attribute of a builtin class. But its `__dict__` is a proxy, which refers to the real
+# one.
 _DATETIME_NAMESPACE: Final[Namespace] = gc.get_referents(datetime.__dict__)[0]
 
 

@@ -94,8 +94,8 @@ class InlineExecutors:
         except (SystemExit, KeyboardInterrupt):
             raise
         except MachineDead:
-            return  # Nobody is left to be answered, and no thread to run the next call.
-        except BaseException as raised:  # noqa: BLE001 - belongs to whoever awaits the result
+            return  # No caller is left to be answered, and no thread to run the next call.
+        except BaseException as raised:  # noqa: BLE001 - belongs to the code that awaits the result
             error = raised
         finally:
             asyncio._set_running_loop(self._loop)

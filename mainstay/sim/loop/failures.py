@@ -1,4 +1,4 @@
-"""Failures that nobody handles: collected, and raised by the run they happened in.
+"""Unhandled failures: collected, and raised by the run they happened in.
 
 asyncio logs them and goes on. In a simulation that would hide exactly what it is there to find, so the loop stops
 (loop.py) and the run raises `Unhandled` with the failure as its cause. A program that sets an exception handler of its
@@ -42,7 +42,7 @@ class Failures:
 
     def remember(self, report: Report) -> None:
         if self.is_ending and isinstance(report.get("exception"), asyncio.CancelledError):
-            # Somebody has asked a task for its exception, which we have cancelled. Python 3.11 does so itself when the
+            # Some code has asked a task for its exception, which we have cancelled. Python 3.11 does so itself when the
             # handler of a stream server ends.
             return
         if self._loop.is_closed():

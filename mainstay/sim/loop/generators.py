@@ -1,4 +1,4 @@
-"""The asynchronous generators of a loop: which are under way, and closing those that nobody iterates any more.
+"""The asynchronous generators of a loop: which are under way, and closing those that are no longer iterated.
 
 As in asyncio, but in the order in which they began. asyncio keeps them in a set, whose order is that of addresses.
 """
@@ -70,6 +70,6 @@ class AsyncGenerators:
         self._under_way.pop(number, None)
 
     def _was_dropped(self, generator: Generator) -> None:
-        """Nobody iterates it any more, and it is not at its end: its `finally` blocks have to be run by a task."""
+        """It is no longer iterated, and it is not at its end: its `finally` blocks have to be run by a task."""
         if not self._loop.is_closed():
             self._loop.call_soon(self._loop.create_task, generator.aclose())

@@ -90,7 +90,7 @@ class SimLoop(FencedLoop):
         self._task_names = itertools.count(1)
         self._tasks: dict[asyncio.Task[Any], None] = {}  # In order of creation. May hold some that have just ended.
         self._tasks_max = 64  # Above this the ended ones are thrown out.
-        # Tasks that have failed, and nobody has asked for the exception yet.
+        # Tasks that have failed, and whose exception was not retrieved yet.
         self._unseen: list[weakref.ref[asyncio.Task[Any]]] = []
         self._default_executor_closed = False
         self._task_factory: Any = None
@@ -234,7 +234,7 @@ class SimLoop(FencedLoop):
             del self._tasks[task]
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-        # Nobody looks at those that have failed: who should have is dead as well.
+        # Failures are not reported: the code that would handle them is dead as well.
         unseen = [ended for ref in self._unseen if (ended := ref()) is not None]
         own = [ended for ended in unseen if isinstance(ended, SimTask) and ended.process is process]
         for ended in (*own, *given_up):
@@ -250,16 +250,15 @@ class SimLoop(FencedLoop):
         ended = [task for task in self._tasks if task.done()]
         for task in ended:
             del self._tasks[task]
-            if task._log_traceback:  # Set by asyncio until somebody asks for the exception.
+            if task._log_traceback:  # Set by asyncio until the exception is retrieved.
                 self._unseen.append(weakref.ref(task))
         self._tasks_max = 2 * len(self._tasks) + 64
 
     def report_unseen_failures(self, *, also_held: bool = False) -> None:
-        """Raise `Unhandled` if a task has failed and nobody can ask for its exception any more.
+        """Raise `Unhandled` if a task has failed and its exception can no longer be retrieved.
 
-        When that is, asyncio notices by itself, as soon as nobody holds the task. With `also_held` those that somebody
-        holds count too: there is no run left in which they could ask.
-        """
+        When that is, asyncio notices by itself, as soon as the task is not referenced. With `also_held` those that some
+        code holds count too: there is no run left in which they could ask."""
         self._drop_ended_tasks()
         unseen = [task for ref in self._unseen if (task := ref()) is not None and task._log_traceback]
         if also_held:
@@ -303,7 +302,7 @@ class SimLoop(FencedLoop):
         is_new = not asyncio.isfuture(future)
         future = asyncio.ensure_future(future, loop=self)
         if is_new:
-            # Whoever called us hears of an unfinished task: its destruction need not be reported as well.
+            # The caller learns of an unfinished task: its destruction need not be reported as well.
             future._log_destroy_pending = False
         future.add_done_callback(_stop_loop_of)
         try:
@@ -435,7 +434,7 @@ class SimLoop(FencedLoop):
         if self._running:
             raise RuntimeError("Cannot close a running event loop")
         for task in self.tasks():
-            # Whoever closes a loop with tasks in it was told about them, or does not want to know.
+            # The code that closes a loop with tasks in it knows about them, or does not want to.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._closed = True
         self._ready.clear()

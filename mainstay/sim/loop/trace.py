@@ -31,7 +31,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="choice"):
-    """One choice that was made: which of how many, and for the how-manieth time under its label."""
+    """One choice that was made: which of how many, and for the n-th time under its label."""
 
     label: str
     ordinal: int

@@ -1,9 +1,9 @@
 """A trace that also remembers, for one batch of its events, which code was at work at each: to find a leak.
 
-For what is noted that is the stack of whoever noted it. A step of the loop has none of its own, so there it is the
-stack of whoever had it wait for its turn: set the timer, woke the task. To know that, `watch_origins` notes it for each
-callback of the process, which costs more than the callbacks themselves: only for processes that do nothing else.
-"""
+For what is noted that is the stack of the code that noted it. A step of the loop has none of its own, so there it is
+the stack of the code that had it wait for its turn: set the timer, woke the task. To know that, `watch_origins` notes
+it for each callback of the process, which costs more than the callbacks themselves: only for processes that do nothing
+else."""
 
 import asyncio
 import sys
@@ -115,7 +115,7 @@ def _stack_from(frame: FrameType | None) -> Stack:
         if not code.co_filename.endswith(_PLUMBING):
             stack.append((code, frame.f_lineno))
         elif code.co_name == "_run" and code.co_filename.endswith("loop.py"):
-            break  # Beyond is whoever made the run.
+            break  # Beyond is the code that made the run.
         frame = frame.f_back
     return tuple(stack)
 

@@ -89,7 +89,7 @@ class Host:
         return port
 
     def release(self, sock: "SimSocket", address: str, port: int) -> None:
-        """Give a port back. Does nothing if the host lost power since: then somebody else may hold it by now."""
+        """Give a port back. Does nothing if the host lost power since: then another process may hold it by now."""
         holders = self._bound.get(port, {})
         if holders.get(address) is sock:
             del holders[address]

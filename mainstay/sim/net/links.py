@@ -7,7 +7,7 @@ A segment that is lost by chance is one that comes later, for TCP repeats it, wa
 is one more delay in `NetworkLink.delay_ns`. Only the first packet of a connection is lost as such (network.py).
 
 What goes wrong with a link is wanted by faults, and these overlap (sim/active_faults.py): it is cut for as long as
-anybody wants that, and of delays and losses the worst counts.
+any fault wants that, and of delays and losses the worst counts.
 """
 
 from collections.abc import Callable
@@ -103,7 +103,7 @@ class NetworkLink:
         return max(self.latency_ns, self._slowed_ns)
 
     def refresh(self) -> bool:
-        """Work out anew whether anything gets through, after a cut or a host has changed. Says if that is news."""
+        """Work out again whether anything gets through, after a cut or a host has changed. Says if that is news."""
         was_open = self.is_open
         self.is_open = self.source.is_up and self.target.is_up and not self.is_cut
         return self.is_open != was_open

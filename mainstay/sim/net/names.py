@@ -1,8 +1,7 @@
 """The name service of a simulated network: names and addresses to hosts, in the forms that `socket` uses.
 
-Each host is known by its name, to all others. `localhost` and 127.0.0.0/8 are whoever asks. There is no IPv6, but a
-program that insists is served: `::1` is the loopback, `::` any address, and others are written as mapped ones.
-"""
+Each host is known by its name, to all others. `localhost` and 127.0.0.0/8 are the host that asks. There is no IPv6, but
+a program that insists is served: `::1` is the loopback, `::` any address, and others are written as mapped ones."""
 
 import errno
 import ipaddress
@@ -112,7 +111,7 @@ def numeric(text: str) -> str | None:
         return str(address)
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    # Other IPv6 addresses belong to nobody; they stay as they are and are found unreachable.
+    # Other IPv6 addresses belong to no host; they stay as they are and are found unreachable.
     return _FROM_IPV6.get(str(address), str(address))
 
 

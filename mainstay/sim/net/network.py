@@ -280,7 +280,7 @@ class Network:
         return release_all([link.cuts.add(None) for link in links])
 
     def heal(self, a: Host | str, b: Host | str) -> None:
-        """Let everything through again, both ways, whoever has cut it."""
+        """Let everything through again, both ways, whichever fault has cut it."""
         self.link(a, b).cuts.clear()
         self.link(b, a).cuts.clear()
 
@@ -302,7 +302,7 @@ class Network:
         self._links.clear()
 
     def vanish(self, host: Host | str) -> None:
-        """The power of a host fails: its ports and connections are gone, and nobody is told.
+        """The power of a host fails: its ports and connections are gone, without notice.
 
         Its code is not stopped by this, but its protocols are never called again, and it cannot connect or listen.
         """

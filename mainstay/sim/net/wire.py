@@ -1,9 +1,9 @@
 """A TCP connection below asyncio: what the two kernels do with it.
 
-An `TcpEnd` is one end of a connection: what it has sent, and what it has received and nobody has read yet. Segments of
-one direction arrive in the order they were sent, whatever the delays drawn. What is written at one instant is one
-segment, as one reading of a real socket would find it. At most `WINDOW_BYTES` are on their way or unread; what goes
-beyond waits in the writer's transport (transport.py).
+An `TcpEnd` is one end of a connection: what it has sent, and what it has received and the program has not read yet.
+Segments of one direction arrive in the order they were sent, whatever the delays drawn. What is written at one instant
+is one segment, as one reading of a real socket would find it. At most `WINDOW_BYTES` are on their way or unread; what
+goes beyond waits in the writer's transport (transport.py).
 
 Nothing is lost while both ends live, because TCP repeats it: a segment that would arrive while the link is cut stays at
 the head of its queue and is tried again, once the link is whole, at the moments at which Linux would. The same goes for
@@ -211,7 +211,7 @@ class TcpEnd:
     def _receive(self, segment: list[bytes] | Mark) -> None:
         reader = self.reader
         if self.is_gone or (self.is_closed and segment is not FIN):
-            # Nobody will ever read it, and the sender must not believe otherwise.
+            # No program will ever read it, and the sender must not believe otherwise.
             self.refuse()
         elif isinstance(segment, list):
             data = segment[0] if len(segment) == 1 else b"".join(segment)
@@ -305,7 +305,7 @@ class TcpEnd:
         self._loop.call_at_ns(when, self._reset_arrives, context=self.peer.context)
 
     def _reset_arrives(self) -> None:
-        # Nobody repeats a reset; but if it gets lost, the peer's next try is answered by another one.
+        # A reset is not repeated; but if it gets lost, the peer's next try is answered by another one.
         if self.out.is_open and not self.is_lost:
             self.peer.fail(os_error(errno.ECONNRESET))
 

@@ -82,7 +82,7 @@ class RunBundle(msgspec.Struct, frozen=True, kw_only=True):
         try:
             data = read_bytes(path)
         except OSError as error:
-            raise BadRunBundle(f"cannot read the bundle {path}: {error.strerror}") from None
+            raise BadRunBundle(f"cannot read bundle {path}: {error.strerror}") from None
         try:
             bundle = msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError as error:

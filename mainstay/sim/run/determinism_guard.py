@@ -7,10 +7,11 @@
         bad += guard.check("racing-schedulers", due)
 
 All that a simulation finds rests on this: the same seed is the same run. Whatever lets the order of a set, an address,
-the real clock or a former run decide breaks it, and nobody sees that in one process. So one run of twenty is made again
-elsewhere, chosen by its scenario and seed, and of fewer runs at least one. Digests are compared; where two differ, both
-runs are made once more to find the first batch of events that does, and once more to have the stacks of that batch
-(sim/loop/traced_stacks.py). What is told is the first event that is not the same, and both stacks, side by side.
+the real clock or a former run decide breaks it, and that does not show in one process. So one run of twenty is made
+again elsewhere, chosen by its scenario and seed, and of fewer runs at least one. Digests are compared; where two
+differ, both runs are made once more to find the first batch of events that does, and once more to have the stacks of
+that batch (sim/loop/traced_stacks.py). What is told is the first event that is not the same, and both stacks, side by
+side.
 
 Not found: what differs without ever changing which code runs, when, or what is noted (sim/loop/trace.py).
 """
@@ -100,7 +101,7 @@ class DeterminismGuard:
             self._other.close()
 
     def due(self) -> SampledRuns:
-        """For whoever does not keep all results of a scenario for `check`."""
+        """For callers that do not keep all results of a scenario for `check`."""
         return SampledRuns(self.one_in)
 
     def check(

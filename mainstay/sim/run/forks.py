@@ -84,7 +84,7 @@ def from_booted(
 
 
 def _be_silent() -> None:
-    """What simulated programs log goes nowhere, unless somebody has said where: all runs at once would be talking."""
+    """What simulated programs log goes nowhere, unless a handler is installed: all runs at once would be talking."""
     if not logging.getLogger().handlers:
         logging.disable(logging.CRITICAL)
         warnings.simplefilter("ignore")

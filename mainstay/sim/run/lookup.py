@@ -1,4 +1,4 @@
-"""Scenarios, and bugs to plant, by name: those that come with Mainstay, and anybody's by module and attribute.
+"""Scenarios, and bugs to plant, by name: those that come with Mainstay, and those of users by module and attribute.
 
 scenario_of("racing-schedulers")
 scenario_of("shop.tests.scenarios:CHECKOUT")
@@ -37,7 +37,7 @@ def name_scenario(scenario: Scenario) -> str:
     if _catalogue().get(scenario.name) is scenario:
         return scenario.name
     # First where its parts were made, which is mostly where it was: others, like a test, may have imported it, and may
-    # not be there for whoever goes by the name.
+    # not be there for a process that goes by the name.
     parts = [getattr(part, "__module__", "") for part in (scenario.make, scenario.checkers)]
     for name in [*(name for name in parts if name in sys.modules), *sys.modules]:
         for attribute, value in list(getattr(sys.modules[name], "__dict__", {}).items()):
@@ -53,7 +53,7 @@ def find_patch(name: str) -> Callable[[], object]:
         raise UnknownScenario(f"{name} is a {type(plant).__name__}, not a function that plants a bug.")
 
     def patch() -> object:
-        import pytest  # Whoever plants bugs has it.
+        import pytest  # Needed only to plant bugs.
 
         return plant(pytest.MonkeyPatch())
 

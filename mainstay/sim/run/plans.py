@@ -1,4 +1,4 @@
-"""What goes wrong in a run, place by place: faults that somebody has planned, and nothing else.
+"""What goes wrong in a run, place by place: exactly the planned faults.
 
 A *place* is where a fault can happen: a write of a program, or the delivery of a change to it. It is told in words that
 two runs share: not by its number among all that happens, which one fault before it would move, but as the n-th write of

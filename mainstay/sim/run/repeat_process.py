@@ -166,10 +166,10 @@ class RepeatProcess:
 
 
 def _answer_all() -> None:
-    """What the other process does: make what it is asked for, until nobody asks any more."""
+    """What the other process does: make what it is asked for, until there are no more requests."""
     asked = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What somebody prints must not get among the answers.
+    os.dup2(2, 1)  # What programs print must not get among the answers.
     for request in _received(asked):
         try:
             answer = _Answer(build(), make(_decode_wanted(request)))
@@ -187,7 +187,7 @@ def _received(pipe: "IO[bytes]") -> Iterator[bytes]:
     while len(head := pipe.read(_HEAD.size)) == _HEAD.size:
         (length,) = _HEAD.unpack(head)
         if len(body := pipe.read(length)) < length:
-            return  # Whoever was sending has ended.
+            return  # The sender has ended.
         yield body
 
 

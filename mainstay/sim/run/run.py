@@ -6,7 +6,7 @@ whether the run is made here or in a fork of a process that has booted the scena
 
 A run ends with one of four verdicts. *passed*. *violated*: a checker has seen a promise broken. *stuck*: it cannot come
 to its end: nothing can ever happen again, or time stands still, or it is past its limit. *failed*: something raised
-what nobody handled, in the code under test or in the scenario itself.
+what was not handled, in the code under test or in the scenario itself.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from mainstay.sim.strategies import Strategy
 from mainstay.sim.strategies.table import RANDOM, choose_strategy, describe_strategy
 
 Patch = Callable[[], object]
-"""Changes the code under test, to plant a bug for instance. Whoever gives it sees to it that it is undone."""
+"""Changes the code under test, to plant a bug for instance. The caller sees to it that it is undone."""
 
 Disturb = Callable[[World], None]
 """Sets up what goes wrong in a run."""
@@ -80,7 +80,7 @@ class RunResult(msgspec.Struct, frozen=True):
     waiting: str = ""
     """Which tasks were waiting where when it ended, if it has not passed."""
     expected: ExpectedState | None = None
-    """What it should have ended with, if somebody has said so (sim/cluster/final_state.py) and it has not passed."""
+    """What it should have ended with, if that is given (sim/cluster/final_state.py) and it has not passed."""
 
     @property
     def is_passed(self) -> bool:
@@ -108,7 +108,7 @@ class Booted:
         self._boot_failure: BaseException | None = None
         self._drawn: list[str] = []
         self.expected = scenario.expected
-        """What the run has to end with, if somebody has said so."""
+        """What the run has to end with, if that is given."""
         self.error: BaseException | None = None
         """Why the run has not passed, once it is over."""
         self.began_ns = 0

@@ -5,7 +5,7 @@
     SCENARIO = Scenario("cache-follows", "Caches follow …", make, checkers=lambda: [WatchContract(), …])
 
 A stage has three moments. It is *ready* when everything runs and has caught up; that far a scenario is the same for all
-its runs, which begin there (forks.py). Between `begin` and `finish` somebody wants things: objects are written, and
+its runs, which begin there (forks.py). Between `begin` and `finish` users want things: objects are written, and
 faults happen. Then all is healed, comes to rest, and `check` looks at what became of it.
 """
 
@@ -36,10 +36,10 @@ class Stage:
         """Wait until all that runs from the start has caught up. All programs have been started."""
 
     async def begin(self) -> None:
-        """From now on somebody wants something. Must not wait for it: faults may hold it up for long."""
+        """From now on users want something. Must not wait for it: faults may hold it up for long."""
 
     async def finish(self) -> None:
-        """Nobody wants anything new any more. Called before the faults are healed."""
+        """Users want nothing new from now on. Called before the faults are healed."""
 
     async def check(self) -> None:
         """All is healed and quiet: is everything as it should be? Raises `Violated`."""
@@ -67,9 +67,9 @@ class Scenario:
     calm: timedelta = timedelta(minutes=5)
     """How long it may take after healing to come to rest."""
     silence: timedelta = timedelta(seconds=30)
-    """How long nothing is written before that counts as rest. Longer than anybody waits before looking again."""
+    """How long nothing is written before that counts as rest. Longer than any component waits before it looks again."""
     expected: "ExpectedState | None" = None
-    """What each run has to end with, if somebody has said so (sim/cluster/final_state.py)."""
+    """What each run has to end with, if that is given (sim/cluster/final_state.py)."""
     ids: tuple[str, ...] = ()
     """What it is about: ids of the specification, and numbers of the catalogue (docs/scenarios.md)."""
     unchecked: tuple[str, ...] = ()

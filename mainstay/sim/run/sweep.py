@@ -25,7 +25,7 @@ from mainstay.sim.run.run import Booted, Patch, RunResult
 from mainstay.sim.run.scenario import Scenario
 
 FAULTS: Final = tuple(AT_WRITE)
-"""All that can happen to a write: it is lost, before or after it is done; whoever writes crashes, before or after."""
+"""All that can happen to a write: it is lost, before or after it is done; or the writer crashes, before or after."""
 AT_DELIVERY: Final = ("watch-delay", "watch-disconnect", "crash-at-delivery", "pause-at-delivery")
 """What is tried at a delivery. `unseen` and `old-state` are for Sieve's patterns; `watch-repeat` is left to chance."""
 EVERYWHERE: Final = (*FAULTS, *AT_DELIVERY)
@@ -133,7 +133,7 @@ def sweep_runs(
     """Try each single fault. With `lasts`, the scenario's work ends earlier: there are as many points as writes.
 
     With `programs`, only at the writes of these, and at what they are told; `without`, not at those whose paths or keys
-    have one of these texts in them; `one_in`, only at each so manieth point. If the stage is an `ComparedStage`
+    have one of these texts in them; `one_in`, only at every n-th point. If the stage is an `ComparedStage`
     (sim/cluster/final_state.py), each run must also end with the same state as that without a fault. If the run without
     a fault does not pass, it is the only one.
     """

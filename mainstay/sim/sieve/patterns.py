@@ -37,7 +37,7 @@ class ReferenceRun(msgspec.Struct, frozen=True):
     last: dict[str, int]
     """By key: the last revision in the run, before all was healed."""
     reads: list[tuple[str, int]] | None
-    """What its decisions have looked at; None: nobody knows."""
+    """What its decisions have looked at; None: unknown."""
 
 
 class FaultPlan(msgspec.Struct, frozen=True):

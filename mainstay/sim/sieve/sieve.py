@@ -128,7 +128,7 @@ def sift_runs(
     one_in: int = 1,
     patch: Patch | None = None,
 ) -> Iterator[Sifted]:
-    """Run the plans of these patterns for a program of the scenario's world; with `one_in`, only each so manieth.
+    """Run the plans of these patterns for a program of the scenario's world; with `one_in`, only every n-th.
 
     The first run is without a fault, and if a second one without a fault does not pass, that is given too: there is
     nothing to compare with then, and no plan is run. Raises `ValueError` if there is no such program.

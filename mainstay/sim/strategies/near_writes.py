@@ -1,7 +1,7 @@
-"""A few faults, each at or right after a write that is no heartbeat: where somebody is halfway through something.
+"""A few faults, each at or right after a write that is no heartbeat: where a program is halfway through something.
 
 At such a write it may be that the writer crashes, that the request or its answer is lost, that the watch by which the
-writer or somebody else would hear of it is late or ends, or that one of the timed faults strikes: the writer, where it
+writer or another program would get it is late or ends, or that one of the timed faults strikes: the writer, where it
 has a choice. Nothing else goes wrong in the run, so that what it shows is easily told.
 """
 
@@ -22,7 +22,7 @@ BUDGETS: Final = (1, 2, 3, 4)
 RATES: Final = (0.02, 0.05, 0.15, 0.4)
 """How likely a write is to be hit: work has some ten of them, or some hundreds."""
 SOON: Final = tuple(timedelta(milliseconds=ms) for ms in (0, 2, 20, 200))
-WHOSE: Final = ("the writer's", "another's", "anybody's")
+WHOSE: Final = ("the writer's", "another's", "any")
 SPARED: Final = 0.25  # Less likely: what a user writes only others can be late to hear of.
 AT_PLACES: Final = 0.8
 """How likely it is that a fault that can be aimed exactly may happen in a run."""

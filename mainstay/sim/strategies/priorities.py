@@ -3,7 +3,7 @@
 After *probabilistic concurrency testing*: a bug that needs few things to happen in a certain order is found with a
 chance that one can state, if each run orders all of them at random and changes its mind a few times only. Here the
 order is one of programs: all that is to or from a program of a low rank is under way for longer. At a few writes,
-drawn from the seed, whoever is just writing is held up from then on: its network, its watches, or itself.
+drawn from the seed, the program that is just writing is held up from then on: its network, its watches, or itself.
 
 About half of these runs have the usual faults besides.
 """
@@ -96,7 +96,7 @@ class _Ranking(Odds):
         return USUAL.at_event(fault, tap) if self._has_more else 0
 
     def _demote(self, who: str) -> None:
-        """Whoever was first enough to write is last from now on."""
+        """The program that wrote first is last from now on."""
         if not self._ways or not self._world.faults.on:
             return
         self._ranks[who] = len(STEPS)

@@ -1,4 +1,4 @@
-"""All strategies, by name. The first is what a run has if nobody says otherwise.
+"""All strategies, by name. The first is the default.
 
 Each but the first leaves a mark among the choices of a run, `strategy/NAME`, by which a tape tells it. A tape without a
 mark is replayed as one of random faults; faults at writes and deliveries are the same choices in all of them.

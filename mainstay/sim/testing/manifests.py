@@ -25,7 +25,7 @@ class BadManifest(SimulationError):
 
 
 class NoSuchKind(SimulationError):
-    """Nobody has defined a kind of this name. Says what to do."""
+    """No kind of this name is defined. Says what to do."""
 
 
 def parse_objects(manifest: Manifest) -> list[Object]:

@@ -36,7 +36,7 @@ class NotRunnable(SimulationError):
 
 
 def name_program(own: Own) -> str:
-    """What a program is called if nobody says."""
+    """The default name of a program."""
     match own:
         case Controller():
             return own.name
@@ -69,7 +69,7 @@ def find_url(world: World) -> str:
 
 
 def make_kubeconfig(world: World, name: str) -> dict[str, Any]:
-    """With which somebody asks as this program."""
+    """With which a client asks as this program."""
     named = {"cluster": "sim", "user": name}
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""A scenario of one's own in a few lines: programs, what somebody wants of them, and what must be in the end.
+"""A scenario of one's own in a few lines: programs, what a user wants of them, and what must hold at the end.
 
     class Certificates(OwnStage):
         programs = {"certificates": issue}              controllers or coroutine functions (programs.py)
@@ -13,7 +13,7 @@
 
     CERTIFICATES = Scenario("certificates", "Each website gets one certificate.", Certificates, checkers=usual_checkers)
 
-Then `mainstay sim run shop:CERTIFICATES --seeds 100`. Whoever uses the cluster is spared by faults; its servers are
+Then `mainstay sim run shop:CERTIFICATES --seeds 100`. The user of the cluster is spared by faults; its servers are
 not. For tests that say themselves what goes wrong, and when, there is `whole_cluster` (cluster.py).
 """
 
@@ -69,7 +69,7 @@ class OwnStage(Stage):
     # For subclasses.
 
     async def use(self, client: Client) -> None:
-        """What somebody wants, step by step. If a server is away in between, it is done again from the beginning:
+        """What the user wants, step by step. If a server is away in between, it is done again from the beginning:
         so write it as what should be there (`ensure`)."""
 
     async def ensure(self, client: Client, manifest: Manifest) -> None:

@@ -34,7 +34,7 @@ _TICK: Final = timedelta(seconds=1)
 
 
 class NoSuchProgram(SimulationError):
-    """Nobody is called that. Says who there is."""
+    """No program has that name. Says which ones there are."""
 
 
 class NoSuchFault(SimulationError):
@@ -50,7 +50,7 @@ class NeverHappened(SimulationError):
 
 
 class AnyFitting(tuple[str, ...]):
-    """Faults that nobody has named one by one: those that cannot happen in a cluster do not."""
+    """Faults that were not named one by one: those that cannot happen in a cluster do not."""
 
     __slots__ = ()
 
@@ -143,7 +143,8 @@ class FaultControl:
     # Now.
 
     def crash(self, name: str, lasting: timedelta = BRIEFLY, *, silently: bool = False) -> None:
-        """Kill it in the middle of anything, and start it again later. Silently: nobody is told, as at a power cut."""
+        """Kill it in the middle of anything, and start it again later. Silently: its peers see no reset, as at a power
+        cut."""
         program = self.program(name)
         self._note(f"{name} crashes for {lasting}")
         self.world.faults.crash(program, lasting, silently=silently)
@@ -165,7 +166,7 @@ class FaultControl:
     def stale(self, name: str, lasting: timedelta = BRIEFLY) -> None:
         """Let all it watches fall silent for a while, so that it acts on what was. Then it hears of all at once.
 
-        Its own reads and writes are as ever. Of a server: whatever anybody watches there.
+        Its own reads and writes are as ever. Of a server: all watches there.
         """
         self.program(name)
         taps = [
@@ -244,7 +245,7 @@ class FaultControl:
             raise CannotHappen("\n".join(told))
 
     def _leave_alone(self, names: Iterable[str]) -> None:
-        """These, and nobody who was left alone before. Who is part of the test stays spared whatever happens."""
+        """These, and none that was left alone before. Who is part of the test stays spared whatever happens."""
         for name in self._left_alone:
             self.world.spared.pop(name, None)
         self._left_alone = [name for name in names if name not in self.world.spared]
