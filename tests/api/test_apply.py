@@ -87,7 +87,7 @@ def test_what_is_applied_to_nothing_is_made_and_owned() -> None:
     }
 
 
-def test_another_value_of_what_somebody_owns_is_a_conflict() -> None:
+def test_another_value_of_an_owned_field_is_a_conflict() -> None:
     error = refusal(apply(None, "m1", data={"a": "1", "b": "1"}), "m2", data={"a": "2"})
     assert error.status() == {
         "kind": "Status",
@@ -175,7 +175,7 @@ def test_sets_merge_and_atomic_lists_are_replaced() -> None:
     assert owned(new)["m1"] == {"f:metadata": {"f:finalizers": {'v:"a/a"': {}, 'v:"b/b"': {}}}}
 
 
-def test_what_was_there_before_anyone_kept_record_belongs_to_whoever_wrote_it() -> None:
+def test_fields_from_before_managed_fields_belong_to_their_writer() -> None:
     live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "1"}, "data": {"a": "1"}}
     assert refusal(live, "m1", data={"a": "2"}).message == (
         'Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.a'

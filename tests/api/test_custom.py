@@ -189,7 +189,7 @@ def test_versions_that_were_stored_once_are_remembered():
     assert old["status"]["storedVersions"] == ["v1"]
 
 
-def test_names_that_nobody_has_are_accepted():
+def test_names_that_are_not_taken_are_accepted():
     assert accepted(a_crd(shortNames=["fo"]))["status"] == {
         "acceptedNames": {
             "plural": "foos",

@@ -331,7 +331,7 @@ def test_conforming_twice_changes_nothing_more():
         (b"{'a':1}", "object keys must be strings"),
     ],
 )
-def test_json_that_nobody_should_have_to_deal_with_is_refused(body: bytes, words: str):
+def test_unreasonable_json_is_refused(body: bytes, words: str):
     assert words in refusal(body, WIDGET)
 
 
@@ -440,7 +440,7 @@ def test_aliases_and_merges_are_followed():
         ("- a", "cannot unmarshal array"),
     ],
 )
-def test_yaml_that_nobody_should_have_to_deal_with_is_refused(text: str, words: str):
+def test_unreasonable_yaml_is_refused(text: str, words: str):
     assert words in refusal(text.encode(), WIDGET, "application/yaml")
 
 

@@ -39,7 +39,7 @@ def written(old: Any, new: Any, manager: str, second: int, *, message: str = CON
     return updated(old, new, manager=manager, api_version="v1", now=at(second), message=message, **more)
 
 
-def test_whoever_makes_an_object_owns_what_it_says_but_not_what_names_it() -> None:
+def test_the_creator_owns_the_fields_of_an_object_but_not_its_names() -> None:
     new = a_map({"k": "v"}, namespace="d", labels={"a": "1"}, creationTimestamp=at(0), generation=1, generateName="m-")
     assert written(None, new, "kubectl", 1) == [
         an_entry(
@@ -50,11 +50,11 @@ def test_whoever_makes_an_object_owns_what_it_says_but_not_what_names_it() -> No
     ]
 
 
-def test_an_object_that_says_nothing_is_nobodys() -> None:
+def test_an_empty_object_has_no_owner() -> None:
     assert written(None, a_map(), "kubectl", 1) == []
 
 
-def test_whoever_changes_a_field_takes_it_from_the_others_and_not_what_is_around_it() -> None:
+def test_a_writer_takes_over_the_field_it_changes_and_no_other() -> None:
     old = a_map({"k": "v"}, [an_entry("first", {"f:data": {".": {}, "f:k": {}}})])
     assert written(old, a_map({"k": "other"}), "second", 1) == [
         an_entry("first", {"f:data": {}}),

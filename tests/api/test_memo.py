@@ -112,7 +112,7 @@ def test_the_fields_of_a_spec_that_comes_again_are_those_of_the_first_time(pod: 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["x", "y"]), pods()), min_size=2, max_size=5))
-def test_nobody_changes_the_fields_that_others_share(writes: Any):
+def test_shared_fields_are_not_changed(writes: Any):
     shared = {key: copy.deepcopy(found) for key, found in field_sets._known_specs._found.items()}
     old: Any = None
     for second, (manager, new) in enumerate(writes):

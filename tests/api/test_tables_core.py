@@ -100,7 +100,7 @@ def test_a_series_of_events_counts_from_its_last_one():
     assert (cells["Last Seen"], cells["First Seen"], cells["Count"]) == ("5s", "3m", 4)
 
 
-def test_an_event_without_any_time_was_seen_nobody_knows_when():
+def test_an_event_without_any_time_has_an_unknown_age():
     cells = shown("Event", an_object(involvedObject={"kind": "Node"}))
 
     assert (cells["Last Seen"], cells["Object"], cells["Count"]) == ("<unknown>", "node", 1)

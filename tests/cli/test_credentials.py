@@ -61,7 +61,7 @@ def test_one_that_cannot_be_read_is_made_again(tmp_path: Path):
     assert ensure_all(a_cluster(tmp_path), disk, At(NOW)) == ["node-b1"]
 
 
-def test_an_agent_is_its_node_and_nobody_else(tmp_path: Path):
+def test_an_agent_has_the_identity_of_its_node_only(tmp_path: Path):
     ensure_all(a_cluster(tmp_path), SystemDisk(tmp_path), At(NOW))
 
     config = from_kubeconfig_file(tmp_path / "nodes" / "node-a1" / FILE)
@@ -77,7 +77,7 @@ def test_an_agent_is_its_node_and_nobody_else(tmp_path: Path):
     )
 
 
-def test_no_file_but_the_administrators_is_called_kubeconfig_and_nobody_else_can_read_any(tmp_path: Path):
+def test_only_the_administrators_file_is_called_kubeconfig_and_only_its_owner_reads_it(tmp_path: Path):
     ensure_all(a_cluster(tmp_path), SystemDisk(tmp_path), At(NOW))
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

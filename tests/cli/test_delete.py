@@ -61,7 +61,7 @@ async def test_objects_are_removed_by_name_by_path_by_labels_all_or_from_a_file(
         assert await names(world.client) == []
 
 
-async def test_what_is_not_there_is_an_error_unless_nobody_minds(sim):
+async def test_a_missing_object_is_an_error_unless_ignored(sim):
     async with a_world(sim) as world:
         paper = Paper()
         assert await delete_objects(world.client, paper, ["cm", "gone"], [], PLAIN) == Exit.ERROR

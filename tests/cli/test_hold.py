@@ -97,7 +97,7 @@ def test_the_name_of_a_hold_is_taken_as_it_is():
     ]
 
 
-def test_who_answers_for_it_is_the_user_unless_somebody_is_named():
+def test_the_holder_is_the_user_unless_another_is_named():
     assert find_user_name("admin", {"USER": "anna", "LOGNAME": "root"}, lambda: "root") == "anna"
     assert find_user_name("admin", {}, lambda: "root") == "root"
     assert find_user_name("admin", {}, lambda: "") == "admin"
@@ -213,7 +213,7 @@ async def test_what_one_holds_oneself_is_held_for_longer_or_shorter(sim):
         assert (hold["spec"]["expiresAt"], hold["metadata"]["generation"]) == ("2026-01-03T00:00:01Z", 2)
 
 
-async def test_what_somebody_else_holds_is_not_taken_over_until_it_is_over(sim):
+async def test_a_hold_of_another_user_is_not_taken_over_until_it_expires(sim):
     async with a_world(sim) as world:
         await held(world)
         with pytest.raises(click.ClickException) as error:

@@ -145,7 +145,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(
     assert "default" in shown
 
 
-def test_whoever_reads_may_stop_reading(mainstay: Mainstay):
+def test_a_reader_may_stop_reading(mainstay: Mainstay):
     mainstay("apply", "-f", "-", stdin=CONFIGMAP)
     with mainstay.running("get", "all,cm,secrets,nodes,pods", "-A", "-o", "yaml") as process:
         assert process.stdout is not None

@@ -329,7 +329,7 @@ def test_the_oldest_tombstones_go_first():
 # Waiting.
 
 
-async def test_whoever_waits_for_a_revision_goes_on_when_it_is_complete():
+async def test_a_waiter_for_a_revision_continues_when_it_is_complete():
     cache = Cache(PODS)
     order: list[int] = []
 
@@ -354,7 +354,7 @@ async def test_whoever_waits_for_a_revision_goes_on_when_it_is_complete():
         await cache.wait_until(13)
 
 
-async def test_whoever_gives_up_waiting_is_forgotten():
+async def test_a_cancelled_waiter_is_forgotten():
     cache = a_cache()
     with pytest.raises(TimeoutError):
         async with tasks.timeout(timedelta(seconds=5)):

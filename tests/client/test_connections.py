@@ -58,7 +58,7 @@ async def test_too_many_who_wait_are_refused(sim):
         assert world.client.counts.unsent > 0
 
 
-async def test_whoever_stops_waiting_leaves_its_turn_to_others(sim):
+async def test_a_cancelled_waiter_leaves_its_turn_to_others(sim):
     async with a_world(sim, limits=Limits(connections=1)) as world, a_gate(sim) as gate:
         async with a_client(sim, GATE, limits=Limits(connections=1)) as client:
             gate.holds_answers = True
@@ -140,7 +140,7 @@ async def test_a_cancelled_request_does_not_leave_its_answer_to_the_next_one(sim
         assert (await world.client.get(CONFIG_MAPS, "one", "default"))["kind"] == "ConfigMap"
 
 
-async def test_a_closed_client_answers_nobody(sim):
+async def test_a_closed_client_sends_no_requests(sim):
     async with a_world(sim), a_gate(sim) as gate:
         client = a_client(sim, GATE)
         await client.list(PODS)

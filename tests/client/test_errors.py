@@ -55,7 +55,7 @@ def test_each_answer_has_its_exception(status, reason, details, expected):
     assert (type(raised), raised.status, raised.reason, str(raised)) == (expected, status, reason, "no")
 
 
-def test_whoever_was_fenced_has_a_conflict_too():
+def test_a_fenced_write_is_a_conflict_too():
     assert issubclass(errors.Fenced, errors.Conflict)
     assert error(409, a_status(409, "Conflict", causes=FENCED["causes"])).causes == (
         errors.Cause("Fenced", "", "another leader is in office"),

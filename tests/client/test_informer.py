@@ -546,7 +546,7 @@ async def test_without_the_rights_it_says_so_and_goes_on_asking(sim):
 # Subscribing and sharing.
 
 
-async def test_whoever_subscribes_late_is_first_told_what_is_there(sim):
+async def test_a_late_subscriber_first_gets_the_present_objects(sim):
     api = PretendApi()
     api.put("b")
     api.put("a")
@@ -588,7 +588,7 @@ async def test_a_subscriber_that_fails_stops_the_informer_and_ends_waits(sim):
     ]
 
 
-async def test_informers_are_shared_and_get_all_indexes_that_anybody_wants(sim):
+async def test_informers_are_shared_and_have_all_requested_indexes(sim):
     api = PretendApi()
     api.put("a", node="n1", labels={"app": "web"})
     informers = Informers(api, sim.env("client"))

@@ -269,7 +269,7 @@ UNAVAILABLE = b'{"kind":"Status","reason":"ServiceUnavailable","code":503}'
 
 
 @pytest.mark.parametrize(("status", "body"), [("429 Too Many Requests", b"{}"), ("503 No", UNAVAILABLE)])
-async def test_whoever_is_told_when_to_come_back_comes_back_then(sim, status, body):
+async def test_retry_after_is_honoured(sim, status, body):
     answer, came = refusing(2, status, "Retry-After: 7", body=body)
     async with a_scripted_server(sim, answer), a_client(sim) as client:
         began_ns = sim.clock.monotonic_ns()
@@ -279,7 +279,7 @@ async def test_whoever_is_told_when_to_come_back_comes_back_then(sim, status, bo
         assert 14 <= (sim.clock.monotonic_ns() - began_ns) / 1e9 < 15
 
 
-async def test_whoever_is_told_to_wait_for_too_long_is_told_so(sim):
+async def test_a_retry_after_beyond_the_deadline_is_an_error(sim):
     answer, came = refusing(9, "429 Too Many Requests", "Retry-After: 600")
     async with a_scripted_server(sim, answer), a_client(sim) as client:
         with pytest.raises(Throttled) as refused:

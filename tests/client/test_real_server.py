@@ -66,7 +66,7 @@ async def test_a_name_the_certificate_has_or_no_check_at_all_will_do(tmp_path):
 
 
 @pytest.mark.real_loop
-async def test_without_a_certificate_a_client_is_nobody(tmp_path):
+async def test_a_client_without_a_certificate_is_anonymous(tmp_path):
     config = from_kubeconfig_file(shared_server().kubeconfig)
     async with a_real_client(Config(config.servers, Tls(config.tls.authorities), token="wrong"), tmp_path) as client:
         with pytest.raises(Unauthorized):

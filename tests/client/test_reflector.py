@@ -155,7 +155,7 @@ def test_streams_that_bring_nothing_are_opened_ever_more_rarely():
     assert waits[-1].delay(0) == RESUME.delay_max
 
 
-def test_a_server_that_cuts_off_whoever_it_owes_too_much_is_listed():
+def test_a_watch_cut_off_by_the_server_is_listed_again():
     reflector = watching(10)
     for _ in range(IN_VAIN_MAX):
         reflector.failed(Fault.UNAVAILABLE)  # A server that is away for long is another thing.
@@ -334,7 +334,7 @@ def test_nothing_is_known_of_a_store_that_was_put_back_though_it_has_come_furthe
     assert reflector.bookmark(40, ends_state=True) == (Replace((), 40),)
 
 
-def test_whoever_is_told_that_the_store_was_put_back_looks_again_soon():
+def test_a_restored_store_is_listed_again_soon():
     reflector = watching(10)
     for _ in range(7):
         reflector.failed(Fault.UNAVAILABLE)

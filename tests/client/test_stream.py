@@ -59,7 +59,7 @@ async def test_a_refusal_is_raised_before_anything_is_read(sim):
                 pass
 
 
-async def test_no_more_is_held_than_allowed_until_somebody_reads(sim):
+async def test_no_more_than_the_limit_is_buffered_until_it_is_read(sim):
     written = 0
     pouring: list[asyncio.Task[None]] = []
 

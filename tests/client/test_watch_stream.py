@@ -247,7 +247,7 @@ async def test_an_event_without_end_is_given_up(sim):
         assert await events_of(watch) == [1, Unavailable]
 
 
-async def test_whoever_does_not_fetch_makes_the_server_wait(sim):
+async def test_a_slow_reader_makes_the_server_wait(sim):
     sent = 0
 
     async def send(transport: asyncio.Transport) -> None:

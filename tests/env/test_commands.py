@@ -39,7 +39,7 @@ async def test_who_ends_is_not_left_as_a_zombie():
     eventually(lambda: commands.is_alive(running) or not Path(f"/proc/{running.pid}").exists())
 
 
-async def test_another_process_with_the_same_number_is_somebody_else():
+async def test_another_process_with_the_same_number_is_not_confused_with_it():
     running = commands.start(["/bin/sleep", "1000"])
     for other in (replace(running, started=running.started - 1), replace(running, boot="another")):
         assert not commands.is_alive(other)

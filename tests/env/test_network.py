@@ -98,7 +98,7 @@ async def test_a_port_that_is_taken_is_refused(either_loop):
     server.close()
 
 
-async def test_nobody_answers_on_a_port_that_was_closed(either_loop):
+async def test_a_closed_port_refuses_connections(either_loop):
     server = await network.listen(Echo, LOCALHOST, 0)
     port = port_of(server)
     server.close()

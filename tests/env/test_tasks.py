@@ -44,7 +44,7 @@ async def test_a_spawned_task_has_its_name_and_gives_its_result(either_loop):
     assert await task == 42
 
 
-async def test_a_spawned_task_that_nobody_holds_lives_on(either_loop):
+async def test_a_spawned_task_without_references_lives_on(either_loop):
     waits_for: list[weakref.ref[asyncio.Future[str]]] = []
     heard = []
 

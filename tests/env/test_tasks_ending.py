@@ -41,7 +41,7 @@ async def test_what_the_first_raises_is_raised_when_the_others_have_ended():
     assert ended.is_set()
 
 
-async def test_whoever_waits_and_is_cancelled_takes_all_with_it():
+async def test_a_cancelled_waiter_cancels_all_its_work():
     ended = asyncio.Event()
 
     async def wait() -> None:
@@ -56,7 +56,7 @@ async def test_whoever_waits_and_is_cancelled_takes_all_with_it():
     assert ended.is_set()
 
 
-async def test_shielded_work_goes_on_when_whoever_waits_is_cancelled():
+async def test_shielded_work_continues_when_its_waiter_is_cancelled():
     done = asyncio.Event()
 
     async def work() -> None:

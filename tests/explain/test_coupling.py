@@ -41,7 +41,7 @@ def input_of(inputs: tuple[Input, ...], kind: str) -> Input:
 
 
 @pytest.mark.sim
-async def test_the_scheduler_is_coupled_to_whoever_writes_what_it_reads(text_journal):
+async def test_the_scheduler_is_coupled_to_the_writers_of_what_it_reads(text_journal):
     found = await coupling_of(await Moment.now(text_journal), REGISTRY.declared(), "scheduler-1")
 
     quotas = {edge.writer: edge for edge in input_of(found.inputs, "zonequotas.mainstay.dev").edges}
@@ -74,7 +74,7 @@ async def test_the_decisions_about_a_workload_are_coupled_to_the_autoscaler(text
 
 
 @pytest.mark.sim
-async def test_nobody_and_nothing_are_told_with_who_there_is(text_journal):
+async def test_an_unknown_component_is_rejected_with_the_known_ones(text_journal):
     now = await Moment.now(text_journal)
     with pytest.raises(NoSuchComponent, match=r"nobody is called 'shceduler'.*replicaset, .*scheduler"):
         await coupling_of(now, REGISTRY.declared(), "shceduler")

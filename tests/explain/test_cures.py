@@ -86,7 +86,7 @@ def test_a_taint_is_tolerated_by_the_workload_or_taken_off_a_node() -> None:
     assert untainted.nodes == ("n1",)
 
 
-def test_a_pod_that_nobody_can_change_gets_words_and_no_command() -> None:
+def test_an_immutable_pod_gets_advice_without_a_command() -> None:
     cures = by_change(Objects(nodes=(a_node(taints=["gpu:NoSchedule"]),)), a_pod())
     assert cures[Change.TOLERATE,].command == ""
     assert "delete it and make it so" in cures[Change.TOLERATE,].sentence
@@ -137,7 +137,7 @@ def test_a_label_that_says_something_else_is_overwritten_only_when_asked_to() ->
     )
 
 
-def test_nobody_is_told_to_say_that_a_node_is_elsewhere_or_called_otherwise() -> None:
+def test_advice_never_relabels_the_zone_or_the_name_of_a_node() -> None:
     nodes = (a_node("n1", zone="a"),)
     for selector in ({ZONE: "b"}, {"kubernetes.io/hostname": "n7"}, {"kubernetes.io/arch": "arm64"}):
         assert (Change.LABEL_NODE,) not in by_change(Objects(nodes=nodes), a_pod(nodeSelector=selector))
@@ -238,7 +238,7 @@ def test_the_fewest_pods_are_removed_and_where_they_are_made_anew_is_said() -> N
     assert cure.command == "kubectl delete pod -n default big"
 
 
-def test_nobody_is_removed_who_would_come_back_to_the_same_room() -> None:
+def test_a_pod_that_would_return_to_the_same_room_is_not_removed() -> None:
     """The next one is made at once, and takes its place again before the room is seen to be free."""
     pods = (of_deployment(running(a_pod("big", node="n1", cpu="3")), "db"),)
     assert (Change.REMOVE_PODS,) not in by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="4"))
@@ -249,7 +249,7 @@ def test_pods_of_a_higher_priority_stay() -> None:
     assert (Change.REMOVE_PODS,) not in by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="2"))
 
 
-def test_whoever_has_the_port_is_removed() -> None:
+def test_the_holder_of_the_port_is_removed() -> None:
     port = [{"containerPort": 80, "hostPort": 80}]
     pods = (running(a_pod("a", node="n1", ports=port)), running(a_pod("b", node="n1")))
     cure = by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(ports=port))[Change.REMOVE_PODS,]

@@ -84,7 +84,7 @@ async def test_a_hold_concerns_what_it_names_and_what_is_owned_by_that(sim: Simu
         assert held.words.startswith("its rollout stays as it is: anna holds it until ")
 
 
-async def test_what_is_over_concerns_nobody_and_an_earlier_moment_had_it(sim: Simulation):
+async def test_an_expired_hold_applies_only_at_an_earlier_moment(sim: Simulation):
     async with whole_cluster(sim, nodes=TWO) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         name = await hold(cluster, What.ROLLOUT, "web", "default", length=30 * SECOND)

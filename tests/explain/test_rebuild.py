@@ -136,7 +136,7 @@ async def test_only_what_a_cache_had_selected_is_there():
     assert len((await past.cache(labelled, SERVICE_ACCOUNTS, ()))[0]) == 0
 
 
-async def test_a_field_that_nobody_knows_here_is_said_instead_of_guessed():
+async def test_an_unknown_field_is_reported_instead_of_guessed():
     journal = a_journal((1, SERVICE_ACCOUNTS, "default/default", {}))
 
     with pytest.raises(CannotRebuild, match=r"selected by 'spec\.colour', which is not known here") as raised:
@@ -170,7 +170,7 @@ async def test_what_a_controller_was_made_with_is_not_taken_for_its_memory():
     assert action.object["data"] == {"ca.crt": "pem"}
 
 
-async def test_a_memory_that_nobody_kept_and_one_that_makes_no_sense_are_said():
+async def test_a_missing_memory_and_an_invalid_one_are_reported():
     journal = a_journal((1, NODES, "n1", {}))
     seen = (Seen("nodes", 1), Seen("pods", 1))
 

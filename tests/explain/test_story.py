@@ -163,7 +163,7 @@ def test_twice_is_not_yet_again_and_again():
     assert len(merged([*a_turn(1), *a_turn(2)])) == 4
 
 
-def test_what_fails_again_after_somebody_has_changed_it_is_told_again():
+def test_a_failure_after_a_change_is_shown_again():
     before = [line for number in range(1, 4) for line in a_turn(number)]
     changed = a_line(35, what=What.WRITTEN, text="image of main x:1 → x:2", revision=7)
     after = [line for number in range(4, 7) for line in a_turn(number)]

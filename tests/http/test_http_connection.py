@@ -267,7 +267,7 @@ async def test_others_are_answered_between_the_pieces_of_a_long_answer():
         assert (await slow.reply()).body == LARGE * 50
 
 
-async def test_a_long_answer_is_made_as_fast_as_it_is_taken_and_whoever_takes_nothing_is_cut_off():
+async def test_a_long_answer_is_made_as_fast_as_it_is_read_and_an_idle_reader_is_cut_off():
     made: list[int] = []
     async with serving(lambda request: in_pieces(500, made), Limits(piece_within=SECOND)) as server:
         client = await connected(server)

@@ -199,7 +199,7 @@ async def test_a_client_certificate_reaches_the_handler(authority: Authority):
         client.close()
 
 
-async def test_a_certificate_of_somebody_else_is_refused(authority: Authority, tmp_path: Path):
+async def test_a_certificate_of_another_ca_is_refused(authority: Authority, tmp_path: Path):
     (tmp_path / "other").mkdir()
     stranger = Authority.made_in(tmp_path / "other").issue("mallory", "system:masters")
     async with serving(whoami, tls=authority.server_side()) as server:

@@ -66,7 +66,7 @@ async def test_when_the_client_is_gone_the_tunnel_ends():
             await ended.wait()
 
 
-async def test_a_client_that_sends_what_nobody_takes_has_to_wait():
+async def test_a_client_waits_until_what_it_sends_is_read():
     async def run(tunnel: Tunnel) -> None:
         await asyncio.sleep(60)
         received = 0

@@ -197,7 +197,7 @@ async def test_what_is_wrong_or_too_large_ends_it_with_a_code(sent: bytes, code:
         await client.end()
 
 
-async def test_what_nobody_receives_is_not_read():
+async def test_unreceived_messages_are_not_read():
     received = 0
 
     async def run(websocket: WebSocket) -> None:

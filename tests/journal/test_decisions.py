@@ -83,7 +83,7 @@ async def test_what_the_disk_cannot_keep_up_with_loses_its_detail_first_and_is_c
     assert begun <= lost.since <= lost.until
 
 
-async def test_a_full_disk_makes_nobody_wait_and_is_tried_again(sim):
+async def test_a_full_disk_blocks_no_caller_and_is_retried(sim):
     disk = sim.disk_of("journal")
     log = await a_log(sim, disk, waiting_bytes_max=2_000)
     disk.capacity_bytes = 0

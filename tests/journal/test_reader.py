@@ -117,7 +117,7 @@ async def many_changes(sim: Simulation, disk: SimDisk) -> HistoryRecorder:
     return recorder
 
 
-async def test_a_damaged_segment_is_a_gap_for_those_who_need_it_and_for_nobody_else(sim):
+async def test_a_damaged_segment_is_a_gap_only_for_answers_that_need_it(sim):
     disk = sim.disk_of("journal")
     await many_changes(sim, disk)
     before = Reader(disk).state({"pods": 61})

@@ -53,7 +53,7 @@ def test_what_is_not_there_is_started_in_order():
     assert plan == Plan(actions=(Start(SERVER), Start(AGENT)), memory={"server": Past(), "agent": Past()})
 
 
-def test_what_runs_as_wanted_is_left_alone_whoever_started_it():
+def test_a_process_that_runs_as_wanted_is_adopted():
     plan = decide([SERVER], {"server": process(SERVER)}, {}, NOW, Run())
 
     assert plan == Plan(actions=(), memory={"server": Past(process=who(7), since_ns=NOW)})
@@ -157,7 +157,7 @@ def test_a_stop_leaves_later_turns_as_they_are():
     assert (plan.actions, plan.is_done) == ((), True)
 
 
-def test_whoever_is_in_a_hurry_kills_all_at_once():
+def test_a_forced_stop_kills_all_at_once():
     running = {"server": process(SERVER, 7), "agent": process(AGENT, 8)}
 
     plan = decide([SERVER, AGENT], running, {}, NOW, Stop(2, is_hurried=True))

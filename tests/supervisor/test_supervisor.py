@@ -125,7 +125,7 @@ async def the_next_supervisor_takes_over_what_lives(machine: Machine) -> None:
     assert machine.processes.running() == ["agent", "server"]
 
 
-async def whoever_got_a_number_since_is_nobody_we_know(machine: Machine) -> None:
+async def a_reused_process_id_is_not_recognised(machine: Machine) -> None:
     await machine.up(BOTH)
     await tasks.sleep(seconds(1))
     await machine.kill()
@@ -198,7 +198,7 @@ STORIES: list[tuple[Callable[[Machine], Awaitable[None]], list[twins.Twin]]] = [
     (one_that_always_fails_is_tried_less_and_less, [twins.restarts_at_once]),
     (one_that_ran_well_is_forgiven, [twins.never_forgives]),
     (the_next_supervisor_takes_over_what_lives, []),
-    (whoever_got_a_number_since_is_nobody_we_know, [twins.knows_processes_by_number_alone]),
+    (a_reused_process_id_is_not_recognised, [twins.knows_processes_by_number_alone]),
     (what_was_started_and_not_written_down_is_found, [twins.starts_again_what_has_no_record]),
     (what_is_wanted_otherwise_is_replaced, [twins.adopts_whatever_it_runs]),
     (two_supervisors_are_one_too_many, [twins.takes_no_lock]),
@@ -320,7 +320,7 @@ async def test_one_whose_credentials_are_new_is_started_anew_and_has_not_failed(
     assert machine.failures == []
 
 
-async def test_hurrying_does_not_wait_for_whoever_does_not_listen(sim, machine):
+async def test_a_forced_stop_does_not_wait_for_unresponsive_processes(sim, machine):
     machine.processes.deaf = {"agent", "server"}
     await machine.up(BOTH)
     await tasks.sleep(seconds(1))

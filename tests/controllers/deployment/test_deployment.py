@@ -292,5 +292,5 @@ def test_a_deployment_that_is_deleted_moves_nothing():
     assert decide(deployment, an_old(8), a_new(3)).actions == ()
 
 
-def test_a_deployment_that_is_gone_is_nobodys_business():
+def test_a_deleted_deployment_leads_to_no_decision():
     assert DEPLOYMENT_CONTROLLER.decide(a_view(DEPLOYMENT_CONTROLLER), KEY, None) == Decision()

@@ -164,7 +164,7 @@ def test_a_set_that_is_deleted_makes_takes_and_drains_nothing():
     assert decision.status["replicas"] == 2
 
 
-def test_a_set_that_is_gone_is_nobodys_business():
+def test_a_deleted_replicaset_leads_to_no_decision():
     assert REPLICA_SETS.decide(a_view(REPLICA_SETS), KEY, None) == Decision()
 
 

@@ -389,9 +389,7 @@ async def test_of_two_pods_that_were_not_ready_only_that_on_the_lost_node_is_cou
         ({"maxUnavailable": 0}, "raise maxUnavailable, which is 0."),
     ],
 )
-async def test_nobody_is_told_to_wait_for_pods_that_are_all_healthy(
-    sim: Simulation, wanted: dict[str, Any], advice: str
-):
+async def test_advice_never_waits_for_pods_that_are_all_healthy(sim: Simulation, wanted: dict[str, Any], advice: str):
     async with a_cluster(sim) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_deployment("web", 2))
         await made(cluster, DISRUPTION_BUDGETS, "web", selector={"matchLabels": {"app": "web"}}, **wanted)

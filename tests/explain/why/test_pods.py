@@ -30,7 +30,7 @@ async def test_a_pod_that_runs_says_how_it_came_to_its_node(sim: Simulation):
     assert answer.gaps == ()
 
 
-async def test_a_pod_with_gates_waits_for_whoever_removes_them(sim: Simulation):
+async def test_a_pod_with_gates_waits_for_their_removal(sim: Simulation):
     async with a_cluster(sim) as cluster:
         await cluster.client.create(PODS, a_pod("web", schedulingGates=[{"name": "example.com/license"}]), "default")
         await rest(10)
@@ -67,7 +67,7 @@ async def test_a_scheduler_that_has_died_is_named_with_when_it_was_last_heard_of
     assert answer.chain[-1].evidence[0].source == "ComponentState"
 
 
-async def test_a_pod_that_was_just_made_is_on_its_way_even_if_nobody_has_looked_yet(sim: Simulation):
+async def test_a_new_pod_is_in_progress_before_any_decision(sim: Simulation):
     async with a_cluster(sim) as cluster:
         cluster.world.programs["scheduler-1"].pause()
         await cluster.client.create(PODS, a_pod("web"), "default")
@@ -158,7 +158,7 @@ async def test_a_change_that_the_scheduler_has_not_seen_is_the_cause_and_not_wha
     assert any("cordoned" in note for note in answer.notes)
 
 
-async def test_a_pod_that_somebody_deleted_names_who(sim: Simulation):
+async def test_a_deleted_pod_names_the_user_who_deleted_it(sim: Simulation):
     async with a_cluster(sim) as cluster:
         await cluster.client.create(PODS, a_pod("web"), "default")
         await rest(10)

@@ -115,7 +115,7 @@ async def test_a_generation_that_is_over_is_told_as_it_stood_when_the_next_one_c
     assert "by admin" in then.notes[0]
 
 
-async def test_a_kind_that_nobody_looks_after_says_so(sim: Simulation):
+async def test_a_kind_without_a_controller_is_reported(sim: Simulation):
     body = a_deployment("db", 1)
     body["spec"]["serviceName"] = "db"
     async with a_cluster(sim) as cluster:
@@ -165,7 +165,7 @@ async def test_writers_that_take_turns_are_named_with_the_field_and_their_values
     assert "spec.replicas" in answer.sentence
 
 
-async def test_one_who_scales_up_and_down_fights_with_nobody(sim: Simulation):
+async def test_a_single_user_who_scales_up_and_down_is_no_fight(sim: Simulation):
     async with a_cluster(sim) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_deployment("web", 1))
         for replicas in (2, 1, 2, 1, 2):

@@ -346,7 +346,7 @@ async def test_a_token_counts_as_soon_as_what_it_names_is_there(sim, which):
     assert await world.is_good(token)
 
 
-async def test_the_token_of_another_server_is_nobodys(sim, which):
+async def test_a_token_of_another_server_is_rejected(sim, which):
     world = await a_world(sim, which)
     other = AccountTokens(SigningKey(ec.generate_private_key(ec.SECP256R1())), world.store, world.env)
 
