@@ -92,7 +92,7 @@ def a_bookmark(revision: int, annotations: dict[str, str] | None = None) -> byte
 
 
 class Feed:
-    """What is sent, made before anybody asks."""
+    """What is sent, made before any request."""
 
     def __init__(self, pods: int, changes: int, seed: int) -> None:
         chance = random.Random(seed)

@@ -77,7 +77,7 @@ class Demo:
 
     async def tell(self, *, stays: bool) -> None:
         title("1. A cluster: API server, scheduler, controllers, and two nodes in each of three zones; each a process")
-        # A node counts as lost when its lease of 40 s is over. Here it is one of 4 s, so that nobody has to wait.
+        # A node counts as lost when its lease of 40 s is over. Here it is one of 4 s, to keep the demo short.
         options = ("--nodes=6", "--lease-duration=4s")
         await self.show("mainstay", "up", "--detach", "--port=0", *options, "--data-dir", str(self.directory))
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(self.directory))
@@ -123,7 +123,7 @@ class Demo:
 
     async def tell_of_a_silent_machine(self) -> None:
         node, count = Counter(self.view.nodes_of_ready()).most_common(1)[0]
-        title(f"4. {node}, with {count} of the pods, falls silent: nobody knows why, so little is done at first")
+        title(f"4. {node}, with {count} of the pods, is silent: the cause is unknown, so little is done at first")
         pid = await self.pid_of(node)
         self.view.begin()
         async with self.view.counting():
@@ -182,7 +182,7 @@ class Demo:
             await self.show("get", "deployment", API, "-o", "wide")
 
     async def tell_of_the_journal(self) -> None:
-        title("8. What happened goes into one file, and every decision in it can be made again, exactly")
+        title("8. An incident bundle: one file, from which every decision can be replayed exactly")
         bundle = self.directory / "incident.bundle"
         with bundle.open("wb") as file:
             await self.show("mainstay", "record", "--since=5m", into=file)

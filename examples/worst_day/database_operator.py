@@ -57,7 +57,7 @@ async def drop(spec, meta, namespace, name, memo, **_):
 
 @kopf.on.event("pods", labels={"database": kopf.PRESENT})
 async def member_lost(event, name, namespace, labels, memo, **_):
-    """Somebody has deleted a pod, or its node has gone: the member comes back on its volume."""
+    """A user has deleted a pod, or its node has gone: the member comes back on its volume."""
     if event["type"] != "DELETED":
         return
     database = await find(memo.api, Database, namespace, labels["database"])
@@ -88,7 +88,7 @@ async def ensure_storage(api, meta, spec):
     larger = {"spec": {"resources": {"requests": {"storage": spec["storage"]}}}}
     for pod in await find_all(api, Pod, meta):
         if pod.metadata.annotations["storage"] != spec["storage"]:
-            await delete(api, Pod, meta["namespace"], pod.metadata.name)  # A volume grows while nobody uses it.
+            await delete(api, Pod, meta["namespace"], pod.metadata.name)  # A volume grows while no pod uses it.
             await api.patch(PersistentVolumeClaim, f"data-{pod.metadata.name}", larger, namespace=meta["namespace"])
             await create(api, a_pod(meta, number_of(pod), spec))
 

@@ -42,7 +42,7 @@ async def reconcile(spec, meta, memo, patch, **_):
 
 @kopf.timer("databases", interval=20, initial_delay=20)
 async def look_again(spec, meta, memo, **_):
-    """What was deleted while nobody watched is not told of afterwards: it can only be found missing."""
+    """A deletion that no watch saw is not delivered afterwards: the object can only be found missing."""
     if "deletionTimestamp" not in meta:
         await ensure_all(memo.api, meta, spec)
 
@@ -80,7 +80,7 @@ async def ensure_storage(api, meta, spec):
     larger = {"spec": {"resources": {"requests": {"storage": spec["storage"]}}}}
     for number in range(spec["replicas"]):
         volume = await ensure(api, PersistentVolumeClaim, a_volume(meta, number, spec))
-        if volume.spec.resources.requests["storage"] != spec["storage"]:  # A volume grows while nobody uses it.
+        if volume.spec.resources.requests["storage"] != spec["storage"]:  # A volume grows while no pod uses it.
             await delete(api, Pod, meta["namespace"], f"{meta['name']}-{number}")
             await api.patch(PersistentVolumeClaim, volume.metadata.name, larger, namespace=meta["namespace"])
 

@@ -62,7 +62,7 @@ class Promise:
 
 
 class NoDataLost(Promise):
-    """Nobody deletes a volume that is wanted: somebody has changed their mind while the operator was busy."""
+    """A volume that is wanted is not deleted: the user has changed their mind while the operator was busy."""
 
     name = "no data lost"
 

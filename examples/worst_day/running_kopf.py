@@ -2,8 +2,8 @@
 
     world.add_program("operator", kopf_program("examples.worst_day.database_operator", "operator", "server-1"))
 
-Each start of the program executes the operator's module anew, as a process does, with a registry of its own; so what it
-keeps in globals is lost in a crash. It finds the server by $KUBECONFIG. Its handlers must be coroutines, and talk to
+Each start of the program executes the operator's module again, as a process does, with a registry of its own; so what
+it keeps in globals is lost in a crash. It finds the server by $KUBECONFIG. Its handlers must be coroutines, and talk to
 the API with a library that does, too: there are no threads here.
 """
 

@@ -1,6 +1,6 @@
 """What is played: a user who wants a database, changes it in all ways there are, and makes it again under its name.
 
-There are two API servers, of which the operator asks the first; and somebody who provides volumes. The user, and who
+There are two API servers, of which the operator asks the first; and a provisioner of volumes. The user, and who
 provides volumes, are never hit by faults.
 """
 

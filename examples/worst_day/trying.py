@@ -127,7 +127,7 @@ def _final(booted: Booted) -> _State:
 
 
 def _forget(world: World, event: Event) -> None:
-    """Let the server forget, so that whoever begins anew is told what is, and not what was."""
+    """Let the server compact, so that a client that starts over sees the present state, not the past."""
     if isinstance(event, FaultInjected):
         world.faults.spawn(_compact(world), "history lost")
 

@@ -1,4 +1,4 @@
-"""Who can change what a decision goes by, without calling whoever decides? (SPEC O6)
+"""Which components can change the inputs of a decision without calling the decider? (SPEC O6)
 
     found = await coupling_of(moment, "scheduler")                          a component
     found = await coupling_of_object(moment, PODS, "web-1", "shop")       the decisions about one object
@@ -39,7 +39,7 @@ CHANGES_MAX: Final = 20_000
 FIELDS_MAX: Final = 6
 DECISIONS_MAX: Final = 1_000
 _EVERYBODY: Final = frozenset({"events", "leases.coordination.k8s.io", "componentstates.mainstay.dev"})
-"""Written by all, and read by nobody's `decide`."""
+"""Written by all, and read by no `decide`."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -49,7 +49,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Edge(_Part, frozen=True, kw_only=True):
-    """Somebody who changes something that is read."""
+    """A writer of something that is read."""
 
     writer: str
     kind: str
@@ -70,7 +70,7 @@ class Input(_Part, frozen=True, kw_only=True):
     is_declared: bool = True
     """False: its decisions saw it, and it does not say that it reads it."""
     wakes: bool = True
-    """False: a change of it wakes nobody, and shows its effect when something else does."""
+    """False: a change of it wakes no component, and shows its effect when something else does."""
     latest_seen: int = 0
     edges: tuple[Edge, ...] = ()
 
@@ -109,7 +109,7 @@ class Coupling(_Part, frozen=True, kw_only=True):
 
 
 class NoSuchComponent(Exception):
-    """Nobody of that name decides anything. Says who does."""
+    """No component of that name decides anything. Lists those that do."""
 
 
 async def coupling_of(
@@ -120,8 +120,8 @@ async def coupling_of(
     records = (await moment.journal.decisions(component=component, since=since, limit=DECISIONS_MAX)).records
     if declared is None and not records:
         raise NoSuchComponent(
-            f"nobody is called {component!r} and has decided anything. There are: {', '.join(sorted(declarations))}; "
-            "and whoever a decision names, as in `mainstay get decisions`."
+            f"no component {component!r} has decided anything. There are: {', '.join(sorted(declarations))}; "
+            "and the components that decisions name, as in `mainstay get decisions`."
         )
     joining = _Joining(moment, declarations, since)
     inputs = await joining.inputs(_reads(declared, records), {component}, None)
@@ -359,7 +359,7 @@ def _writer(change: ChangeRecord, request: WriteRecord | None, before: Object | 
 
 
 def is_one_of(writer: str, declared: Iterable[str]) -> bool:
-    """Whether somebody is one of these, or an instance of one: `scheduler-1` of `scheduler`."""
+    """Whether a component is one of these, or an instance of one: `scheduler-1` of `scheduler`."""
     base, _, number = writer.rpartition("-")
     return any(each == writer or (each == base and number.isdigit()) for each in declared)
 
@@ -392,7 +392,7 @@ class _Tally:
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One time that somebody set a field."""
+    """One time that a writer set a field."""
 
     writer: str
     value: str
@@ -424,7 +424,7 @@ def oscillations(kind: str, turns: Mapping[tuple[ObjectKey, Path], Sequence[Turn
 
 
 def longest_flips(turns: Sequence[Turn]) -> list[Turn]:
-    """The longest run of turns each of which brings back a value that somebody else has just taken away."""
+    """The longest run of turns each of which brings back a value that another writer has just taken away."""
     best: list[Turn] = []
     run: list[Turn] = []
     for place in range(2, len(turns)):

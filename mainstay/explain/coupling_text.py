@@ -11,9 +11,7 @@ _EDGES_MAX: Final = 6
 
 def coupling_text(found: Coupling, *, is_wide: bool = False) -> list[str]:
     """Lines of text. With `is_wide`: also who could and did not, and all fields."""
-    by = (
-        "" if found.components == (found.about,) else f", about which {', '.join(found.components) or 'nobody'} decides"
-    )
+    by = "" if found.components == (found.about,) else f", about which {', '.join(found.components) or 'none'} decides"
     since = f" since {_time(found.since)}" if found.since is not None else ""
     lines = [f"{found.about}{by}: who can change what is decided from, without calling{since}"]
     for each in found.inputs:
@@ -37,7 +35,7 @@ def coupling_text(found: Coupling, *, is_wide: bool = False) -> list[str]:
 def _input(found: Input, *, is_wide: bool) -> list[str]:
     marks = []
     if not found.wakes:
-        marks.append("a change wakes nobody: it shows its effect later")
+        marks.append("a change wakes no component: its effect shows later")
     if not found.is_declared:
         marks.append("seen, and not declared")
     kind = "everything" if found.kind == EVERYTHING else found.kind
@@ -59,7 +57,7 @@ def _edge(edge: Edge, *, is_wide: bool) -> str:
     objects = f" to {edge.objects} objects" if edge.objects > 1 else ""
     fields = edge.fields if is_wide else edge.fields[:3]
     what = f": {', '.join(fields)}" if fields else ""
-    declared = "" if edge.is_declared else " (nobody declares that)"
+    declared = "" if edge.is_declared else " (not declared)"
     times = "1 write" if edge.writes == 1 else f"{edge.writes} writes"
     return f"{edge.writer}{declared}: {times}{objects}{what}, the last @{edge.last_revision}"
 

@@ -1,7 +1,8 @@
 """Which Holds keep something from happening to an object, at a moment.
 
-A Hold rarely names the object that somebody asks about: a pod does not appear because the controller of its ReplicaSet
-is held, and does not go because evictions are. So the owners are looked at, too, and whoever works on their kinds.
+A Hold rarely names the object that the question is about: a pod does not appear because the controller of its
+ReplicaSet is held, and does not go because evictions are. So the owners are looked at, too, and the controllers of
+their kinds.
 """
 
 from collections.abc import Collection, Iterable

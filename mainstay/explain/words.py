@@ -1,7 +1,7 @@
 """Changes of objects in words: `desired replicas 6 → 8`, `Ready False → True (ContainersReady)`, `binds to node-c12`.
 
-`said(kind, changes)` gives one `Said` for each thing worth saying about one write, the weightier ones first. What
-nobody has words for is told by its path. `is_detail` marks what belongs to every life (counts in a status, addresses,
+`said(kind, changes)` gives one `Said` for each thing worth saying about one write, the weightier ones first. What has
+no words of its own is shown by its path. `is_detail` marks what belongs to every life (counts in a status, addresses,
 times): shown only to those who ask for all of it.
 """
 

@@ -1,4 +1,6 @@
-"""Who can change the inputs of a decision without calling whoever decides: declared, observed, and to and fro. (O6)"""
+"""Which components can change the inputs of a decision without calling the decider: declared, observed, and to and fro.
+(O6)
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -69,14 +71,14 @@ async def test_the_decisions_about_a_workload_are_coupled_to_the_autoscaler(text
     assert own["autoscaler"].fields == ("spec.replicas",)
     assert own["admin"].writes == 42
     lines = coupling_text(found)
-    assert any(line.startswith("    autoscaler (nobody declares that): 1 write: spec.replicas") for line in lines)
+    assert any(line.startswith("    autoscaler (not declared): 1 write: spec.replicas") for line in lines)
     assert lines[-1] == "no field goes to and fro between two writers"
 
 
 @pytest.mark.sim
 async def test_an_unknown_component_is_rejected_with_the_known_ones(text_journal):
     now = await Moment.now(text_journal)
-    with pytest.raises(NoSuchComponent, match=r"nobody is called 'shceduler'.*replicaset, .*scheduler"):
+    with pytest.raises(NoSuchComponent, match=r"no component 'shceduler' has decided.*replicaset, .*scheduler"):
         await coupling_of(now, REGISTRY.declared(), "shceduler")
     with pytest.raises(NothingKnown, match="no deployment nobody"):
         await coupling_of_object(now, REGISTRY.declared(), DEPLOYMENTS, "nobody", _risk.TENANT)

@@ -335,9 +335,9 @@ def test_every_cure_of_a_random_cluster_is_true_when_it_is_tried_afresh(
     tried: list[tuple[list[Edit], str]] = []
     outcome = Trial.outcome
 
-    def noting(self: Trial, edits: list[Edit], anew: Any = ()) -> Any:
-        answer = outcome(self, edits, anew)
-        if not anew:
+    def noting(self: Trial, edits: list[Edit], replacements: Any = ()) -> Any:
+        answer = outcome(self, edits, replacements)
+        if not replacements:
             tried.append((list(edits), answer.node))
         return answer
 

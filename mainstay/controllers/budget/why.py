@@ -84,14 +84,14 @@ def _selects(selector: Mapping[str, Any], pod: Object) -> bool:
 
 
 EVICTION_ASKED_WITHIN: Final = timedelta(minutes=30)
-"""How long ago an eviction may have been refused to be what somebody wants to know about a pod that is well."""
+"""How long ago an eviction may have been refused to be what a question about a healthy pod is about."""
 
 
 _FROZEN: Final = "EvictionsFrozen"
 
 
 async def eviction_refused(case: Case, pod: Object, who: str) -> Found | None:
-    """Somebody wanted a pod to go that is well, and was refused."""
+    """An eviction of a healthy pod was refused."""
     metadata = pod["metadata"]
     records = await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], metadata.get("uid", ""))
     refused = [

@@ -32,7 +32,7 @@ async def why_service(case: Case, service: Object) -> Found:
     subject = subject_of(SERVICES, service)
     selector: Mapping[str, str] = (service.get("spec") or NOTHING).get("selector") or {}
     if not selector:
-        text = f"{subject.words} has no selector: whoever made it says where it leads"
+        text = f"{subject.words} has no selector: its endpoints are written by its owner"
         link = done("selector", "none", said_by(service))
         return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
     wanted = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))

@@ -1,4 +1,4 @@
-"""Why the clean-up behind owners removed an object: its owner is gone, and somebody removed that."""
+"""Why the garbage collector removed an object: its owner is gone, and who removed that."""
 
 from typing import Final
 

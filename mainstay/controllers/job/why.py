@@ -135,7 +135,7 @@ async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> 
     text = f"{words} has failed ({reason}) after {count(failures, 'failed pod')}"
     below = await _last_failure(case, job)
     if below is None:
-        case.gaps["none of its failed pods is known any more, so that nobody can say why they failed"] = None
+        case.gaps["none of its failed pods is known any more, so why they failed is unknown"] = None
         said_text = sentence(shortened(f"{text}: {message}", 400))
     else:
         said_text = shortened(f"{text}: {below.sentence}", 420)

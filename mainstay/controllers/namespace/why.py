@@ -58,7 +58,7 @@ async def why_namespace(case: Case, namespace: Object) -> Found:
         which = f"{kind.kind} {obj['metadata']['name']}"
         more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
         text = f"{words} is being deleted{by} since {clock(since)}, and {which}{more} waits for "
-        text += f"{listed(finalizers)}: nobody has removed that finalizer for {ago(since, case.now)}"
+        text += f"{listed(finalizers)}: that finalizer has not been removed for {ago(since, case.now)}"
         link = broken("content", f"{which}: {listed(finalizers)}", said_by(obj), of=subject_of(kind, obj))
         return Found(
             cause=Cause.FINALIZER_WAITING,

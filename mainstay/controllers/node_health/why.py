@@ -44,7 +44,7 @@ _UNHEALTHY: Final = (State.SUSPECT, State.UNKNOWN, State.RELEASED)
 
 
 async def trouble_of(case: Case, name: str) -> Trouble | None:
-    """What keeps a node from running its pods. None: it is well, as far as anybody says."""
+    """What keeps a node from running its pods. None: it is healthy, as far as is known."""
     node = await case.get(NODES, name)
     if node is None:
         versions = await case.versions(NODES.text, "", name)

@@ -175,7 +175,9 @@ async def why_removed(case: Case, told: Version, link: Link) -> Removal:
 
 
 async def _find_shrinking(case: Case, namespace: str, name: str, until: int) -> Removal | None:
-    """Why a ReplicaSet was last made smaller, up to a revision: somebody scaled it, or its Deployment, or rolled on."""
+    """Why a ReplicaSet was last made smaller, up to a revision: a user scaled it or its Deployment, or a rollout went
+    on.
+    """
     shrunk = await _find_smaller(case, REPLICASETS, namespace, name, until)
     if shrunk is None:
         return None

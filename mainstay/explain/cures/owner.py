@@ -1,7 +1,7 @@
 """Whose pod it is, and how one would change it: the commands that a cure of the pod itself comes with.
 
-A pod's spec cannot be changed once it is made, but that of its workload can; then it is made anew. Nobody can change
-what a Job makes its pods from, nor a pod that belongs to nobody: then there is no command, and the words say what to
+A pod's spec cannot be changed once it is made, but that of its workload can; then it is replaced. The
+template of a Job cannot be changed, nor a pod without an owner: then there is no command, and the words say what to
 do. What changes others (nodes, quotas) has a command of its own (scheduler/why/cures/steps.py).
 """
 
@@ -36,7 +36,7 @@ class Workload:
 
 
 def workload_of(pod: Object) -> Workload:
-    """The pod itself, if it belongs to nobody. A ReplicaSet of a Deployment is named by the hash in its label."""
+    """The pod itself, if it has no owner. A ReplicaSet of a Deployment is named by the hash in its label."""
     metadata = pod["metadata"]
     namespace, name = metadata.get("namespace") or "", metadata["name"]
     owner = controller_of(pod)

@@ -45,7 +45,7 @@ class TriedCure:
     command: str = ""
     """To be run as it is; empty where there is none."""
     is_wait: bool = False
-    """It comes by itself: nobody has to do anything."""
+    """It comes by itself: no action is needed."""
     until: str = ""
     """Of a wait: when, at the latest, if that is known."""
     cost: int = 0

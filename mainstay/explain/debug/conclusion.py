@@ -1,6 +1,6 @@
 """What follows from a debug view: the finding, the cause in a sentence, and what to do next. A plain function.
 
-The order is that of what makes the others meaningless: what somebody holds back on purpose, then pictures that are not
+The order is that of what makes the others meaningless: what is held back on purpose, then pictures that are not
 true, then what was refused on a true picture, then what is merely slow.
 """
 
@@ -70,7 +70,7 @@ def _stale(waiting: Sequence[Pending], caches: Sequence[CacheSeen], repair: Repa
         Finding.STALE_CACHE,
         cause,
         f"wait for {cache.component} to catch up{says}, and if it does not, look at its watch of {kind}: its log, its "
-        f"connection, the lag in its metrics; starting it again makes it read everything anew. {not_it}.",
+        f"connection, the lag in its metrics; a restart makes it list everything again. {not_it}.",
     )
 
 

@@ -1,6 +1,6 @@
 """The debug view of a workload, as values: what the six signals say of it, joined by workload and generation. (SPEC O5)
 
-Each part answers one question of somebody who has replicas that do not come: is it the generation that I think, was the
+Each part answers one question of a user whose replicas do not come: is it the generation that I think, was the
 rollback heard of, what was the last reason, on which picture, who else turns the same knobs, is repair done, is
 something held. `cause` and `next` say what follows from all of it; they are made by conclusion.py.
 """
@@ -119,7 +119,7 @@ class CacheSeen(_Part, frozen=True, kw_only=True):
 
 
 class Writer(_Part, frozen=True, kw_only=True):
-    """Somebody who has changed what is wanted of the workload, and the last time they did."""
+    """A writer of the desired state of the workload, and its last write."""
 
     who: Who
     text: str

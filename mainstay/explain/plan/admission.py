@@ -1,9 +1,9 @@
 """Would the server take this object, and what would it make of it? Asked of the server itself, without doing it.
 
-A *proposal* is an object that somebody wants to apply, as it would be stored: with defaults, merged with what is
+A *proposal* is an object that a user wants to apply, as it would be stored: with defaults, merged with what is
 there. A living server says so in a dry run of the same server-side apply that `mainstay apply` sends. Where there is
 none, in a bundle or at an earlier time, the same merging, defaults and validation are done here; then quotas are
-counted on (quotas.py), but nobody has asked the server's admission.
+counted on (quotas.py), without the server's admission.
 
 Whether fields that others own are in the way depends on how it is applied: `mainstay apply` is refused, and
 `kubectl apply` takes them over. So nothing is planned as refused for that alone: it is planned as taken over, and a
@@ -47,7 +47,7 @@ _OF_SERVER: Final = ("managedFields", "resourceVersion", "generation", "uid", "c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """An object that somebody wants to apply."""
+    """An object that a user wants to apply."""
 
     where: str
     """For people: which file."""
@@ -173,7 +173,7 @@ def applied(kind: Kind, obj: Object, before: Object | None, *, manager: str, for
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A field that somebody else owns, and that would be another."""
+    """A field that another manager owns, and that would change."""
 
     field: str
     """As the server names it: `.spec.replicas`."""

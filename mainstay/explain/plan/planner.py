@@ -12,7 +12,7 @@ Where there is too little for all, who comes first may be a matter of moments: o
 ends, of the uid by which equally good nodes are told apart. So the same is run several times, with other such moments
 (`VARIANTS`); a workload for which it comes out differently says between what (`running_least`, `running_most`).
 
-True for as long as nobody else changes anything. What is not modelled is said in `notes`.
+True for as long as no other writer changes anything. What is not modelled is said in `notes`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ from mainstay.explain.why.answer import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What could be otherwise without anybody having decided so."""
+    """What could differ without a decision behind it."""
 
     seed: str
     """Ties are broken by it."""
@@ -69,7 +69,7 @@ VARIANTS: Final = (
 OTHERS_MAX: Final = 20
 
 _KNOWN_GROUPS: Final = ("k8s.io", PLACEMENT_POLICIES.group)
-_NOBODY_ACTS: Final = ("StatefulSet", "DaemonSet", "CronJob", "ReplicationController", "HorizontalPodAutoscaler")
+_WITHOUT_CONTROLLER: Final = ("StatefulSet", "DaemonSet", "CronJob", "ReplicationController", "HorizontalPodAutoscaler")
 
 
 async def planned(moment: Moment, rooms: Rooms, proposals: Sequence[Proposal], notes: Sequence[str] = ()) -> Plan:
@@ -248,7 +248,7 @@ def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> li
             "Pods are taken to become ready a moment after they have a node: "
             "images, probes, crashes and completions are not modelled."
         )
-    for name in _NOBODY_ACTS:
+    for name in _WITHOUT_CONTROLLER:
         if any(proposal.kind.kind == name for proposal in proposals):
             found.append(f"What becomes of a {name} is not modelled: no controller here acts on it.")
     if any("." in each.kind.group and not each.kind.group.endswith(_KNOWN_GROUPS) for each in proposals):

@@ -112,7 +112,7 @@ class _Failing:
     at: datetime
     revision: int
     is_parked: bool
-    """Nothing has changed between its last two failures: it need not be tried until somebody gives something back."""
+    """Nothing has changed between its last two failures: it need not be tried until something is released."""
 
 
 class _QuotaExceeded(Forbidden):
@@ -421,7 +421,7 @@ class Expansion:
             self._at(max(self.now, failing.at + _CHANGED_AFTER_FAILURE), "retry", (number, key))
 
     def _again(self, namespace: str) -> None:
-        """There is more left of a quota: whoever was refused finds that out when it is tried again."""
+        """There is more left of a quota: what was refused finds that out at its next attempt."""
         for (number, key), failing in list(self._failing.items()):
             if failing.is_parked and key.namespace == namespace:
                 self._failing[number, key] = replace(failing, is_parked=False)
@@ -430,7 +430,7 @@ class Expansion:
     # Pods.
 
     def _place(self) -> bool:
-        """Give nodes to those that wait. True if somebody got one."""
+        """Give nodes to those that wait. True if a pod got one."""
         bound = self.placing.place()
         for key, node in bound:
             pod = self.get(PODS, key)
@@ -522,7 +522,7 @@ class Expansion:
 
 
 def workload_of(world: Expansion, pod: Object) -> tuple[KindName, ObjectKey] | None:
-    """What a pod belongs to in the end; None: to nobody that a plan models."""
+    """What a pod belongs to in the end; None: to nothing that a plan models."""
     found: tuple[KindName, ObjectKey] | None = None
     obj: Object | None = pod
     while obj is not None and (owner := controller_of(obj)) is not None:

@@ -31,7 +31,7 @@ class Report:
         self._pods = _by_workload(after)
         self._worlds = runs
         self._unwell = {node["metadata"]["name"]: trouble for node in after.all(NODES) if (trouble := _trouble(node))}
-        """What is wrong with nodes of which nobody can say that their pods run."""
+        """What is wrong with nodes whose pods may not run."""
 
     def workload(self, proposal: Proposal) -> WorkloadPlan:
         after = self._after
@@ -130,7 +130,7 @@ class Report:
         )
 
     def others(self, proposals: Sequence[Proposal]) -> list[Other]:
-        """Pods that were there, of what nobody proposals to change, for which it comes out differently."""
+        """Pods that were there, of workloads that the proposals do not change, for which it comes out differently."""
         own = {(proposal.kind, ObjectKey(proposal.namespace, proposal.name)) for proposal in proposals}
         was = {pod["metadata"]["uid"]: pod for pod in self._before.pods}
         found = []

@@ -98,7 +98,7 @@ class WorkloadPlan(_Part, frozen=True, kw_only=True):
 
 
 class Other(_Part, frozen=True, kw_only=True):
-    """A pod of somebody else for which something would be different."""
+    """A pod of another workload for which something would be different."""
 
     pod: str
     text: str

@@ -87,7 +87,7 @@ class Line(_Part, frozen=True, kw_only=True):
     others: tuple[str, ...] = ()
     """Further objects of the same kind, and of the same owner, of which the same holds."""
     owner: str = ""
-    """Who controls the object, as in `replicaset web-7d4f`; empty: nobody, or it is not known."""
+    """Who controls the object, as in `replicaset web-7d4f`; empty: none, or it is not known."""
     revisions: tuple[int, ...] = ()
     """Those of `others` and of what came again, besides its own."""
     decisions: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ def merged(lines: Sequence[Line]) -> list[Line]:
 def _cycles(lines: Sequence[Line]) -> list[Line]:
     """What comes in turns, as in a crash loop: started again, ended, waiting, started again. Each is told once.
 
-    Only from the third time on, and only as long as nobody has written anything else to the object or moved it: what
+    Only from the third time on, and only as long as nothing else was written to the object and it has not moved: what
     comes after that is news. Told are the words of the last time, with its numbers.
     """
     epochs: dict[About, int] = {}

@@ -62,7 +62,7 @@ class Family:
         return self._records[who]
 
     async def owned(self, owner: Followed) -> list[Followed]:
-        """What an object owns or has owned, sorted by name. Objects of the same name, made anew, are each there."""
+        """What an object owns or has owned, sorted by name. Recreated objects of one name are each there."""
         found: dict[Followed, None] = {}
         for kind in OWNED.get(owner.kind, ()):
             for revision in dict.fromkeys((self._begins, self._known.until)):

@@ -284,7 +284,7 @@ class _Telling:
                         self._add(line)
 
     async def _tell_holds(self, begins: "_Bound") -> None:
-        """What somebody has held back meanwhile, if it concerns anything in the story."""
+        """What was held meanwhile, if it concerns anything in the story."""
         answer = await self._moment.journal.changes(kind=HOLDS.text, after=begins.revision, until=self._moment.revision)
         components = {line.who.component for line in self._lines.values() if line.who.component}
         names = {(line.about.namespace, line.about.name) for line in self._lines.values()}
@@ -372,7 +372,7 @@ class _Telling:
         return made
 
     def _node_links(self, line: Line, lines: Sequence[Line]) -> list[Link]:
-        """What had last become of its node when somebody judged a pod by that."""
+        """What had last become of its node when a pod was judged by that."""
         node = self._nodes.get(line.about.name, "")
         before = [
             each

@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     WAITING = "waiting"
     """For something that may come by itself."""
     BLOCKED = "blocked"
-    """Somebody has to change something."""
+    """A user has to change something."""
     INCOMPLETE = "incomplete"
     """The records that would say so are missing."""
 
@@ -126,7 +126,7 @@ class CureFound(_Part, frozen=True):
 
 
 class Involved(_Part, frozen=True):
-    """Somebody else who has a part in it."""
+    """Another object or component that has a part in it."""
 
     who: str
     """A component, a user, or an object."""

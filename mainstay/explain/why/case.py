@@ -1,6 +1,6 @@
 """One question, and what was read of the journal for it: each thing once, and nothing from after the moment.
 
-Everything that is missing is noted in `gaps`, in words, whoever finds out.
+Everything that is missing is noted in `gaps`, in words.
 """
 
 from collections.abc import Iterable
@@ -149,7 +149,7 @@ class Case:
         return self._owned[kind].get(uid, [])
 
     async def owner_of(self, obj: Object) -> tuple[KindName, Object | None, str] | None:
-        """Who controls an object: the kind, the owner if it is there, and its name. None: nobody that is known."""
+        """Who controls an object: the kind, the owner if it is there, and its name. None: none that is known."""
         reference = controller_of(obj)
         if reference is None:
             return None

@@ -18,7 +18,7 @@ class Tier(StrEnum):
     MISCONFIGURED = "misconfigured"
     """What is asked for cannot work, whatever the cluster is like. Its author has to change it."""
     POLICY = "policy"
-    """Somebody has decided that it shall not be, or not now: a taint, a hold, an admission rule, a budget."""
+    """A user or a policy does not allow it, or not now: a taint, a hold, an admission rule, a budget."""
     QUOTA = "quota"
     """A limit on how much may be used is reached."""
     CAPACITY = "capacity"
@@ -52,7 +52,7 @@ class Cause(StrEnum):
     NOTHING_SELECTED = "NothingSelected"
     NO_SUCH_OBJECT = "NoSuchObject"
 
-    # Somebody has decided that it shall not be.
+    # A user or a policy does not allow it.
     ADMISSION_REFUSED = "AdmissionRefused"
     FORBIDDEN = "Forbidden"
     CONTROLLER_HELD = "ControllerHeld"
@@ -216,8 +216,8 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         ),
         (
             Cause.FORBIDDEN,
-            "Whoever asked may not do that.",
-            "Ask as somebody who may, or change the rights.",
+            "The user may not do that.",
+            "Use an account with that permission, or grant it.",
         ),
         (
             Cause.CONTROLLER_HELD,
@@ -239,7 +239,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         (
             Cause.SCHEDULING_GATED,
             "The pod has scheduling gates, and is not placed before they are all removed.",
-            "Whoever set the gates removes them.",
+            "Remove the gates, or check the controller that set them.",
         ),
         (
             Cause.UNTOLERATED_TAINT,
@@ -263,8 +263,8 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         ),
         (
             Cause.FINALIZER_WAITING,
-            "The object is being deleted, and somebody who put a finalizer on it has not removed it.",
-            "See to whoever owns the finalizer. Removing it by hand skips their cleaning up.",
+            "The object is being deleted, and the controller that owns a finalizer has not removed it.",
+            "Check the controller that owns the finalizer. Removing it by hand skips its cleanup.",
         ),
         (
             Cause.DEADLINE_EXCEEDED,
@@ -274,13 +274,13 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         (Cause.SCALED_DOWN, "It was removed because fewer replicas are wanted.", "Nothing, if that is intended."),
         (Cause.SCALED_TO_ZERO, "No replicas are wanted.", "Scale it up if that is not intended."),
         (Cause.ROLLED_OVER, "It was replaced by a pod of a newer template.", "Nothing, if that is intended."),
-        (Cause.EVICTED, "It was evicted through the API.", "Ask whoever did it; the record names them."),
+        (Cause.EVICTED, "It was evicted through the API.", "The record names the user."),
         (
             Cause.EVICTED_BY_TAINT,
             "It was removed from a node because of a taint that it does not tolerate.",
             "Tolerate the taint, or look at the node.",
         ),
-        (Cause.DELETED, "Somebody deleted it.", "Ask whoever did it; the record names them."),
+        (Cause.DELETED, "A user deleted it.", "The record names the user."),
         (Cause.OWNER_DELETED, "It was deleted because its owner is gone.", "Nothing, if that is intended."),
     ),
     **_all(
@@ -326,7 +326,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         ),
         (
             Cause.RESERVED_ELSEWHERE,
-            "The pod has a reservation on another node, or the room is reserved for somebody else.",
+            "The pod has a reservation on another node, or the room is reserved for another pod.",
             "Wait for the reservation, or release it.",
         ),
         (
@@ -364,7 +364,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         (Cause.API_UNAVAILABLE, "The API server does not answer.", "Look at the server and its store."),
         (
             Cause.NO_SCHEDULER,
-            "No scheduler is at work, so nobody places pods.",
+            "No scheduler is running, so pods are not placed.",
             "Start it, and look at its log: `mainstay status`.",
         ),
         (
@@ -375,7 +375,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         (
             Cause.LEADER_LOST,
             "The leader of a component is lost, and no other has taken over yet.",
-            "Wait for the lease to run out; if nobody takes over, look at the others.",
+            "Wait for the lease to run out; if no other instance takes over, check the others.",
         ),
         (
             Cause.STALE_VIEW,
@@ -384,7 +384,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         ),
         (
             Cause.CONFLICTS,
-            "Writes are refused again and again because somebody else changes the same object.",
+            "Writes are refused again and again because another writer changes the same object.",
             "Find out who else writes to it: `mainstay coupling`.",
         ),
         (

@@ -1,4 +1,4 @@
-"""Changes of an object that the server has refused of late: what somebody wonders about whose object is well."""
+"""Changes of an object that the server has refused of late: what a user wonders about whose object is healthy."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -51,7 +51,7 @@ def cause_of_refusal(record: DecisionRecord) -> tuple[Cause, Verdict]:
 
 
 async def _refused(case: Case, kind: KindName, obj: Object) -> DecisionRecord | None:
-    """The last refused change by somebody who is no controller, and of whom none was accepted since."""
+    """The last refused change by a user that is no controller, and of whom none was accepted since."""
     subject = subject_of(kind, obj)
     records = await case.records(kind.text, subject.namespace, subject.name, subject.uid)
     refused = [

@@ -22,7 +22,7 @@ from mainstay.loop.component import CONTROLLERS_LEASE, LEASE_NAMESPACE, SCHEDULE
 SILENT_AFTER: Final = timedelta(seconds=30)
 """Three times as long as a component takes to publish its state while anything happens in the cluster."""
 AT_ONCE: Final = timedelta(seconds=5)
-"""What nobody has looked at for so long is not just on its way."""
+"""What no component has looked at for so long is not just in progress."""
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SCHEDULED_FROM: Final = "reservations.mainstay.dev"
@@ -92,7 +92,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Nobody is there to do it."""
+    """No component is there to do it."""
 
     cause: Cause
     text: str
@@ -196,7 +196,7 @@ def _absence(
     leader = max(leaders, key=lambda each: (each.until or _LONG_AGO, each.lease))
     if not leader.holder:
         text = f"{none} {are} at work: the lease {leader.lease} was given back at {clock(leader.renewed_at)}"
-        text += ", and nobody has taken it"
+        text += ", and no other instance has taken it"
         return Absence(cause, text, leader.renewed_at, (leader.evidence,))
     if leader.is_late(now):
         lead = f"the leader of the {what}" if is_plural else f"the leading {what}"
@@ -208,4 +208,6 @@ def _absence(
     if candidates:
         text = f"the {what} have lost their leader: {text}, and {', '.join(candidates)} has not taken over yet"
         return Absence(Cause.LEADER_LOST, text, leader.until, (leader.evidence,))
-    return Absence(cause, f"{none} {are} at work: {text}, and nobody has taken over", leader.until, (leader.evidence,))
+    return Absence(
+        cause, f"{none} {are} at work: {text}, and no other instance has taken over", leader.until, (leader.evidence,)
+    )

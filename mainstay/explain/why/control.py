@@ -34,7 +34,7 @@ _UNAVAILABLE: Final = ("Unavailable", "Throttled")
 
 
 def hold_found(hold: HoldFound, text: str) -> Found:
-    """That somebody holds it."""
+    """That it is held."""
     evidence = Evidence(source=f"Hold {hold.name}", revision=hold.revision)
     cause = {
         What.ROLLOUT: Cause.ROLLOUT_HELD,
@@ -130,7 +130,7 @@ def _failing(records: Sequence[DecisionRecord], what: str, now: datetime) -> Fou
     if len(failed) < FAILURES_MIN:
         return None
     if last.outcome.reason == "Conflict":
-        others = f"is refused {times} in a row, because somebody else changes it first"
+        others = f"is refused {times} in a row, because another writer changes it first"
         text = f"{what}: the controller {last.component} {others}: {message}"
         return Found(cause=Cause.CONFLICTS, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     text = f"{what}: the controller {last.component} has failed {times} in a row ({last.outcome.reason}): {message}"

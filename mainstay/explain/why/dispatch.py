@@ -48,7 +48,7 @@ UNCONTROLLED: Final = frozenset(
 )
 """Kinds that are kept and that no controller of Mainstay looks after."""
 CLAIMS: Final = "persistentvolumeclaims"
-"""The same, until somebody binds one."""
+"""The same, until a pod binds one."""
 _BAD: Final = frozenset({("Stalled", "True"), ("Ready", "False"), ("Available", "False")})
 
 
@@ -159,7 +159,7 @@ async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> t
         last = refused[-1]
         cause, verdict = cause_of_refusal(last)
         times = f" ({count(last.attempts, 'time')})" if last.attempts > 1 else ""
-        asked = f"{last.user or 'somebody'} asked for it at {clock(time_of(last.at))}{times}"
+        asked = f"{last.user or 'an unknown user'} asked for it at {clock(time_of(last.at))}{times}"
         text = f"{subject.words} is not there: {asked}, and the server refused it: "
         link = broken("admission", f"{last.outcome.reason}: {shortened(last.outcome.message, 200)}", evidence_of(last))
         found = Found(

@@ -44,7 +44,7 @@ GRACE_EXTRA: Final = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Why somebody told an object to go."""
+    """Why an object was deleted."""
 
     cause: Cause
     text: str
@@ -87,7 +87,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
     pod_stays = kind.text == PODS.text and await _still_runs(case, obj)
     if finalizers and not pod_stays:
         text = f"{subject.words} was told to go at {clock(when)}{because}, and waits for "
-        text += f"{listed(finalizers)}: nobody has removed that finalizer for {ago(when, case.now)}"
+        text += f"{listed(finalizers)}: that finalizer has not been removed for {ago(when, case.now)}"
         if len(finalizers) > 1:
             text = text.replace("that finalizer", "these finalizers")
         return Found(
@@ -101,7 +101,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
     if kind.text == PODS.text and node_of(obj):
         trouble = await case.trouble_of(node_of(obj))
         if trouble is not None:
-            text = f"{subject.words} is to go{because}, and nobody can say that it has ended: its node {trouble.text}"
+            text = f"{subject.words} is to go{because}, and no agent reports that it has ended: its node {trouble.text}"
             return Found(
                 cause=trouble.cause if trouble.cause is not Cause.NODE_NOT_READY else Cause.STOP_NOT_CONFIRMED,
                 sentence=sentence(shortened(text, 360)),
@@ -112,7 +112,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
             )
     if due is not None and case.now > due + GRACE_EXTRA and kind.text == PODS.text:
         text = f"{subject.words} is to go since {clock(when)}{because}, its time to end was over at {clock(due)}, "
-        text += f"and {node_of(obj) or 'nobody'} has not said that it has ended"
+        text += f"and {node_of(obj) or 'no node'} has not said that it has ended"
         return Found(
             cause=Cause.STOP_NOT_CONFIRMED,
             sentence=sentence(shortened(text, 360)),
@@ -143,7 +143,7 @@ async def _last_of_those_below(case: Case, owner: Subject) -> tuple[KindName, Ob
         below = await _owned_by(case, uid, owner.namespace)
         if not below:
             return found
-        # Of several, those that wait for somebody, then those that have been told to go, then the others.
+        # Of several, those that wait for something, then those that are being deleted, then the others.
         found = min(below, key=lambda each: (_patience(each[1]), each[0].text, each[1]["metadata"]["name"]))
         uid = found[1]["metadata"].get("uid", "")
     return found

@@ -56,7 +56,7 @@ def has_room(quota: Object, wanted: Mapping[str, str]) -> bool:
 
 
 async def room_by_now(case: Case, namespace: str, message: str) -> str:
-    """That the quota that refused something has room for it by now, in words. Empty: it has not, or nobody knows."""
+    """That the quota that refused something has room for it by now, in words. Empty: it has not, or it is unknown."""
     refused = refused_in(message)
     if refused is None:
         return ""
@@ -105,7 +105,7 @@ REFUSED_WITHIN: Final = timedelta(hours=1)
 
 
 REFUSED_LATELY: Final = timedelta(minutes=5)
-"""Whoever was refused so long ago has asked again since, or does not want it any more."""
+"""A client that was refused so long ago has retried since, or has given up."""
 
 
 async def why_resource_quota(case: Case, quota: Object) -> Found:

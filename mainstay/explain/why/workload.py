@@ -153,7 +153,7 @@ def complete(case: Case, kind: KindName, workload: Object, versions: Sequence[Ve
 def scaled_to_zero(
     kind: KindName, workload: Object, versions: Sequence[Version], above: Removal | None = None
 ) -> Found:
-    """No pods are wanted. `above`: why, if it is not the workload itself that somebody scaled."""
+    """No pods are wanted. `above`: why, if it is not the workload itself that was scaled."""
     subject, last = subject_of(kind, workload), version_of_zero(versions)
     text, link = f"{subject.words} has no pods because none are wanted", done("ready", "nothing is wanted")
     found = Found(cause=Cause.SCALED_TO_ZERO, sentence="", verdict=Verdict.SATISFIED, chain=(link,))
@@ -194,7 +194,7 @@ def set_link(replica_set: Object) -> Link:
 
 
 async def on_late_nodes(case: Case, replica_set: Object) -> tuple[Also, ...]:
-    """What is wrong with the nodes of pods that are ready as far as anybody has heard."""
+    """What is wrong with the nodes of pods that are ready as far as is known."""
     on: dict[str, int] = {}
     pods = await case.owned(PODS, replica_set["metadata"].get("uid", ""))
     troubled = await case.in_trouble(map(pod_state.node_of, pods))

@@ -170,7 +170,7 @@ def _are(view: View, about: Sequence[str]) -> str:
 
 
 def _named(view: View, about: Sequence[str]) -> str:
-    """The same, with the names of a few: whoever has to do something about each of them needs to know which."""
+    """The same, with the names of a few: to act on each of them one needs to know which."""
     if len(about) == len(view.nodes) and 1 < len(about) <= NAMED_MAX:
         return f"{_are(view, about)} ({listed(about)})"
     return _are(view, about)

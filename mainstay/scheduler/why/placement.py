@@ -50,7 +50,7 @@ EARLIER_MAX: Final = 1_000
 TOLD_WITHIN: Final = 100
 """In how many numbers after a decision it may be told what had been sent before it."""
 LOST_REVISIONS_MAX: Final = 20_000
-"""How far behind a view placements are looked for that nobody recorded."""
+"""How far behind a view placements are looked for that were not recorded."""
 NO_OTHER_NODE: Final = "NoOtherNode"
 
 _NODE: Final = "node="

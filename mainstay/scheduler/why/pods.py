@@ -1,6 +1,6 @@
 """Why a pod has no node: the last decision about it, made again; and whether that still holds.
 
-nobody has looked at it     no scheduler is at work, or it is behind, held, or another one is asked for
+no decision yet             no scheduler is at work, or it is behind, held, or another one is asked for
 no node takes it            the dominant one of the reasons (dominant_reason.py), with cures that were tried out
 one would by now            the scheduler does not know yet what has changed (staleness.py)
 a node was found            and the binding was refused, or got no answer
@@ -103,7 +103,7 @@ async def unplaced(case: Case, pod: Object) -> Found:
     return _binding_refused(case, who, records).after(links)
 
 
-# Nobody has decided.
+# No decision yet.
 
 
 async def _held(case: Case, pod: Object, who: str) -> Found | None:
@@ -128,7 +128,7 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Found:
     wanted = spec.get("schedulerName") or ""
     revision = int(pod["metadata"].get("resourceVersion") or 0)
     if wanted and wanted not in SchedulerSettings().names:
-        text = f'{who} asks for the scheduler "{wanted}", and nobody of that name has looked at it'
+        text = f'{who} asks for the scheduler "{wanted}", and no scheduler of that name has looked at it'
         return Found(
             cause=Cause.OTHER_SCHEDULER,
             sentence=sentence(text),
@@ -209,7 +209,7 @@ def _heard_since(scheduler: Component, created: datetime) -> bool:
     return scheduler.heard_at is not None and scheduler.heard_at > created
 
 
-# Somebody has.
+# There is a decision.
 
 
 def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[Link, ...]:
@@ -301,7 +301,7 @@ async def placed(case: Case, pod: Object) -> tuple[Link, ...]:
 
 
 async def _placed_by_others(case: Case, pod: Object, node: str) -> Link:
-    """How a pod came to its node of which no decision is known: by somebody's word, or that is not recorded here."""
+    """How a pod came to its node of which no decision is known: by a user, or that is not recorded here."""
     metadata, said = pod["metadata"], condition_of(pod, "PodScheduled")
     for version in await case.versions(PODS.text, metadata.get("namespace") or "", metadata["name"]):
         is_it = version.after is not None and version.after["metadata"].get("uid") == metadata.get("uid")

@@ -2,7 +2,7 @@
 
 Other objects are written all the time: quotas, nodes, reservations, policies. Of these writes a story tells those that
 made a difference, which is tried: the decision is made again with one of them (refusals.py). Where that cannot be done,
-those are told that woke the pod, and nobody claims that they were the cause.
+those are told that woke the pod, without a claim that they were the cause.
 """
 
 from bisect import bisect_right

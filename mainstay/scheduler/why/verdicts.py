@@ -102,7 +102,7 @@ def against(refusals: Sequence[Refusal], nodes: Mapping[str, Object], pod: Objec
 
 
 def _distance_of_taints(node: Object, pod: Object) -> Distance:
-    """Taints that say how a node is are no policy of anybody's: they go when it is well again."""
+    """Taints that say how a node is are no policy: they go when it is healthy again."""
     found = untolerated(taints_of(node), tolerations_of(pod["spec"]), KEEPS_AWAY)
     if any(not taint.key.startswith(HEALTH_TAINTS) for taint in found):
         return Distance.TAINT

@@ -1,7 +1,7 @@
 """How a container has ended so far, by all versions of its pod that the journal has: whether that is a crash loop.
 
 A restart is not a crash. A container that has done its work, that was asked to end (by its agent, when the node was
-stopped), or whose end nobody saw, has not failed; and one that ran for long before it failed does not loop.
+stopped), or whose end was not seen, has not failed; and one that ran for long before it failed does not loop.
 """
 
 from collections.abc import Iterable, Mapping

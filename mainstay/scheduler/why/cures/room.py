@@ -1,7 +1,7 @@
-"""Changes that make room: ask for less, wait for those who leave, remove somebody.
+"""Changes that make room: request less, wait for pods that leave, remove pods.
 
-Who is removed and belongs to a workload is made anew, and wants a node, too: only if there is one for it elsewhere does
-that help anybody (trial.py), and the words say where it would go. A workload that is scaled down loses the pods
+A removed pod of a workload is replaced, and the replacement needs a node, too: only if there is one for it elsewhere
+does that help (trial.py), and the words say where it would go. A workload that is scaled down loses the pods
 that its controller would choose (loop/deletion_order.py), wherever they are.
 
 Bounded: at most `NODES_LOOKED_AT` nodes, `PODS_MAX` pods removed, `WORKLOADS_MAX` workloads tried.
@@ -152,15 +152,16 @@ class Room:
         victims = self._victims(blocked, lacks)
         if not victims:
             return
-        anew = tuple(_anew(pod) for pod in victims if controller_of(pod) is not None)
+        replacements = tuple(_replacement(pod) for pod in victims if controller_of(pod) is not None)
         namespaces: dict[str, list[str]] = {}
         for pod in victims:
             namespaces.setdefault(pod["metadata"].get("namespace") or "", []).append(pod["metadata"]["name"])
         commands = [f"kubectl delete pod -n {each} {' '.join(sorted(namespaces[each]))}" for each in sorted(namespaces)]
         text = f"remove {_named(victims)} from {blocked.node}"
-        # One that belongs to nobody is lost.
-        cost = 50 + 10 * len(victims) + 15 * (len(victims) - len(anew))
-        yield Step(Change.REMOVE_PODS, text, (PodsGone(tuple(victims)),), cost, " && ".join(commands), anew=anew)
+        # A pod without an owner is lost.
+        cost = 50 + 10 * len(victims) + 15 * (len(victims) - len(replacements))
+        gone = (PodsGone(tuple(victims)),)
+        yield Step(Change.REMOVE_PODS, text, gone, cost, " && ".join(commands), replacements=replacements)
 
     def _victims(self, blocked: Blocked, lacks: Mapping[str, int]) -> list[Object] | None:
         """The fewest pods on a node that have what is lacking; of those, the least important and the smallest. None
@@ -272,7 +273,7 @@ def _size(pod: Object, lacks: Mapping[str, int]) -> float:
     return sum(requests.get(resource, 0) / lack for resource, lack in lacks.items() if lack)
 
 
-def _anew(pod: Object) -> Object:
+def _replacement(pod: Object) -> Object:
     """What its owner makes in its place."""
     spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
     metadata = pod["metadata"]

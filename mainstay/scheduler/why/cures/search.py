@@ -110,7 +110,7 @@ class _Search:
         return found
 
     def _soon(self, nodes: list[Blocked]) -> list[Blocked]:
-        """Where somebody is about to leave."""
+        """Where a pod is about to leave."""
         names = frozenset(
             [
                 *(name for name, ghosts in self._trial.objects.unconfirmed if ghosts),
@@ -143,8 +143,8 @@ class _Search:
 
     def _tried(self, steps: Sequence[Step]) -> TriedCure | None:
         edits = [edit for step in steps for edit in step.edits]
-        anew = [pod for step in steps for pod in step.anew]
-        outcome = self._trial.outcome(edits, anew)
+        replacements = [pod for step in steps for pod in step.replacements]
+        outcome = self._trial.outcome(edits, replacements)
         if not outcome.node:
             return None
         changes = tuple(step.change for step in steps)

@@ -42,12 +42,11 @@ class Step:
     command: str = ""
     until: str = ""
     """Of a wait: when it is over at the latest, if that is known."""
-    anew: tuple[Object, ...] = ()
-    """Pods that will be made anew because of it, and want a node, too."""
+    replacements: tuple[Object, ...] = ()
+    """Replacements that will be created because of it, and need a node, too."""
 
 
-# What somebody else says of a machine, and what follows from where it stands. To write something else there helps
-# nobody.
+# Labels that the machine or its place determines. Writing something else there does not help.
 _NOT_OURS: Final = (OS, ARCHITECTURE, "node.kubernetes.io/instance-type", HOSTNAME)
 _WHERE: Final = (ZONE_LABEL, REGION_LABEL)
 _ADMITTED: Final = (NOT_READY_TAINT, UNREACHABLE_TAINT)

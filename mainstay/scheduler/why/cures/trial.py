@@ -86,7 +86,7 @@ class Outcome:
     node: str
     """The one that would be chosen; empty if there is none."""
     others: tuple[str, ...] = ()
-    """Where those would go that are made anew because of it."""
+    """Where the replacements would go."""
     enough_for: int = 1
     """How many would get a node: the pod, and those of its siblings that were asked about."""
 
@@ -127,12 +127,12 @@ class Trial:
     def node(self, name: str) -> Object:
         return self._nodes[name]
 
-    def outcome(self, edits: Iterable[Edit], anew: Iterable[Object] = ()) -> Outcome:
+    def outcome(self, edits: Iterable[Edit], replacements: Iterable[Object] = ()) -> Outcome:
         """What would become of the pod with these changes.
 
-        `anew` are pods that are made at once in the place of those that are told to go. They look for a node before
-        the room of the others is free; one that finds none then would come back to just that room, as soon as a part
-        of it is free, and mostly be first. So it is a no if any of them does.
+        `replacements` are pods that are made at once in the place of those that are told to go. They look for a node
+        before the room of the others is free; one that finds none then would come back to just that room, as soon as a
+        part of it is free, and mostly be first. So it is a no if any of them does.
         """
         if self._left <= 0:
             return _NOWHERE
@@ -149,7 +149,7 @@ class Trial:
         leaving = [edit for edit in changes if isinstance(edit, PodsGone)]
         with (
             self._changed([edit for edit in changes if edit not in leaving]),
-            self._assumed(map(pod_to_place, anew)) as others,
+            self._assumed(map(pod_to_place, replacements)) as others,
         ):
             if "" in others:
                 return _NOWHERE
@@ -167,7 +167,7 @@ class Trial:
             return Outcome(nodes, node, others, before + sum(1 for each in placed if each))
 
     def _chosen(self, pod: PodToPlace) -> str:
-        """As `decide`, but nobody is told why not."""
+        """As `decide`, without reasons."""
         ring, totals = self._vectors.of(pod.pod_class, self._policy).totals()
         place = choose(totals, ring.start_for(self._seed, pod.uid))
         return "" if place is None else ring.names[place]
