@@ -431,7 +431,7 @@ async def test_during_an_incident_everything_is_kept(sim: Simulation):
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
-        ({"metadata": {"name": "other"}, "spec": {}}, "its name is default"),
+        ({"metadata": {"name": "other"}, "spec": {}}, "must be default: a cluster has one policy"),
         ({"metadata": {"name": "default"}}, "spec: Required value"),
         (a_policy({"when": {}}), "missing required field `name`"),
         (a_policy({"name": "a b"}), r"spec.rules\[0\].name"),
