@@ -76,7 +76,7 @@ def test_the_long_report_has_all_that_one_asks_for(bundle: RunBundle):
     assert "(clerk): fault/answer-lost/clerk, the 5th time\nfirst divergence, after " in text
     assert "  this run " in text
     assert "of clerk is lost\n  passing run " in text
-    assert re.search(r"\n  core/secrets/default/delivery-\w+: there \| not there\n", text)
+    assert re.search(r"\n  core/secrets/default/delivery-\w+: there \| missing\n", text)
     assert "\nwaiting tasks:\n" in text
     assert " clerk/0: client/dispatch.py:" in text
 

@@ -26,8 +26,8 @@ class Unlucky(Stage):
         world.add_node("node-1")
 
     async def check(self) -> None:
-        if cuts := [event for event in self.world.history.events if "cut off" in str(event)]:
-            raise Violated("luck", "it was cut off", cuts[:1])
+        if cuts := [event for event in self.world.history.events if "is partitioned" in str(event)]:
+            raise Violated("luck", "it was partitioned", cuts[:1])
 
 
 UNLUCKY = Scenario("unlucky", "Cuts are bad.", Unlucky, list, faults=("cut", "pause"), lasts=timedelta(seconds=30))
