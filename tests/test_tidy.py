@@ -11,8 +11,6 @@ from tests.tidy_tree import Tree, check_house
 from tests.tidy_words import Place, check_words, find_uses
 
 ROOT = Path(__file__).parent.parent
-# Not insisted on while modules still move between rooms.
-LATER = (Rule.STALE_DOOR, Rule.STALE_EXCEPTION)
 
 
 def rules_broken(source: str, *, path: str = "mainstay/store/planted.py") -> list[Rule]:
@@ -30,7 +28,7 @@ def test_the_source_of_mainstay_keeps_its_rules():
 
 @pytest.mark.slow
 def test_the_rooms_and_limits_of_the_tree_are_kept():
-    findings = [finding for finding in check_house(ROOT) if finding.rule not in LATER]
+    findings = check_house(ROOT)
 
     assert not findings, "\n" + "\n".join(map(str, findings))
 
