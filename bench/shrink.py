@@ -87,7 +87,7 @@ def _failing(scenario: str, twin: Twin, jobs: int) -> Generator[RunResult, None,
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of("shrink", "Make failing runs small.")
     parser.add_argument("--for", dest="within", type=float, default=60, metavar="S", help="seconds for each (60)")
-    parser.add_argument("--one-in", type=int, default=ONE_IN, metavar="N", help=f"only each so manieth twin ({ONE_IN})")
+    parser.add_argument("--one-in", type=int, default=ONE_IN, metavar="N", help=f"only every n-th twin ({ONE_IN})")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="not the first so many")
     options = parser.parse_args(arguments)
     before = load_now()

@@ -10,7 +10,7 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,30 +25,6 @@ RETIRED: Final = "nobody whoever somebody anybody anew manieth"
 # Names that were replaced, where they are defined and as a whole: part of another name they may be good English.
 RETIRED_NAMES: Final = "Escort escort_of ALONE Beside Ears Deafness Wish OwnLoop Interference"
 READ_BY_USERS: Final = ("mainstay/cli/", "mainstay/scenarios/", "mainstay/sim/faults/", "mainstay/sim/checkers/")
-# Where the rule holds. Add a package once it is free of them; the end of this list is the whole tree.
-HELD: Final = (
-    "mainstay/agent/",
-    "mainstay/api/",
-    "mainstay/cli/",
-    "mainstay/client/",
-    "mainstay/env/",
-    "mainstay/http/",
-    "mainstay/journal/",
-    "mainstay/server/",
-    "mainstay/store/",
-    "tests/server/",
-    "tests/store/",
-    "mainstay/scenarios/",
-    "mainstay/sim/",
-    "mainstay/supervisor/",
-    "tests/agent/",
-    "tests/chaos/",
-    "tests/faults/",
-    "tests/scheduler/",
-    "tests/sim/",
-    "tests/tidy_",
-    "tests/twins/",
-)
 # This table, and the tests that plant the words to see them found.
 EXCEPTED: Final = ("tests/tidy_words.py", "tests/test_tidy.py")
 
@@ -113,10 +89,10 @@ def _lines(node: ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def check_words(root: Path, held: Iterable[str] = HELD) -> Iterator[Finding]:
-    """Retired words in literals and identifiers of the packages where the rule holds."""
+def check_words(root: Path) -> Iterator[Finding]:
+    """Retired words in literals and identifiers."""
     for use in _find_all(root):
-        if use.path.startswith(tuple(held)) and use.place in (Place.LITERAL, Place.IDENTIFIER):
+        if use.place in (Place.LITERAL, Place.IDENTIFIER):
             yield Finding(use.path, use.line, Rule.WORD, use.word)
 
 

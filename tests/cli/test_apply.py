@@ -116,11 +116,11 @@ async def test_a_dry_run_tells_and_changes_nothing(sim):
 
 async def test_what_others_own_is_left_alone_unless_it_is_taken_over(sim):
     async with a_world(sim) as world:
-        await world.client.apply(CONFIG_MAPS, json.loads(a_map("red", namespace="default")), manager="somebody")
+        await world.client.apply(CONFIG_MAPS, json.loads(a_map("red", namespace="default")), manager="other-manager")
         paper = await refused(world.client, a_map("blue"))
         assert paper.notes[0].startswith("mainstay: a.yaml: conflict: other field managers own fields")
         assert ".data.colour" in paper.notes[0]
-        assert "somebody" in paper.notes[0]
+        assert "other-manager" in paper.notes[0]
         assert "--force-conflicts" in paper.notes[0]
         forced = await applied(world.client, a_map("blue"), replace(PLAIN, force_conflicts=True))
         assert forced.lines == ["configmap/settings configured"]

@@ -75,8 +75,8 @@ async def test_timeline_tells_the_story_in_each_form(sim: Simulation):
 
 async def test_timeline_refuses_what_makes_no_sense(sim: Simulation):
     async with a_history(sim) as (opened, _, _):
-        with pytest.raises(click.ClickException, match="knows of no deployment nobody"):
-            await show_timeline(opened, Paper(), ["deploy/nobody"])
+        with pytest.raises(click.ClickException, match="knows of no deployment missing"):
+            await show_timeline(opened, Paper(), ["deploy/missing"])
         with pytest.raises(click.UsageError, match="exclude each other"):
             await show_timeline(opened, Paper(), ["deploy/web"], generation=2, since="10m")
         with pytest.raises(click.UsageError, match="must be a time"):
@@ -88,8 +88,8 @@ async def test_debug_says_that_nothing_is_missing_by_its_exit_code(sim: Simulati
         paper, as_json = Paper(), Paper()
         assert await show_debug(opened, paper, ["deploy/web"]) == Exit.SATISFIED
         await show_debug(opened, as_json, ["deploy/web"], output=JSON)
-        with pytest.raises(click.ClickException, match="no deployment nobody at that moment"):
-            await show_debug(opened, Paper(), ["deploy/nobody"])
+        with pytest.raises(click.ClickException, match="no deployment missing at that moment"):
+            await show_debug(opened, Paper(), ["deploy/missing"])
 
     assert paper.lines[0] == "cause: nothing is missing: 2 of 2 are ready"
     assert json.loads(as_json.text)["finding"] == "Complete"
@@ -139,8 +139,8 @@ async def test_an_object_that_is_not_there_is_found_where_it_is(sim: Simulation)
     async with a_history(sim) as (opened, _, _):
         why = Paper()
         assert await show_why(opened, why, ["deploy/web"], "defualt") == Exit.BLOCKED
-        nobody = Paper()
-        await show_why(opened, nobody, ["deploy/nobody"])
+        missing = Paper()
+        await show_why(opened, missing, ["deploy/missing"])
         for show in (show_timeline, show_debug, show_blame):
             with pytest.raises(
                 click.ClickException, match="There is a Deployment web in another namespace: -n default"
@@ -151,7 +151,7 @@ async def test_an_object_that_is_not_there_is_found_where_it_is(sim: Simulation)
         "mainstay: namespace defualt not found; did you mean default?; "
         "there is a Deployment web in another namespace: -n default"
     ]
-    assert nobody.notes == []
+    assert missing.notes == []
 
 
 @pytest.mark.real_loop
@@ -200,7 +200,7 @@ async def test_coupling_takes_a_component_or_an_object(sim: Simulation):
         assert await show_coupling(opened, component, ["scheduler"]) == Exit.SATISFIED
         assert await show_coupling(opened, obj, ["deploy/web"], output=JSON) == Exit.SATISFIED
         with pytest.raises(click.ClickException, match=r"There are: .*scheduler"):
-            await show_coupling(opened, Paper(), ["nobody"])
+            await show_coupling(opened, Paper(), ["missing"])
         with pytest.raises(click.UsageError, match="missing argument COMPONENT"):
             await show_coupling(opened, Paper(), [])
 
@@ -252,7 +252,7 @@ async def test_get_at_takes_selectors_names_and_forms(sim: Simulation):
         assert await get_objects_at(then, none, ["pods"], GetOptions(), selector="app=other") == Exit.SATISFIED
         await get_objects_at(then, listed, ["pods"], GetOptions(), field_selector="status.phase=Running")
         missing = Paper()
-        assert await get_objects_at(then, missing, ["deploy", "nobody"], GetOptions()) == Exit.ERROR
+        assert await get_objects_at(then, missing, ["deploy", "missing"], GetOptions()) == Exit.ERROR
         with pytest.raises(click.UsageError, match="field label not supported"):
             await get_objects_at(then, Paper(), ["pods"], GetOptions(), field_selector="spec.color=red")
         with pytest.raises(click.UsageError, match="-w and --at exclude each other"):
@@ -262,7 +262,7 @@ async def test_get_at_takes_selectors_names_and_forms(sim: Simulation):
     assert (found["kind"], found["spec"]["replicas"], "managedFields" in found["metadata"]) == ("Deployment", 1, False)
     assert none.notes == ["No resources found in default namespace."]
     assert len(listed.lines) == 2
-    assert 'deployments.apps "nobody" not found at revision' in missing.notes[0]
+    assert 'deployments.apps "missing" not found at revision' in missing.notes[0]
 
 
 def test_all_of_them_are_commands_with_help():

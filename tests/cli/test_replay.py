@@ -84,7 +84,7 @@ def test_only_those_of_one_component(bundle: Path, capsys: pytest.CaptureFixture
         (["replay"], Exit.USAGE, "missing argument DECISION or BUNDLE, or option --since"),
         (["replay", "nowhere.bundle"], Exit.ERROR, "cannot read bundle nowhere.bundle: No such file"),
         (["replay", "BUNDLE", "deployment-nope"], Exit.ERROR, "decision deployment-nope not found"),
-        (["replay", "BUNDLE", "--component", "nobody"], Exit.ERROR, "no decisions of component 'nobody' in this time"),
+        (["replay", "BUNDLE", "--component", "nope"], Exit.ERROR, "no decisions of component 'nope' in this time"),
         (["replay", "BUNDLE", "--build", "/nowhere"], Exit.ERROR, "--build /nowhere: no package `mainstay`"),
     ],
 )

@@ -93,7 +93,7 @@ async def test_the_past_is_asked_by_time_revision_decision_or_how_long_ago(sim: 
     [
         ("tomorrow", "must be a time"),
         ("999999999", "the journal has revisions"),
-        ("@nobody", "decision nobody not found"),
+        ("@missing", "decision missing not found"),
         ("2020-01-01T00:00:00Z", "the journal begins at"),
     ],
 )

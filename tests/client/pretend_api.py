@@ -112,7 +112,7 @@ class PretendApi:
         self.asked.append(f"list {continue_}".strip())
         await asyncio.sleep(0.001)
         if self.is_down:
-            raise Unavailable("nobody is there")
+            raise Unavailable("no server answers")
         start, at = map(int, continue_.split("@")) if continue_ else (0, self._visible)
         if at < self.compacted and continue_:
             raise Expired("the continue token is too old")
@@ -137,7 +137,7 @@ class PretendApi:
         self.asked.append("watch state" if initial_events else f"watch {resource_version}")
         await asyncio.sleep(0.001)
         if self.is_down:
-            raise Unavailable("nobody is there")
+            raise Unavailable("no server answers")
         if initial_events and not self.streams_state:
             raise Invalid("sendInitialEvents is forbidden")
         after = self._visible if initial_events else int(resource_version)

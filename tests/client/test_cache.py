@@ -244,7 +244,7 @@ def test_after_going_back_a_revision_is_not_what_it_was():
     assert (told(list(changes)), cache.values("node")) == ([("MODIFIED", "a", 9)], ["n2"])
 
 
-def test_what_is_read_anew_and_has_not_changed_is_kept_once():
+def test_what_is_listed_again_and_has_not_changed_is_kept_once():
     cache = a_cache(a_pod("a", 9, node="n1"))
 
     assert cache.read(raw(a_pod("a", 9, node="n1"))) is cache.entry(key("a"))

@@ -48,7 +48,7 @@ async def test_a_server_that_is_not_whom_it_should_be_is_not_talked_to(tmp_path)
     config = from_kubeconfig_file(shared_server().kubeconfig)
     wrong = {
         "another name": replace(config.tls, server_name="another.example"),
-        "nobody we trust": Tls(certificate=config.tls.certificate, key=config.tls.key),
+        "an unknown authority": Tls(certificate=config.tls.certificate, key=config.tls.key),
     }
     for tls in wrong.values():
         async with a_real_client(replace(config, tls=tls), tmp_path) as client:

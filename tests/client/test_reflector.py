@@ -88,7 +88,7 @@ def test_a_list_is_gathered_page_by_page_and_watched_from_its_revision():
     assert reflector.page([an_entry("c", 6)], 10, "") == (Replace(entries, 10), Watch(10))
 
 
-def test_a_list_whose_pages_have_expired_begins_anew_all_at_once():
+def test_a_list_whose_pages_have_expired_starts_over_all_at_once():
     reflector = a_reflector(streams_state=False)
     reflector.start()
     reflector.page([an_entry("a")], 10, "next")
@@ -189,7 +189,7 @@ def test_news_make_it_patient_again():
     assert reflector.counters.disconnects == 6
 
 
-def test_an_expired_watch_reads_everything_anew():
+def test_an_expired_watch_lists_everything_again():
     reflector = watching(10)
 
     assert reflector.failed(Fault.EXPIRED) == (Wait(LIST_AGAIN, 1),)

@@ -128,7 +128,7 @@ def test_replace_conflicts_with_a_newer_version(kubectl):
     assert kubectl.json("get", "configmap", "settings")["data"] == {"colour": "blue"}
 
 
-def test_a_forced_replace_makes_the_object_anew(kubectl):
+def test_a_forced_replace_recreates_the_object(kubectl):
     kubectl("create", "-f", "-", stdin=CONFIGMAP)
     before = kubectl.json("get", "configmap", "settings")["metadata"]["uid"]
 

@@ -141,7 +141,7 @@ async def _do(client: Client, words: list[str]) -> None:
             for name in names:
                 await client.delete(KINDS[kind], name, namespace)
         case _:
-            raise AssertionError(f"nobody knows how to {words}")
+            raise AssertionError(f"unknown advice: {words}")
 
 
 def _taint(taint: Object) -> str:

@@ -80,8 +80,8 @@ async def test_an_unknown_component_is_rejected_with_the_known_ones(text_journal
     now = await Moment.now(text_journal)
     with pytest.raises(NoSuchComponent, match=r"no component 'shceduler' has decided.*replicaset, .*scheduler"):
         await coupling_of(now, REGISTRY.declared(), "shceduler")
-    with pytest.raises(NothingKnown, match="no deployment nobody"):
-        await coupling_of_object(now, REGISTRY.declared(), DEPLOYMENTS, "nobody", _risk.TENANT)
+    with pytest.raises(NothingKnown, match="no deployment missing"):
+        await coupling_of_object(now, REGISTRY.declared(), DEPLOYMENTS, "missing", _risk.TENANT)
 
 
 @pytest.mark.sim
@@ -144,7 +144,7 @@ def test_everybody_who_decides_declares_what_it_reads_and_writes():
 
     assert names <= set(REGISTRY.declared())
     assert declared_of(REGISTRY.declared(), "scheduler-1") == REGISTRY.declared()["scheduler"]
-    assert declared_of(REGISTRY.declared(), "nobody") is None
+    assert declared_of(REGISTRY.declared(), "missing") is None
 
 
 @pytest.mark.sim

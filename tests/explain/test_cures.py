@@ -224,7 +224,7 @@ def test_another_workload_is_scaled_down_by_as_few_as_are_enough() -> None:
     assert isinstance(what_if(kept, [a_pod(cpu="3")], DEFAULT, SEED)[0], Placed)
 
 
-def test_the_fewest_pods_are_removed_and_where_they_are_made_anew_is_said() -> None:
+def test_the_fewest_pods_are_removed_and_where_they_are_recreated_is_said() -> None:
     pods = (
         of_deployment(running(a_pod("big", node="n1", cpu="3")), "db"),
         running(a_pod("small", node="n2", cpu="500m")),

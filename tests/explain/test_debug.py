@@ -154,7 +154,7 @@ async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: S
         template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
         late = {"activeDeadlineSeconds": 5, "template": template}
         await client.create(JOBS, {"metadata": {"name": "late", "namespace": "default"}, "spec": late})
-        nowhere = {"selector": {"app": "nobody"}, "ports": [{"port": 80}]}
+        nowhere = {"selector": {"app": "missing"}, "ports": [{"port": 80}]}
         await client.create(SERVICES, {"metadata": {"name": "nowhere", "namespace": "default"}, "spec": nowhere})
         await tasks.sleep(seconds(20))
         until = format_time(sim.clock_of("store").wall() + seconds(600))

@@ -169,7 +169,7 @@ def test_the_higher_priority_gets_the_last_room() -> None:
     assert {pod["metadata"]["name"]: pod_state.node_of(pod) for pod in world.pods} == {"high": "n1", "low": ""}
 
 
-def test_a_taint_that_removes_pods_has_them_made_anew_elsewhere() -> None:
+def test_a_taint_that_removes_pods_has_them_recreated_elsewhere() -> None:
     world = a_world({NODES: nodes(2)})
     world.put(DEPLOYMENTS, a_deployment(4))
     after = later(settled(world))

@@ -188,7 +188,7 @@ async def test_what_cannot_be_replayed_says_why(sim: Simulation):
             assert answer.text
             return answer.why
 
-        assert await why(replace(record, component="somebody else", view=())) is WhyNot.READ_OUTSIDE
+        assert await why(replace(record, component="another component", view=())) is WhyNot.READ_OUTSIDE
         assert await why(replace(record, view=())) is WhyNot.VIEW_NOT_NAMED
         assert await why(replace(record, why_not=(WhyNot.DETAIL_DROPPED,))) is WhyNot.DETAIL_DROPPED
         ahead = tuple(Seen(each.kind, 1_000_000) for each in record.view)

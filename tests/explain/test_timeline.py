@@ -185,8 +185,8 @@ async def test_since_leaves_out_what_was_before(text_journal):
 @pytest.mark.sim
 async def test_what_the_journal_knows_nothing_of_is_said_with_what_to_do(text_journal):
     now = await Moment.now(text_journal)
-    with pytest.raises(NothingKnown, match=r"knows of no deployment nobody in namespace risk.*-n.*--at"):
-        await timeline(now, REGISTRY, DEPLOYMENTS, "nobody", _risk.TENANT)
+    with pytest.raises(NothingKnown, match=r"knows of no deployment missing in namespace risk.*-n.*--at"):
+        await timeline(now, REGISTRY, DEPLOYMENTS, "missing", _risk.TENANT)
     with pytest.raises(NothingKnown, match="generation 1 to 43 of deployment risk-api, and not 99"):
         await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, generation=99)
 

@@ -83,7 +83,7 @@ def test_only_files_that_may_have_the_object_are_read(small_blocks: None):
     disk.reads.clear()
     assert Reader(disk).decisions(uid="uid-rare").records == (records[37],)
     assert Reader(disk).decisions(kind="pods").records == (records[37],)
-    assert Reader(disk).decisions(component="nobody").records == ()
+    assert Reader(disk).decisions(component="missing").records == ()
     assert disk.reads["zst"] == 2
 
 
@@ -140,7 +140,7 @@ def test_what_is_not_there_is_told_also_by_files_that_need_not_be_read(small_blo
     written(disk, records).roll()
     disk.reads.clear()
 
-    answer = Reader(disk).decisions(kind="replicasets.apps", namespace="default", name="nobody")
+    answer = Reader(disk).decisions(kind="replicasets.apps", namespace="default", name="missing")
 
     assert answer.lost == (lost,)
     assert answer.left_out == (SampledRecord(AT, AT + 3, "rest", "hpa", 30),)

@@ -73,7 +73,7 @@ def test_what_runs_otherwise_than_wanted_is_asked_to_end_and_killed_after_its_gr
     assert again.actions == (Signal("server", who(7), signal.SIGKILL),)
 
 
-def test_what_was_asked_to_end_is_started_anew_without_a_pause_and_has_not_failed():
+def test_what_was_asked_to_end_is_restarted_without_a_pause_and_has_not_failed():
     other = {"server": process(SERVER, argv=())}
     asked = decide([SERVER], other, {}, NOW, Run())
 

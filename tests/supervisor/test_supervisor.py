@@ -296,7 +296,7 @@ async def test_while_one_waits_to_be_started_again_its_record_says_when(sim, mac
     assert record.retry_at - record.ended == timedelta(milliseconds=200)
 
 
-async def test_after_the_machine_was_started_anew_all_is_started(sim, machine):
+async def test_after_the_machine_was_rebooted_all_is_started(sim, machine):
     await machine.up(BOTH)
     await tasks.sleep(seconds(1))
     await machine.kill()
@@ -307,7 +307,7 @@ async def test_after_the_machine_was_started_anew_all_is_started(sim, machine):
     assert machine.processes.running() == ["agent", "server"]
 
 
-async def test_one_whose_credentials_are_new_is_started_anew_and_has_not_failed(sim, machine):
+async def test_one_whose_credentials_are_new_is_restarted_and_has_not_failed(sim, machine):
     await machine.up(BOTH)
     await tasks.sleep(seconds(1))
     before = machine.processes.named("agent").identity

@@ -277,7 +277,7 @@ def _replacement(pod: Object) -> Object:
     """What its owner makes in its place."""
     spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
     metadata = pod["metadata"]
-    new = {**metadata, "uid": f"{metadata['uid']}-anew", "name": f"{metadata['name']}-anew"}
+    new = {**metadata, "uid": f"{metadata['uid']}-recreated", "name": f"{metadata['name']}-recreated"}
     return {**pod, "metadata": new, "spec": spec, "status": {"phase": "Pending"}}
 
 
