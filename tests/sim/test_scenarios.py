@@ -205,7 +205,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("restored-store", found.goes_on_from_revisions_that_never_were, "restored store: "),
     ("put-back-again", caches.keeps_what_is_missing_from_a_state, "cache follows: "),
     # A store on a disk that loses power, is full, or fails
-    ("power-fails", faults.does_not_sync, "acknowledged writes: the store came back at revision "),
+    ("power-fails", faults.does_not_sync, "acknowledged writes: the store reopened at revision "),
     ("power-fails", faults.acknowledges_what_did_not_fit, "a fault failed (power is back): Corrupt: "),
     ("power-fails", faults.leaves_half_a_frame_behind, "a fault failed (power is back): Corrupt: "),
     # Connections that are dead without a word
@@ -252,7 +252,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("core-world", repair.leaves_reservations_alone, "orphans: "),
     ("core-world", repair.believes_its_cache, "released: "),
     ("core-world", worlds.says_when_it_looked, "quiescence: "),
-    ("disk-world", faults.does_not_sync, "acknowledged writes: the store came back at revision "),
+    ("disk-world", faults.does_not_sync, "acknowledged writes: the store reopened at revision "),
     ("full-world", worlds.takes_the_old_away_at_once, "recovery: "),
     ("full-world", jobs.ends_before_all_are_counted, "job counts: "),
     ("full-world", worlds.leaves_what_has_no_owner, "owned: "),
