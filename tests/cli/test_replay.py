@@ -136,7 +136,7 @@ def test_another_build_decides_and_the_first_difference_is_shown(
     out = capsys.readouterr().out
     assert code == Exit.BLOCKED
     assert f"with the build in {other.parent}" in out
-    assert "different in placement" in out
+    assert "different in reasons" in out
     assert any(line.split()[:3] == ["scheduler-1", "0", "3"] for line in out.splitlines())
     assert all(line.split()[2] == "0" for line in out.splitlines() if line.startswith("replicaset"))
 
