@@ -56,7 +56,7 @@ def test_a_single_option_is_no_choice_and_none_is_a_mistake():
     choices = Choices()
 
     assert choices.choose("only", 1) == 0
-    with pytest.raises(ValueError, match="nothing to choose from"):
+    with pytest.raises(ValueError, match="no options for choice"):
         choices.choose("none", 0)
 
 

@@ -62,7 +62,7 @@ async def test_a_program_sees_its_own_tasks_and_no_others(sim):
 
 
 async def test_a_program_cannot_kill_the_process_that_simulates_it(sim):
-    with pytest.raises(Unsimulated, match="the process that simulates"):
+    with pytest.raises(Unsimulated, match="the simulating process"):
         signal.pthread_kill(threading.get_ident(), signal.SIGKILL)
-    with pytest.raises(Unsimulated, match="the process that simulates"):
+    with pytest.raises(Unsimulated, match="the simulating process"):
         os.kill(os.getpid(), signal.SIGTERM)

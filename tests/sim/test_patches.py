@@ -392,10 +392,10 @@ def test_two_runs_cannot_be_on_at_once(sim):
     async def main() -> None:
         work = inner()
         try:
-            with Simulation() as other, pytest.raises(RuntimeError, match="is on already"):
+            with Simulation() as other, pytest.raises(RuntimeError, match="is already active"):
                 other.run(work)
         finally:
             work.close()
 
-    with pytest.raises(RuntimeError, match="is on already"):
+    with pytest.raises(RuntimeError, match="is already active"):
         sim.run(main())  # Closing the other one is a run as well.
