@@ -27,7 +27,7 @@ SCHEDULER: Final = "scheduler"
 """What a Hold calls the scheduler, which is no controller and can be held as one."""
 
 
-class What(StrEnum):
+class HoldScope(StrEnum):
     """What can be held. Shown to users: only add."""
 
     CONTROLLER = "Controller"
@@ -63,12 +63,12 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ParsedHold:
     """A Hold, as it was read."""
 
     name: str
     uid: str
-    what: What
+    what: HoldScope
     namespace: str
     """Of the target; empty for a controller, and for evictions everywhere."""
     target: str
@@ -91,11 +91,11 @@ class Held:
     def target_text(self) -> str:
         """As it is shown: `deployment`, `every namespace`, `shop/web`."""
         match self.what:
-            case What.CONTROLLER:
+            case HoldScope.CONTROLLER:
                 return self.target
-            case What.EVICTIONS:
+            case HoldScope.EVICTIONS:
                 return self.namespace or "every namespace"
-            case What.ROLLOUT:
+            case HoldScope.ROLLOUT:
                 return f"{self.namespace}/{self.target}"
 
     @property
@@ -104,17 +104,17 @@ class Held:
         return f"{self.owner} holds it until {self.until}: {self.reason}"
 
 
-def held_of(hold: Object) -> Held | None:
+def held_of(hold: Object) -> ParsedHold | None:
     """None if it makes no sense, which the server does not let pass: then it holds nothing."""
     spec, metadata = hold.get("spec"), hold.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         return None
     target = target_of(spec)
     try:
-        return Held(
+        return ParsedHold(
             name=str(metadata.get("name") or ""),
             uid=str(metadata.get("uid") or ""),
-            what=What(spec.get("what", "")),
+            what=HoldScope(spec.get("what", "")),
             namespace=str(target.get("namespace") or ""),
             target=str(target.get("name") or ""),
             owner=str(spec.get("owner") or ""),
@@ -132,41 +132,43 @@ def target_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def in_force(holds: Iterable[Object], now: datetime) -> list[Held]:
+def in_force(holds: Iterable[Object], now: datetime) -> list[ParsedHold]:
     """Those whose time is not over. Of several on the same thing, the one that lasts longest comes first."""
     found = [held for each in holds if (held := held_of(each)) is not None and held.is_in_force(now)]
     return longest_first(found)
 
 
-def longest_first(holds: Iterable[Held]) -> list[Held]:
+def longest_first(holds: Iterable[ParsedHold]) -> list[ParsedHold]:
     return sorted(sorted(holds, key=lambda held: held.name), key=lambda held: held.expires_at, reverse=True)
 
 
-def holding_controller(holds: Iterable[Held], name: str) -> Held | None:
+def holding_controller(holds: Iterable[ParsedHold], name: str) -> ParsedHold | None:
     """Why a controller takes nothing; None if it may work."""
-    return next((held for held in holds if held.what is What.CONTROLLER and held.target == name), None)
+    return next((held for held in holds if held.what is HoldScope.CONTROLLER and held.target == name), None)
 
 
-def freezing(holds: Iterable[Held], namespace: str) -> Held | None:
+def freezing(holds: Iterable[ParsedHold], namespace: str) -> ParsedHold | None:
     """Why no pod of a namespace may be removed; None if they may."""
-    return next((held for held in holds if held.what is What.EVICTIONS and held.namespace in ("", namespace)), None)
+    return next(
+        (held for held in holds if held.what is HoldScope.EVICTIONS and held.namespace in ("", namespace)), None
+    )
 
 
-def holding_rollout(holds: Iterable[Held], namespace: str, name: str) -> Held | None:
+def holding_rollout(holds: Iterable[ParsedHold], namespace: str, name: str) -> ParsedHold | None:
     """Why the rollout of a Deployment does not go on; None if it may."""
-    wanted = (What.ROLLOUT, namespace, name)
+    wanted = (HoldScope.ROLLOUT, namespace, name)
     return next((held for held in holds if (held.what, held.namespace, held.target) == wanted), None)
 
 
 def held_rollouts(spec: Any) -> Sequence[str]:
     """Which Deployment a Hold with this spec holds: `shop/web`; none if it holds something else. For an index."""
-    if not isinstance(spec, dict) or spec.get("what") != What.ROLLOUT:
+    if not isinstance(spec, dict) or spec.get("what") != HoldScope.ROLLOUT:
         return ()
     target = target_of(spec)
     return (f"{target.get('namespace')}/{target.get('name')}",)
 
 
-def name_of(what: What, target: str = "", namespace: str = "") -> str:
+def name_of(what: HoldScope, target: str = "", namespace: str = "") -> str:
     """What a Hold is called by those who have no better idea: so two that hold the same meet.
 
     `controller.deployment`, `evictions`, `evictions.shop`, `rollout.shop.web`.

@@ -49,7 +49,7 @@ class CannotStart(Exception):
     """The cluster cannot start. The message says what to do."""
 
 
-class Turn(IntEnum):
+class StopOrder(IntEnum):
     """The order of stopping. The workloads stop between the nodes and the server."""
 
     DECIDING = 0
@@ -178,16 +178,16 @@ class Cluster:
 
     def components(self) -> list[Component]:
         """All processes, in the order of starting."""
-        made = [Component(SERVER, self._server(), Turn.SERVER)]
-        made += [Component(node.name, self._agent(node), Turn.NODES) for node in self.nodes()]
+        made = [Component(SERVER, self._server(), StopOrder.SERVER)]
+        made += [Component(node.name, self._agent(node), StopOrder.NODES) for node in self.nodes()]
         # Without leader election: there is one scheduler, and the server rejects binds that would overcommit a node.
         # So a killed scheduler is back at once, without waiting for its lease to expire.
         if self.settings.has_scheduler:
-            made.append(Component(SCHEDULER, self._deciding(SCHEDULER, SCHEDULER, "--share"), Turn.DECIDING))
+            made.append(Component(SCHEDULER, self._deciding(SCHEDULER, SCHEDULER, "--share"), StopOrder.DECIDING))
         for name in self._controllers():
             duration = f"{TAKEN_OVER_AFTER.total_seconds():g}s"
             argv = self._deciding(CONTROLLERS, name, "--lease-duration", duration)
-            made.append(Component(name, argv, Turn.DECIDING))
+            made.append(Component(name, argv, StopOrder.DECIDING))
         return made
 
     def deciders(self) -> list[str]:

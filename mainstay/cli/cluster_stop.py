@@ -11,7 +11,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mainstay.cli.cluster import Cluster, Turn
+from mainstay.cli.cluster import Cluster, StopOrder
 from mainstay.env import tasks
 from mainstay.env.disk import directories_in
 from mainstay.supervisor.supervisor import Supervisor
@@ -40,7 +40,7 @@ class WorkloadsEnd(Enum):
 async def stop_cluster(cluster: Cluster, supervisor: Supervisor, hurried: asyncio.Event) -> bool:
     """Stop everything. Returns False if some workloads do not end, after a warning for each. `hurried`: kill without
     a grace period."""
-    await supervisor.stop(Turn.NODES)
+    await supervisor.stop(StopOrder.NODES)
     ends: list[WorkloadsEnd] = []
     try:
         names = directories_in(cluster.data_dir / "nodes")
@@ -50,7 +50,7 @@ async def stop_cluster(cluster: Cluster, supervisor: Supervisor, hurried: asynci
 
         await tasks.together([stop_one(name) for name in names], name="stop workloads")
     finally:
-        await supervisor.stop(Turn.SERVER)
+        await supervisor.stop(StopOrder.SERVER)
     return WorkloadsEnd.LEFT not in ends
 
 

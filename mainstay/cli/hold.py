@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from mainstay.api.holds import LONGEST, Held, What, held_of
+from mainstay.api.holds import LONGEST, HoldScope, ParsedHold, held_of
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.times import format_time
 from mainstay.cli.cluster_access import MANAGER, Command, Screen, call_cluster, cluster_options, load_config
@@ -162,7 +162,7 @@ async def create_hold(
     return Exit.SATISFIED
 
 
-async def _extend(client: "Client", new: "Object", held: Held, now: datetime, write: "WriteOptions") -> "Object":
+async def _extend(client: "Client", new: "Object", held: ParsedHold, now: datetime, write: "WriteOptions") -> "Object":
     """Extend the Hold of this name if it is the user's own, or has expired."""
     found = await client.get(HOLDS, held.name)
     before = held_of(found)
@@ -184,10 +184,10 @@ async def _extend(client: "Client", new: "Object", held: Held, now: datetime, wr
     return await client.patch(HOLDS, held.name, "", {"metadata": metadata, "spec": fields}, write=write)
 
 
-async def _require_target(client: "Client", held: Held) -> None:
+async def _require_target(client: "Client", held: ParsedHold) -> None:
     """Raises `ApiError` or `click.ClickException` if the target does not exist."""
     match held.what:
-        case What.CONTROLLER:
+        case HoldScope.CONTROLLER:
             known = await _list_controllers(client)
             if held.target not in known:
                 close = difflib.get_close_matches(held.target, known, n=1)
@@ -195,9 +195,9 @@ async def _require_target(client: "Client", held: Held) -> None:
                 raise click.ClickException(
                     f"controller {held.target!r} not found{hint}\nKnown controllers: {', '.join(sorted(known))}"
                 )
-        case What.EVICTIONS if held.namespace:
+        case HoldScope.EVICTIONS if held.namespace:
             await client.get(NAMESPACES, held.namespace)
-        case What.ROLLOUT:
+        case HoldScope.ROLLOUT:
             await client.get(DEPLOYMENTS, held.target, held.namespace)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from mainstay.api.holds import Held, What, in_force, name_of
+from mainstay.api.holds import HoldScope, ParsedHold, in_force, name_of
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import human_duration
 from mainstay.cli.kinds import KnownKind
@@ -34,7 +34,7 @@ _EVICTIONS: Final = ("evictions", "eviction")
 class Target:
     """What a Hold pauses."""
 
-    what: What
+    what: HoldScope
     name: str = ""
     namespace: str = ""
 
@@ -44,7 +44,7 @@ class Target:
 
     def spec(self) -> "Object":
         given = {"name": self.name, "namespace": self.namespace}
-        if self.what is What.ROLLOUT:
+        if self.what is HoldScope.ROLLOUT:
             given["kind"] = "Deployment"
         return {"what": str(self.what), "target": {field: value for field, value in given.items() if value}}
 
@@ -56,9 +56,9 @@ def parse_target(word: str, given_namespace: str, default_namespace: str) -> Tar
         case "controller" | "controllers" if rest and "/" not in rest:
             if given_namespace:
                 raise click.UsageError("a controller has no namespace: remove -n")
-            return Target(What.CONTROLLER, rest)
+            return Target(HoldScope.CONTROLLER, rest)
         case each if each in _EVICTIONS and not rest:
-            return Target(What.EVICTIONS, "", given_namespace)
+            return Target(HoldScope.EVICTIONS, "", given_namespace)
         case "rollout" | "rollouts" if rest:
             kind, slash, name = rest.partition("/")
             if not slash:
@@ -66,23 +66,23 @@ def parse_target(word: str, given_namespace: str, default_namespace: str) -> Tar
             if kind.lower() not in _DEPLOYMENT:
                 raise click.UsageError(f"a rollout must be of a Deployment, not {kind!r}: use rollout/deploy/NAME")
             if name and "/" not in name:
-                return Target(What.ROLLOUT, name, given_namespace or default_namespace)
+                return Target(HoldScope.ROLLOUT, name, given_namespace or default_namespace)
     raise click.UsageError(f"WHAT must be {FORMS}, not {word!r}")
 
 
-def describe_effect(held: Held) -> str:
+def describe_effect(held: ParsedHold) -> str:
     """Describe what does not happen while the Hold is active."""
     match held.what:
-        case What.CONTROLLER:
+        case HoldScope.CONTROLLER:
             return f"Controller {held.target} is paused until {held.until}. It catches up afterwards."
-        case What.EVICTIONS:
+        case HoldScope.EVICTIONS:
             where = f" in namespace {held.namespace}" if held.namespace else ""
             return f"Evictions{where} are paused until {held.until}, by request and because of node failures."
-        case What.ROLLOUT:
+        case HoldScope.ROLLOUT:
             return f"The rollout of {held.target_text} is paused until {held.until}. Scaling still works."
 
 
-async def list_holds(client: "Client", now: datetime) -> tuple[Held, ...]:
+async def list_holds(client: "Client", now: datetime) -> tuple[ParsedHold, ...]:
     """List the active Holds; none if the server cannot answer."""
     from mainstay.client.errors import ApiError
 
@@ -92,7 +92,7 @@ async def list_holds(client: "Client", now: datetime) -> tuple[Held, ...]:
         return ()
 
 
-def render_holds(holds: Sequence[Held], now: datetime) -> list[str]:
+def render_holds(holds: Sequence[ParsedHold], now: datetime) -> list[str]:
     """Render the Holds for `mainstay status`; empty without any."""
     if not holds:
         return []

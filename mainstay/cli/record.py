@@ -66,7 +66,7 @@ async def record_bundle(
     """Write the bundle to standard output, and a summary to standard error. Returns the exit code."""
     from mainstay.env.build import build
     from mainstay.journal.bundle import write_bundle
-    from mainstay.journal.bundle_contents import About, gathered
+    from mainstay.journal.bundle_contents import BundleObject, gathered
     from mainstay.journal.record import moment
     from mainstay.scheduler.why.placement import rests_on
 
@@ -80,7 +80,7 @@ async def record_bundle(
     about = []
     for each in objects:
         found = asked.object([each], namespace)
-        about.append(About(found.kind.text, found.namespace, found.name))
+        about.append(BundleObject(found.kind.text, found.namespace, found.name))
     extent = await asked.journal.extent()
     begins = max(ends - since, moment(extent.first_at)) if extent.recorded else ends - since
     contents = await gathered(

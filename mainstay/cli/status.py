@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from mainstay.api.holds import Held
+from mainstay.api.holds import ParsedHold
 from mainstay.api.times import format_time, human_duration
 from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import Cluster
@@ -33,7 +33,7 @@ class _State:
     nodes: Mapping[str, NodeState] | None
     """None: the server did not answer."""
     now: datetime
-    holds: tuple[Held, ...] = ()
+    holds: tuple[ParsedHold, ...] = ()
     """The active ones."""
 
     @property

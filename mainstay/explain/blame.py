@@ -19,10 +19,10 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.explain.fields import NOTHING, Path, is_below, leaves, parse_path, path_text, plain
 from mainstay.explain.moment import Moment
-from mainstay.explain.story.lines import About
+from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import API_VERSION
-from mainstay.explain.writers import UNKNOWN_WHO, Known, Version, Who
+from mainstay.explain.writers import UNKNOWN_WHO, JournalLookup, Version, Who
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -47,7 +47,7 @@ class Blamed(_Part, frozen=True, kw_only=True):
 
 
 class Blame(_Part, frozen=True, kw_only=True):
-    about: About
+    about: StoryObject
     uid: str = ""
     revision: int = 0
     field: str = ""
@@ -66,8 +66,8 @@ class Blame(_Part, frozen=True, kw_only=True):
 async def blame(moment: Moment, kind: KindName, name: str, namespace: str = "", *, field: str = "") -> Blame:
     """Raises `NothingKnown`, `BadPath`."""
     wanted = parse_path(field) if field else ()
-    about = About(kind.text, name, namespace)
-    known = Known(moment.journal, moment.revision)
+    about = StoryObject(kind.text, name, namespace)
+    known = JournalLookup(moment.journal, moment.revision)
     versions = await known.versions(kind.text, namespace, name)
     there = await moment.get(kind, name, namespace)
     if not versions and there is None:

@@ -24,7 +24,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.explain.declared import EVERYTHING, Declarations, Declared, declared_of
 from mainstay.explain.fields import Path, differences, leaves, path_text, shown
 from mainstay.explain.moment import Moment
-from mainstay.explain.story.lines import About
+from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import API_VERSION
 from mainstay.explain.writers import NODE_USER, SERVER, UNKNOWN_WHO, component_in, manager_of, named, with_revision
@@ -76,7 +76,7 @@ class Input(_Part, frozen=True, kw_only=True):
 
 
 class Oscillation(_Part, frozen=True, kw_only=True):
-    about: About
+    about: StoryObject
     field: str
     writers: tuple[str, ...]
     values: tuple[str, ...]
@@ -150,7 +150,7 @@ async def coupling_of_object(
     since: datetime | None = None,
 ) -> Coupling:
     """Who can change what the decisions about one object go by. Raises `NothingKnown`."""
-    about = About(kind.text, name, namespace)
+    about = StoryObject(kind.text, name, namespace)
     answer = await moment.journal.decisions(kind=kind.text, namespace=namespace, name=name, since=since)
     if not answer.records and await moment.get(kind, name, namespace) is None:
         raise NothingKnown(f"the journal knows of no {about.words}, and of no decision about it: use -n or --at")
@@ -216,7 +216,7 @@ def _readers(declarations: Declarations, writes: Iterable[str], component: str) 
     )
 
 
-def _looked_at(records: Iterable[DecisionRecord], about: About) -> dict[str, frozenset[ObjectKey] | None]:
+def _looked_at(records: Iterable[DecisionRecord], about: StoryObject) -> dict[str, frozenset[ObjectKey] | None]:
     """Of each kind, the objects that decisions have looked at; None: a list of them, so any may have mattered."""
     found: dict[str, frozenset[ObjectKey] | None] = {about.kind: frozenset({ObjectKey(about.namespace, about.name)})}
     for record in records:
@@ -271,7 +271,7 @@ class _Joining:
 
     async def _edges(self, kind: str, itself: set[str], only: frozenset[ObjectKey] | None) -> list[Edge]:
         writers: dict[str, _Tally] = {}
-        turns: dict[tuple[ObjectKey, Path], list[Turn]] = {}
+        turns: dict[tuple[ObjectKey, Path], list[FieldWrite]] = {}
         for change, before, after, who in await self._changes(kind):
             key = object_key_of(change.key)
             if only is not None and key not in only:
@@ -284,7 +284,7 @@ class _Joining:
                 tally.field(each.path)
                 for path, value in leaves(each.path, each.after):
                     turns.setdefault((key, path), []).append(
-                        Turn(who, shown(value), moment(change.at), change.revision)
+                        FieldWrite(who, shown(value), moment(change.at), change.revision)
                     )
         declared = {
             name for name, each in self._declarations.items() if kind in each.writes or EVERYTHING in each.writes
@@ -391,7 +391,7 @@ class _Tally:
 # To and fro.
 
 
-class Turn(msgspec.Struct, frozen=True):
+class FieldWrite(msgspec.Struct, frozen=True):
     """One time that a writer set a field."""
 
     writer: str
@@ -400,7 +400,7 @@ class Turn(msgspec.Struct, frozen=True):
     revision: int
 
 
-def oscillations(kind: str, turns: Mapping[tuple[ObjectKey, Path], Sequence[Turn]]) -> list[Oscillation]:
+def oscillations(kind: str, turns: Mapping[tuple[ObjectKey, Path], Sequence[FieldWrite]]) -> list[Oscillation]:
     """The fields that two writers set to and fro."""
     found = []
     for (key, path), each in sorted(turns.items(), key=lambda one: (one[0][0], one[0][1])):
@@ -410,7 +410,7 @@ def oscillations(kind: str, turns: Mapping[tuple[ObjectKey, Path], Sequence[Turn
             involved = each[max(first - 1, 0) : each.index(flips[-1]) + 1]
             found.append(
                 Oscillation(
-                    about=About(kind, key.name, key.namespace),
+                    about=StoryObject(kind, key.name, key.namespace),
                     field=path_text(path),
                     writers=tuple(sorted({turn.writer for turn in involved})),
                     values=tuple(sorted({turn.value for turn in involved})),
@@ -423,10 +423,10 @@ def oscillations(kind: str, turns: Mapping[tuple[ObjectKey, Path], Sequence[Turn
     return found
 
 
-def longest_flips(turns: Sequence[Turn]) -> list[Turn]:
+def longest_flips(turns: Sequence[FieldWrite]) -> list[FieldWrite]:
     """The longest run of turns each of which brings back a value that another writer has just taken away."""
-    best: list[Turn] = []
-    run: list[Turn] = []
+    best: list[FieldWrite] = []
+    run: list[FieldWrite] = []
     for place in range(2, len(turns)):
         last, between, now = turns[place - 2 : place + 1]
         is_flip = now.value == last.value != between.value and now.writer != between.writer

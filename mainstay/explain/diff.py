@@ -19,9 +19,9 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.fields import differences, is_below, path_text, plain
 from mainstay.explain.moment import Moment
-from mainstay.explain.story.lines import About
+from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.why.answer import API_VERSION
-from mainstay.explain.writers import UNKNOWN_WHO, Known, Version, Who
+from mainstay.explain.writers import UNKNOWN_WHO, JournalLookup, Version, Who
 from mainstay.journal.keys import kind_of, object_key_of
 
 OBJECTS_MAX: Final = 2_000
@@ -54,7 +54,7 @@ class FieldDiff(_Part, frozen=True, kw_only=True):
 
 
 class ObjectDiff(_Part, frozen=True, kw_only=True):
-    about: About
+    about: StoryObject
     how: How
     who: Who = UNKNOWN_WHO
     """Who added or removed it; of changes, each field says who."""
@@ -85,7 +85,7 @@ async def diff(
 ) -> Diff:
     """What is otherwise at the second moment. `namespace`: only there; None: everywhere."""
     journal = after.journal
-    known = Known(journal, after.revision)
+    known = JournalLookup(journal, after.revision)
     text = kind.text if kind is not None else ""
     written = await journal.changes(
         kind=text, namespace=namespace, name=name, after=before.revision, until=after.revision
@@ -119,7 +119,7 @@ def compared(kind: str, key: ObjectKey, versions: Sequence[Version]) -> ObjectDi
     """What the versions between two moments come to; None if all is as it was."""
     if not versions:
         return None
-    about = About(kind, key.name, key.namespace)
+    about = StoryObject(kind, key.name, key.namespace)
     was, now = versions[0].before, versions[-1].after
     if was is None and now is None:
         return None  # It came and went.

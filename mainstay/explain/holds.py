@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from mainstay.api.holds import SCHEDULER, Held, What, in_force
+from mainstay.api.holds import SCHEDULER, HoldScope, ParsedHold, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NODES, PODS, REPLICASETS
@@ -29,7 +29,7 @@ class HoldFound:
     """A Hold that concerns the object that was asked about."""
 
     name: str
-    what: What
+    what: HoldScope
     owner: str
     reason: str
     since: str
@@ -110,21 +110,24 @@ async def _with_owners(moment: Moment, kind: KindName, name: str, namespace: str
 
 
 def _concerning(
-    active: Iterable[Held], workers: Collection[str], kind: KindName, key: ObjectKey, obj: Object | None
-) -> list[tuple[Held, str]]:
+    active: Iterable[ParsedHold], workers: Collection[str], kind: KindName, key: ObjectKey, obj: Object | None
+) -> list[tuple[ParsedHold, str]]:
     is_placed = obj is not None and bool((obj.get("spec") or {}).get("nodeName"))
     first, second, third = [], [], []
     for held in active:
         match held.what:
-            case What.ROLLOUT if kind == DEPLOYMENTS and (held.namespace, held.target) == (key.namespace, key.name):
+            case HoldScope.ROLLOUT if kind == DEPLOYMENTS and (held.namespace, held.target) == (
+                key.namespace,
+                key.name,
+            ):
                 first.append((held, "its rollout stays as it is"))
-            case What.CONTROLLER if held.target == SCHEDULER and kind == PODS and not is_placed:
+            case HoldScope.CONTROLLER if held.target == SCHEDULER and kind == PODS and not is_placed:
                 first.append((held, "the scheduler places nothing"))
-            case What.CONTROLLER if held.target in workers:
+            case HoldScope.CONTROLLER if held.target in workers:
                 second.append((held, f"the controller {held.target} does nothing"))
-            case What.EVICTIONS if kind == NODES and not held.namespace:
+            case HoldScope.EVICTIONS if kind == NODES and not held.namespace:
                 third.append((held, "no pod is removed from any node"))
-            case What.EVICTIONS if kind == PODS and held.namespace in ("", key.namespace):
+            case HoldScope.EVICTIONS if kind == PODS and held.namespace in ("", key.namespace):
                 third.append((held, "no pod is evicted"))
             case _:
                 pass

@@ -27,7 +27,7 @@ from mainstay.client.indexes import Index
 from mainstay.journal.answers import Objects, Stored
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
-from mainstay.journal.record import DecisionRecord, Seen, WhyNot, moment
+from mainstay.journal.record import DecisionRecord, ViewPart, WhyNot, moment
 from mainstay.loop.controller import Reads
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.view import View
@@ -67,7 +67,7 @@ class Past:
         self.journal = journal
         self._states: OrderedDict[tuple[str, int], tuple[Objects, tuple[Gap, ...]]] = OrderedDict()
         self._objects: OrderedDict[tuple[KindName, ObjectKey, int], Object] = OrderedDict()
-        self._caches: OrderedDict[tuple[Seen, KindName, tuple[Index, ...]], Cache] = OrderedDict()
+        self._caches: OrderedDict[tuple[ViewPart, KindName, tuple[Index, ...]], Cache] = OrderedDict()
         self._entries: OrderedDict[tuple[KindName, ObjectKey, int, tuple[Index, ...]], Entry] = OrderedDict()
 
     async def objects(self, vector: Mapping[str, int]) -> tuple[dict[str, Objects], tuple[Gap, ...]]:
@@ -93,7 +93,7 @@ class Past:
         states, gaps = await self.objects({kind.text: revision})
         return [self._decoded(kind, key, stored) for key, stored in states[kind.text].items()], gaps
 
-    async def cache(self, seen: Seen, kind: KindName, indexes: Sequence[Index]) -> tuple[Cache, tuple[Gap, ...]]:
+    async def cache(self, seen: ViewPart, kind: KindName, indexes: Sequence[Index]) -> tuple[Cache, tuple[Gap, ...]]:
         """A cache as it was when it had reached a revision. It is shared: do not change it."""
         states, gaps = await self.objects({seen.kind: seen.revision})
         known = (seen, kind, tuple(indexes))
@@ -174,7 +174,7 @@ async def _what_was_cached(past: Past, record: DecisionRecord, reads: Sequence[R
     gaps: dict[Gap, None] = {}
     for each in reads:
         # A kind that only this build reads: as it was when the decision was made.
-        unseen = Seen(each.kind.text, latest, each.namespace, each.labels, each.fields)
+        unseen = ViewPart(each.kind.text, latest, each.namespace, each.labels, each.fields)
         caches[each.kind], missing = await past.cache(seen.get(each.kind.text, unseen), each.kind, each.indexes)
         gaps |= dict.fromkeys(missing)
     return caches, tuple(gaps)
@@ -224,7 +224,7 @@ async def memory_of(journal: Journal, record: DecisionRecord, expected: Any) -> 
         ) from None
 
 
-def selected(objects: Objects, seen: Seen) -> Objects:
+def selected(objects: Objects, seen: ViewPart) -> Objects:
     """What selectors leave. Raises `CannotRebuild` for a field that is not known here."""
     if not seen.namespace and not seen.labels and not seen.fields:
         return objects
@@ -245,7 +245,7 @@ def selected(objects: Objects, seen: Seen) -> Objects:
     return found
 
 
-def _require_known(seen: Seen, names: Iterable[str]) -> None:
+def _require_known(seen: ViewPart, names: Iterable[str]) -> None:
     for name in names:
         if name not in fields.ALWAYS_SUPPORTED and name not in _SELECTABLE.get(seen.kind, {}):
             raise CannotRebuild(

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from mainstay.explain.plan.values import Wait
     from mainstay.explain.story.lines import Link as StoryLink
     from mainstay.explain.story.lines import Stale
-    from mainstay.explain.story.scope import Followed
+    from mainstay.explain.story.scope import FollowedObject
     from mainstay.explain.why.answer import Link
     from mainstay.explain.why.case import Case
     from mainstay.explain.why.found import Found
     from mainstay.explain.why.removal import Removal
     from mainstay.explain.why.trouble import Trouble
-    from mainstay.explain.writers import Known, Version
+    from mainstay.explain.writers import JournalLookup, Version
     from mainstay.loop.controller import Controller
 
     Analyser = Callable[[Case, Object], Awaitable[Found]]
@@ -135,7 +135,7 @@ class PlacementDebug(Protocol):
     """Pods without a node, in one debug view (scheduler/why/debug.py)."""
 
     async def pending(
-        self, pod: Object, who: "Followed", records: Sequence[DecisionRecord]
+        self, pod: Object, who: "FollowedObject", records: Sequence[DecisionRecord]
     ) -> "tuple[Pending, list[CacheSeen]]": ...
     async def policies(self) -> "list[Rollback]": ...
 
@@ -167,13 +167,15 @@ class PlacementPlan(Protocol):
 class StoryRoom(Protocol):
     """scheduler/why/relevance.py."""
 
-    def find_relevance(self, known: "Known", records: Sequence[DecisionRecord]) -> PlacementStory: ...
+    def find_relevance(self, known: "JournalLookup", records: Sequence[DecisionRecord]) -> PlacementStory: ...
 
 
 class PendingRoom(Protocol):
     """scheduler/why/debug.py."""
 
-    def find_pending(self, moment: "Moment", known: "Known", states: Mapping[str, Object]) -> PlacementDebug: ...
+    def find_pending(
+        self, moment: "Moment", known: "JournalLookup", states: Mapping[str, Object]
+    ) -> PlacementDebug: ...
 
 
 class PlacementPlanRoom(Protocol):
@@ -186,7 +188,7 @@ class RepairRoom(Protocol):
     """controllers/repair/debug.py."""
 
     def find_repair(
-        self, states: Mapping[str, Object], kind: KindName, who: "Followed", generation: int
+        self, states: Mapping[str, Object], kind: KindName, who: "FollowedObject", generation: int
     ) -> "Repair | None": ...
 
 

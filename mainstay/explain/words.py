@@ -1,8 +1,8 @@
 """Changes of objects in words: `desired replicas 6 → 8`, `Ready False → True (ContainersReady)`, `binds to node-c12`.
 
-`said(kind, changes)` gives one `Said` for each thing worth saying about one write, the weightier ones first. What has
-no words of its own is shown by its path. `is_detail` marks what belongs to every life (counts in a status, addresses,
-times): shown only to those who ask for all of it.
+`said(kind, changes)` gives one `LineText` for each thing worth saying about one write, the weightier ones first. What
+has no words of its own is shown by its path. `is_detail` marks what belongs to every life (counts in a status,
+addresses, times): shown only to those who ask for all of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ POD: Final = "pods"
 _ARROW: Final = "→"
 
 
-class What(StrEnum):
+class LineKind(StrEnum):
     """What kind of thing a line of a story tells. Shown to users: only add."""
 
     MADE = "made"
@@ -39,8 +39,8 @@ class What(StrEnum):
     FAILED = "failed"
 
 
-class Said(msgspec.Struct, frozen=True):
-    what: What
+class LineText(msgspec.Struct, frozen=True):
+    what: LineKind
     text: str
     is_detail: bool = False
 
@@ -70,9 +70,9 @@ _DETAILS: Final[Mapping[str, str]] = {
 }
 
 
-def said(kind: str, changes: Sequence[FieldChange]) -> list[Said]:
+def said(kind: str, changes: Sequence[FieldChange]) -> list[LineText]:
     """What one write to an object says."""
-    found: dict[Said, None] = {}
+    found: dict[LineText, None] = {}
     conditions = [each for each in changes if each.path[:2] == ("status", "conditions")]
     for each in _conditions(kind, conditions):
         found[each] = None
@@ -83,35 +83,37 @@ def said(kind: str, changes: Sequence[FieldChange]) -> list[Said]:
     return sorted(found, key=lambda each: each.is_detail)
 
 
-def _one(kind: str, change: FieldChange) -> list[Said]:
+def _one(kind: str, change: FieldChange) -> list[LineText]:
     path, before, after = change
     text = path_text(path)
     match path:
         case ("metadata", "generation" | "creationTimestamp" | "uid"):
             return []
         case ("metadata", "deletionTimestamp"):
-            return [Said(What.TOLD_TO_GO, "is told to go")]
+            return [LineText(LineKind.TOLD_TO_GO, "is told to go")]
         case ("metadata", "deletionGracePeriodSeconds"):
-            return [Said(What.WRITTEN, f"has {shown(after)} s to end", is_detail=True)]
+            return [LineText(LineKind.WRITTEN, f"has {shown(after)} s to end", is_detail=True)]
         case ("metadata", "finalizers"):
-            return [Said(What.WRITTEN, _list_words("finalizer", before, after))]
+            return [LineText(LineKind.WRITTEN, _list_words("finalizer", before, after))]
         case ("metadata", "ownerReferences", *_):
-            return [Said(What.WRITTEN, f"owners: {shown(after)}", is_detail=True)]
+            return [LineText(LineKind.WRITTEN, f"owners: {shown(after)}", is_detail=True)]
         case ("metadata", "labels" | "annotations" as which, *rest):
             name = rest[0].strip("[]") if rest else ""
             word = f"{which.removesuffix('s')} {name}".strip()
             # Annotations are notes that programs leave; labels choose.
-            return [Said(What.WRITTEN, _from_to(word, before, after), is_detail=which == "annotations")]
+            return [LineText(LineKind.WRITTEN, _from_to(word, before, after), is_detail=which == "annotations")]
         case ("spec", "nodeName") if kind == POD:
-            return [Said(What.BOUND, f"binds to {shown(after)}")]
+            return [LineText(LineKind.BOUND, f"binds to {shown(after)}")]
         case ("spec", "unschedulable"):
-            return [Said(What.WRITTEN, "is closed to new pods (cordoned)" if after is True else "takes pods again")]
+            return [
+                LineText(LineKind.WRITTEN, "is closed to new pods (cordoned)" if after is True else "takes pods again")
+            ]
         case ("spec", "taints", *_):
-            return [Said(What.WRITTEN, _taint_words(before, after))]
+            return [LineText(LineKind.WRITTEN, _taint_words(before, after))]
         case ("spec", "hard", resource):
-            return [Said(What.WRITTEN, _from_to(f"limit of {resource.strip('[]')}", before, after))]
+            return [LineText(LineKind.WRITTEN, _from_to(f"limit of {resource.strip('[]')}", before, after))]
         case ("spec", *_, "containers" | "initContainers", name, "image"):
-            return [Said(What.WRITTEN, _from_to(f"image of {name.strip('[]')}", before, after))]
+            return [LineText(LineKind.WRITTEN, _from_to(f"image of {name.strip('[]')}", before, after))]
         case ("status", "phase") if kind == POD:
             return _phase(after)
         case ("status", "containerStatuses" | "initContainerStatuses", *rest):
@@ -119,36 +121,38 @@ def _one(kind: str, change: FieldChange) -> list[Said]:
         case ("status", "progress", *_):
             return _progress(path, before, after)
         case ("status",) if isinstance(after, dict):
-            return [Said(What.WRITTEN, "first status", is_detail=True)]
+            return [LineText(LineKind.WRITTEN, "first status", is_detail=True)]
     if text in _PLAIN:
-        return [Said(What.WRITTEN, _from_to(_PLAIN[text], before, after))]
+        return [LineText(LineKind.WRITTEN, _from_to(_PLAIN[text], before, after))]
     if text in _DETAILS:
-        return [Said(What.WRITTEN, _from_to(_DETAILS[text], before, after), is_detail=True)]
-    return [Said(What.WRITTEN, _from_to(text, before, after), is_detail=path[0] != "spec")]
+        return [LineText(LineKind.WRITTEN, _from_to(_DETAILS[text], before, after), is_detail=True)]
+    return [LineText(LineKind.WRITTEN, _from_to(text, before, after), is_detail=path[0] != "spec")]
 
 
-def made(kind: str, obj: Object) -> Said:
+def made(kind: str, obj: Object) -> LineText:
     """That an object is there, with what matters of it at once."""
     spec = obj.get("spec") or {}
     if kind == HOLDS.text and (held := held_of(obj)) is not None:
-        return Said(What.MADE, f"{held.owner} holds {held.target_text} until {held.until}: {shown(held.reason)}")
+        return LineText(
+            LineKind.MADE, f"{held.owner} holds {held.target_text} until {held.until}: {shown(held.reason)}"
+        )
     if "replicas" in spec:
         wanted = spec["replicas"]
-        return Said(What.MADE, f"made, with {wanted} desired replica{'' if wanted == 1 else 's'}")
+        return LineText(LineKind.MADE, f"made, with {wanted} desired replica{'' if wanted == 1 else 's'}")
     if kind == POD and spec.get("nodeName"):
-        return Said(What.MADE, f"made, for {spec['nodeName']}")
+        return LineText(LineKind.MADE, f"made, for {spec['nodeName']}")
     if isinstance(spec.get("hard"), dict):
         limits = ", ".join(f"{name} {amount}" for name, amount in sorted(spec["hard"].items()))
-        return Said(What.MADE, f"made, with limits: {limits}")
-    return Said(What.MADE, "made")
+        return LineText(LineKind.MADE, f"made, with limits: {limits}")
+    return LineText(LineKind.MADE, "made")
 
 
 # Conditions.
 
 
-def _conditions(kind: str, changes: Sequence[FieldChange]) -> list[Said]:
+def _conditions(kind: str, changes: Sequence[FieldChange]) -> list[LineText]:
     by_type: dict[str, dict[str, FieldChange]] = {}
-    found: list[Said] = []
+    found: list[LineText] = []
     for change in changes:
         if len(change.path) < 3:
             entries = change.after if isinstance(change.after, list) else []
@@ -168,13 +172,13 @@ def _conditions(kind: str, changes: Sequence[FieldChange]) -> list[Said]:
     return found
 
 
-def _condition(kind: str, name: str, before: Any, after: Mapping[str, Any]) -> Said:
+def _condition(kind: str, name: str, before: Any, after: Mapping[str, Any]) -> LineText:
     status, reason = after.get("status", NOTHING), after.get("reason") or ""
     because = f" ({reason})" if reason and reason is not NOTHING else ""
     message = after.get("message")
     words = f": {shown(message)}" if message and message is not NOTHING and status != "True" else ""
     if kind == POD and name == "Ready" and status == "True":
-        return Said(What.READY, "is ready")
+        return LineText(LineKind.READY, "is ready")
     if status is NOTHING:
         text = f"{name}{because}"
     elif before is NOTHING or before is None:
@@ -183,24 +187,24 @@ def _condition(kind: str, name: str, before: Any, after: Mapping[str, Any]) -> S
         text = f"{name} {before} {_ARROW} {status}{because}"
     is_usual = kind == POD and (before is NOTHING or status == "True") and name != "PodScheduled"
     is_usual = is_usual or (kind == POD and name == "PodScheduled" and status == "True")
-    return Said(What.CONDITION, text + words, is_detail=is_usual)
+    return LineText(LineKind.CONDITION, text + words, is_detail=is_usual)
 
 
 # Pods.
 
 
-def _phase(after: Any) -> list[Said]:
+def _phase(after: Any) -> list[LineText]:
     match after:
         case "Running":
-            return [Said(What.STARTED, "runs")]
+            return [LineText(LineKind.STARTED, "runs")]
         case "Failed":
-            return [Said(What.FAILED, "has failed")]
+            return [LineText(LineKind.FAILED, "has failed")]
         case "Succeeded":
-            return [Said(What.WRITTEN, "has succeeded")]
-    return [Said(What.WRITTEN, f"phase {shown(after)}", is_detail=True)]
+            return [LineText(LineKind.WRITTEN, "has succeeded")]
+    return [LineText(LineKind.WRITTEN, f"phase {shown(after)}", is_detail=True)]
 
 
-def _container(rest: Sequence[str], before: Any, after: Any) -> list[Said]:
+def _container(rest: Sequence[str], before: Any, after: Any) -> list[LineText]:
     if not rest:
         entries = after if isinstance(after, list) else []
         return [one for each in entries for one in _state(str(each.get("name", "")), each.get("state"))]
@@ -209,7 +213,7 @@ def _container(rest: Sequence[str], before: Any, after: Any) -> list[Said]:
         case ():
             return _state(name, after.get("state")) if isinstance(after, dict) else []
         case ("restartCount",):
-            return [Said(What.FAILED, f"container {name} is started again (restart {shown(after)})")]
+            return [LineText(LineKind.FAILED, f"container {name} is started again (restart {shown(after)})")]
         case ("state", "waiting" | "terminated" as which):
             return _state(name, {which: after} if isinstance(after, dict) else None)
         case ("state", "waiting", "reason"):
@@ -217,27 +221,27 @@ def _container(rest: Sequence[str], before: Any, after: Any) -> list[Said]:
     return []
 
 
-def _state(name: str, state: Any) -> list[Said]:
+def _state(name: str, state: Any) -> list[LineText]:
     if not isinstance(state, dict):
         return []
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     if (reason := waiting.get("reason")) and reason not in ("ContainerCreating", "PodInitializing"):
         message = f": {shown(waiting['message'])}" if waiting.get("message") else ""
-        return [Said(What.FAILED, f"container {name} waits: {reason}{message}")]
+        return [LineText(LineKind.FAILED, f"container {name} waits: {reason}{message}")]
     if ended:
         code = ended.get("exitCode", 0)
         text = f"container {name} has ended with {code} ({ended.get('reason') or 'no reason given'})"
-        return [Said(What.FAILED if code else What.WRITTEN, text, is_detail=not code)]
+        return [LineText(LineKind.FAILED if code else LineKind.WRITTEN, text, is_detail=not code)]
     return []
 
 
-def _progress(path: Path, before: Any, after: Any) -> list[Said]:
+def _progress(path: Path, before: Any, after: Any) -> list[LineText]:
     """The record of a workload: only its verdict is news."""
     if path == ("status", "progress", "verdict"):
-        return [Said(What.CONDITION, f"verdict {shown(before)} {_ARROW} {shown(after)}")]
+        return [LineText(LineKind.CONDITION, f"verdict {shown(before)} {_ARROW} {shown(after)}")]
     if path == ("status", "progress") and isinstance(after, dict):
-        return [Said(What.CONDITION, f"verdict {after.get('verdict', '?')}")]
-    return [Said(What.WRITTEN, _from_to(path_text(path), before, after), is_detail=True)]
+        return [LineText(LineKind.CONDITION, f"verdict {after.get('verdict', '?')}")]
+    return [LineText(LineKind.WRITTEN, _from_to(path_text(path), before, after), is_detail=True)]
 
 
 # Words for values.

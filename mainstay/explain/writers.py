@@ -76,7 +76,7 @@ class Version(msgspec.Struct, frozen=True):
         return found or {"metadata": {"name": self.key.name, "namespace": self.key.namespace}}
 
 
-class Known:
+class JournalLookup:
     """What has been read of a journal for one question: decisions and requests, each only once."""
 
     def __init__(self, journal: Journal, until: int) -> None:

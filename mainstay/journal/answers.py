@@ -8,7 +8,7 @@ import msgspec
 from mainstay.api.object_key import ObjectKey
 from mainstay.journal.coverage import Gap
 from mainstay.journal.files import Interval
-from mainstay.journal.record import ChangeRecord, DecisionRecord, LostRecord, SampledRecord, Seen, WriteRecord
+from mainstay.journal.record import ChangeRecord, DecisionRecord, LostRecord, SampledRecord, ViewPart, WriteRecord
 from mainstay.journal.scan import Damage
 
 _decode = msgspec.json.Decoder().decode
@@ -55,7 +55,7 @@ class State(Answered):
 class View(Answered):
     """What a decision saw. Selectors for fields are not applied: what a field is, only a kind knows."""
 
-    parts: dict[Seen, Objects]
+    parts: dict[ViewPart, Objects]
 
 
 @dataclass(frozen=True, slots=True)

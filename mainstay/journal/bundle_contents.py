@@ -38,7 +38,7 @@ _DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class BundleObject:
     """An object that a bundle is made for."""
 
     kind: str
@@ -64,7 +64,7 @@ async def gathered(
     until: datetime | None = None,
     build: str,
     made_at: datetime,
-    about: Sequence[About] = (),
+    about: Sequence[BundleObject] = (),
     rests_on: RestsOn = _nothing,
 ) -> Contents:
     """Ask a journal for all that happened between two times, or since one. Raises `JournalUnreachable`.
@@ -174,7 +174,7 @@ def _only(
     decisions: Sequence[DecisionRecord],
     entries: Iterable[EntryRecord],
     changes: Sequence[ChangeRecord],
-    about: Sequence[About],
+    about: Sequence[BundleObject],
     rested_on: set[str],
 ) -> tuple[list[DecisionRecord], int]:
     """The decisions about these objects and their relatives, or that wrote to one of them, and how many others."""

@@ -31,7 +31,7 @@ from mainstay.journal.record import (
     DecisionRecord,
     EntryRecord,
     MemoryRecord,
-    Seen,
+    ViewPart,
     WriteRecord,
     micros,
     name_of_component,
@@ -41,7 +41,7 @@ from mainstay.journal.record import (
     name_of_object,
     name_of_uid,
 )
-from mainstay.journal.scan import Damage, Kept, Scan
+from mainstay.journal.scan import Damage, Scan, ScanMemory
 
 ATTEMPTS_MAX: Final = 5  # Of reading a journal whose writer closes and forgets files meanwhile.
 SNAPSHOTS_TRIED_MAX: Final = 5  # When the best one is damaged.
@@ -56,7 +56,7 @@ class Reader:
 
     def __init__(self, *disks: Disk) -> None:
         self._disks = disks
-        self._kept = Kept()
+        self._kept = ScanMemory()
 
     def reached(self) -> int:
         """The latest revision that was recorded; 0 if there is none."""
@@ -432,7 +432,7 @@ def _last(values: list[T], limit: int) -> list[T]:
     return values[-limit:] if limit > 0 else []
 
 
-def _selected(objects: Objects, seen: Seen) -> Objects:
+def _selected(objects: Objects, seen: ViewPart) -> Objects:
     if not seen.namespace and not seen.labels:
         return objects
     selector = labels.parse(seen.labels)

@@ -82,7 +82,7 @@ class Subject(_Part, frozen=True):
     generation: int = 0
 
 
-class Seen(_Part, frozen=True):
+class ViewPart(_Part, frozen=True):
     """One part of a view: a kind, or what selectors leave of it, completely applied up to a revision."""
 
     kind: str
@@ -189,7 +189,7 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     outcome: Outcome
     term: str = ""
     """Of the leader who decided: `namespace/lease=revision`. Empty if none was needed."""
-    view: tuple[Seen, ...] = ()
+    view: tuple[ViewPart, ...] = ()
     now: int = 0
     """The time in the view: what the decision took for the present."""
     seed: str = ""

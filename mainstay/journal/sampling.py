@@ -62,7 +62,7 @@ class Keep(StrEnum):
     NOTHING = "nothing"
 
 
-class When(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class SamplingMatch(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What a rule matches. All fields that are set must match; with none set, it matches every decision."""
 
     failures: bool = False
@@ -88,7 +88,7 @@ class When(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 class Rule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     name: str
-    when: When = When()
+    when: SamplingMatch = SamplingMatch()
     keep: Keep = Keep.FULL
     one_in: int = 1
     """Of so many that match, it is for one. The others go on to the next rule."""
@@ -107,13 +107,13 @@ class Rules:
 
 DEFAULT_RULES: Final = Rules(
     (
-        Rule("failures", When(failures=True)),
-        Rule("priority", When(priority_at_least=PRIORITY_HIGH)),
-        Rule("policy-changes", When(policy_changes=True)),
-        Rule("rollouts", When(rollouts=True)),
-        Rule("incident", When(incidents=True)),
-        Rule("baseline", When(noops=True), one_in=100),
-        Rule("noops", When(noops=True), Keep.SUMMARY),
+        Rule("failures", SamplingMatch(failures=True)),
+        Rule("priority", SamplingMatch(priority_at_least=PRIORITY_HIGH)),
+        Rule("policy-changes", SamplingMatch(policy_changes=True)),
+        Rule("rollouts", SamplingMatch(rollouts=True)),
+        Rule("incident", SamplingMatch(incidents=True)),
+        Rule("baseline", SamplingMatch(noops=True), one_in=100),
+        Rule("noops", SamplingMatch(noops=True), Keep.SUMMARY),
         Rule("actions"),
     )
 )
@@ -133,7 +133,7 @@ _POLICY_CHANGE: Final = Circumstances(is_policy_change=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SamplingVerdict:
     """What was decided about a record, and by which rule."""
 
     rule: str
@@ -148,16 +148,16 @@ class Kept:
         return self.text
 
 
-OTHERWISE: Final = Kept("otherwise", Keep.FULL)
+OTHERWISE: Final = SamplingVerdict("otherwise", Keep.FULL)
 """Of what no rule is about."""
 
 
-def kept(record: DecisionRecord, rules: Sequence[Rule], circumstances: Circumstances = CALM) -> Kept:
+def kept(record: DecisionRecord, rules: Sequence[Rule], circumstances: Circumstances = CALM) -> SamplingVerdict:
     """Which rule is for a decision, and how much of it is to be kept."""
     return _chosen(record, _compiled(tuple(rules)), circumstances)
 
 
-def _chosen(record: DecisionRecord, compiled: "_Compiled", circumstances: Circumstances) -> Kept:
+def _chosen(record: DecisionRecord, compiled: "_Compiled", circumstances: Circumstances) -> SamplingVerdict:
     for tests, one_in, chosen in compiled:
         for test in tests:
             if not test(record, circumstances):
@@ -320,7 +320,7 @@ _Test = Callable[[DecisionRecord, Circumstances], bool]
 
 
 @lru_cache(maxsize=64)
-def _tests(when: When) -> tuple[_Test, ...]:
+def _tests(when: SamplingMatch) -> tuple[_Test, ...]:
     """The conditions of a rule. Only fields that are set are looked at: this runs for every decision of a cluster."""
     tests: list[_Test] = []
     if when.failures:
@@ -348,12 +348,12 @@ def _tests(when: When) -> tuple[_Test, ...]:
     return tuple(tests)
 
 
-_Compiled = tuple[tuple[tuple[_Test, ...], int, Kept], ...]
+_Compiled = tuple[tuple[tuple[_Test, ...], int, SamplingVerdict], ...]
 
 
 @lru_cache(maxsize=8)
 def _compiled(rules: tuple[Rule, ...]) -> _Compiled:
-    return tuple((_tests(rule.when), rule.one_in, Kept(rule.name, rule.keep)) for rule in rules)
+    return tuple((_tests(rule.when), rule.one_in, SamplingVerdict(rule.name, rule.keep)) for rule in rules)
 
 
 def _is_drawn(decision: str, one_in: int) -> bool:

@@ -3,7 +3,7 @@
 `Scan` is one look at one or more directories. It reads what is there at that moment, of a living journal as of one that
 was copied somewhere, and takes no lock. A writer may close or forget a file while it is being looked for: then
 `FileNotFoundError` comes out, and the caller begins a new scan. What one scan has read of closed files, which never
-change, and of the beginning of open ones, the next need not read again if both are given the same `Kept`.
+change, and of the beginning of open ones, the next need not read again if both are given the same `ScanMemory`.
 
 What cannot be read is noted in `damages`, with the revisions that are lost by it, and the scan goes on.
 """
@@ -88,7 +88,7 @@ class _OpenFile:
     blocks: list[_OpenBlock] = field(default_factory=list)
 
 
-class Kept:
+class ScanMemory:
     """What a reader keeps from one scan to the next. For one thread at a time."""
 
     def __init__(self) -> None:
@@ -123,9 +123,9 @@ def _all(block: BlockIndex) -> bool:
 
 
 class Scan:
-    def __init__(self, disks: Sequence[Disk], kept: Kept | None = None) -> None:
+    def __init__(self, disks: Sequence[Disk], kept: ScanMemory | None = None) -> None:
         self._disks = disks
-        self._kept = kept or Kept()
+        self._kept = kept or ScanMemory()
         self._damages: dict[tuple[str, str], Damage] = {}
         self._there: list[dict[FileName, None]] = []
         for number, disk in enumerate(disks):

@@ -18,7 +18,7 @@ from mainstay.loop.decision import Action, Apply, Create, Delete, Patch
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class OwnWrite:
     """What an action has led to, which a cache will show sooner or later."""
 
     kind: KindName
@@ -36,7 +36,7 @@ def find_key(action: Action) -> ObjectKey:
     return action.key
 
 
-async def act(action: Action, client: Client, write: WriteOptions) -> Wrote:
+async def act(action: Action, client: Client, write: WriteOptions) -> OwnWrite:
     """Carry out an action. Raises `ApiError` (client/errors.py)."""
     key = find_key(action)
     answer: Object
@@ -66,22 +66,22 @@ async def act(action: Action, client: Client, write: WriteOptions) -> Wrote:
                     write=write,
                 )
             except NotFound:
-                return Wrote(kind, key, gone_uid=uid)
+                return OwnWrite(kind, key, gone_uid=uid)
             except Conflict as error:
                 if version or not await _has_another(client, kind, key, uid):
                     raise
                 error.add_note("another object has this name now, so this one is gone")
-                return Wrote(kind, key, gone_uid=uid)
+                return OwnWrite(kind, key, gone_uid=uid)
         case _:
             assert_never(action)
     metadata = (answer.get("metadata") or {}) if answer.get("kind") != "Status" else {}
     revision = metadata.get("resourceVersion")
     if isinstance(action, Delete) and not metadata.get("deletionTimestamp"):
         # It is gone at once. If the answer shows it, then as it was before: every cache has reached that revision.
-        return Wrote(action.kind, key, gone_uid=action.uid)
+        return OwnWrite(action.kind, key, gone_uid=action.uid)
     if revision is None:
-        return Wrote(action.kind, key)
-    return Wrote(action.kind, key, revision=int(revision))
+        return OwnWrite(action.kind, key)
+    return OwnWrite(action.kind, key, revision=int(revision))
 
 
 async def _own_earlier_work(client: Client, kind: KindName, key: ObjectKey, wanted: Object) -> Object:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.api import times
-from mainstay.api.holds import Held
+from mainstay.api.holds import ParsedHold
 from mainstay.api.kind_names import COMPONENT_STATES
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
@@ -32,7 +32,7 @@ class ComponentState:
     """By name, the revision of each policy that its decisions go by."""
     term: str = ""
     """Of the leader it is; empty if it is none."""
-    controllers: Mapping[str, Held | None] = field(default_factory=dict)
+    controllers: Mapping[str, ParsedHold | None] = field(default_factory=dict)
     """Those that work here now, by name, and who of them is held."""
 
     def status(self) -> dict[str, Any]:

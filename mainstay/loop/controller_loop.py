@@ -39,7 +39,7 @@ from mainstay.loop.conditions import STALLED, Condition, Truth, with_conditions
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Action, Decision, Patch
 from mainstay.loop.echoes import Echoes
-from mainstay.loop.events import About
+from mainstay.loop.events import InvolvedObject
 from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.queue import items as outcomes
@@ -277,7 +277,7 @@ class ControllerLoop:
         if self.kernel.events is None:
             return
         done = {id(action) for action in acted.done}
-        about = About.of(self.controller.kind, subject)
+        about = InvolvedObject.of(self.controller.kind, subject)
         for event in decision.events:
             if event.after is None or id(event.after) in done:
                 self.kernel.events.tell(about, event.reason, event.message, is_warning=event.is_warning, decision=name)

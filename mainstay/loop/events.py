@@ -55,7 +55,7 @@ class EventSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class InvolvedObject:
     """The object that an Event is about."""
 
     kind: KindName
@@ -68,7 +68,7 @@ class About:
     generation: int = 0
 
     @classmethod
-    def of(cls, kind: KindName, obj: Object, field: str = "") -> "About":
+    def of(cls, kind: KindName, obj: Object, field: str = "") -> "InvolvedObject":
         metadata = obj["metadata"]
         return cls(
             kind,
@@ -87,10 +87,10 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ObjectEvent:
     """What an Event says, and how often."""
 
-    about: About
+    about: InvolvedObject
     reason: str
     message: str
     at: datetime
@@ -112,7 +112,7 @@ class Said:
         return self.about.namespace or NAMESPACE
 
 
-def build_event(said: Said, component: str, instance: str, first: str) -> Object:
+def build_event(said: ObjectEvent, component: str, instance: str, first: str) -> Object:
     """The Event as it is stored."""
     source = {"component": component, **({"host": instance} if instance and instance != component else {})}
     return {
@@ -132,7 +132,7 @@ def build_event(said: Said, component: str, instance: str, first: str) -> Object
     }
 
 
-def _annotated(said: Said) -> Object:
+def _annotated(said: ObjectEvent) -> Object:
     """By what an Event is joined with the other signals. One that counts up names the last decision."""
     if not said.decision:
         return {}
@@ -177,7 +177,7 @@ class EventWriter:
         self._counts: OrderedDict[str, tuple[int, str]] = OrderedDict()
         """By name: how often it was said, and when first."""
 
-    async def write(self, said: Said, *, decision: str = "", once: bool = False) -> None:
+    async def write(self, said: ObjectEvent, *, decision: str = "", once: bool = False) -> None:
         """Raises `ApiError`. With `once`, one that another client has written is enough."""
         name, namespace, now = said.name, said.namespace, times.format_time(said.at)
         said = replace(said, decision=said.decision or decision)
@@ -210,7 +210,7 @@ class EventWriter:
             self._counts.popitem(last=False)
 
 
-def _again(said: Said, now: str) -> dict[str, Any]:
+def _again(said: ObjectEvent, now: str) -> dict[str, Any]:
     again = {"count": said.count, "lastTimestamp": now, "message": said.message[:_MESSAGE_LENGTH_MAX]}
     annotated = _annotated(said)
     return {**again, "metadata": annotated} if annotated else again
@@ -226,15 +226,17 @@ class Events:
         self._settings = settings or EventSettings()
         self._writer = EventWriter(client, component, instance)
         self._allowance = Allowance(clock, self._settings.a_second, self._settings.at_once)
-        self._waiting: OrderedDict[str, Said] = OrderedDict()
+        self._waiting: OrderedDict[str, ObjectEvent] = OrderedDict()
         self._similar: OrderedDict[tuple[str, str, str], tuple[int, dict[str, None]]] = OrderedDict()
         """By uid, field and reason: since when, and the names of those that stand alone."""
         self._told = asyncio.Event()
         self.written = 0
         self.dropped = 0
 
-    def tell(self, about: About, reason: str, message: str, *, is_warning: bool = False, decision: str = "") -> None:
-        said = self._combined(Said(about, reason, message, self._clock.wall(), is_warning, decision=decision))
+    def tell(
+        self, about: InvolvedObject, reason: str, message: str, *, is_warning: bool = False, decision: str = ""
+    ) -> None:
+        said = self._combined(ObjectEvent(about, reason, message, self._clock.wall(), is_warning, decision=decision))
         name = said.name
         before = self._waiting.get(name)
         if before is not None:
@@ -260,7 +262,7 @@ class Events:
                     self.dropped += said.count
                     _logger.debug("the Event %s is not written: %s", name, error)
 
-    def _combined(self, said: Said) -> Said:
+    def _combined(self, said: ObjectEvent) -> ObjectEvent:
         """Itself, or the one that stands for all that are similar."""
         now_ns = self._clock.monotonic_ns()
         key = (said.about.uid or said.about.name, said.about.field, said.reason)

@@ -20,7 +20,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, NotFound, Throttled
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.env import tasks
-from mainstay.journal.record import Ending, LookedAt, Seen, WriteResult, micros
+from mainstay.journal.record import Ending, LookedAt, ViewPart, WriteResult, micros
 from mainstay.journal.record import Outcome as Ended
 from mainstay.loop.holds import HeldBack
 from mainstay.loop.kernel import Kernel, LoopContext
@@ -39,7 +39,7 @@ class FreshRead:
 
     known: Any
     """What no history of the store has: a frozen value."""
-    view: tuple[Seen, ...] = ()
+    view: tuple[ViewPart, ...] = ()
     """Lists that were read, each as of its revision."""
     body: Any = None
     """What is to be written, to compare with another run."""

@@ -23,15 +23,15 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.holds import Held, HoldReason, holding_controller, in_force
+from mainstay.api.holds import HoldReason, ParsedHold, holding_controller, in_force
 from mainstay.api.kind_names import HOLDS
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Chance, Env, tasks
-from mainstay.journal.record import Ending, Outcome, Seen, Subject, WhyNot, micros
-from mainstay.loop.events import About, Events
+from mainstay.journal.record import Ending, Outcome, Subject, ViewPart, WhyNot, micros
+from mainstay.loop.events import Events, InvolvedObject
 from mainstay.loop.record import Origin, Recorder, make_record
 from mainstay.loop.term import Term
 
@@ -65,7 +65,7 @@ class Gate:
     ) -> None:
         self.name = name
         self.component = component
-        self.held: Held | None = None
+        self.held: ParsedHold | None = None
         """None: it may."""
         self.term = term.text if term is not None else ""
         self._holding = holding
@@ -77,7 +77,7 @@ class Gate:
         if self.held is not None:
             raise HeldBack(f"{self.name} is held: {self.held.words}")
 
-    def set(self, held: Held | None) -> None:
+    def set(self, held: ParsedHold | None) -> None:
         """Called by `Holding` alone."""
         before, self.held = self.held, held
         if held is not None and before is None:
@@ -147,7 +147,7 @@ class Holding:
         self._is_closed = False
 
     @property
-    def gates(self) -> dict[str, Held | None]:
+    def gates(self) -> dict[str, ParsedHold | None]:
         """The controllers that work here now, by name, and who is held. For those who measure."""
         return {gate.name: gate.held for gate in self._gates}
 
@@ -214,7 +214,7 @@ class Holding:
 
     # Saying so.
 
-    def _tell(self, gate: Gate, before: Held | None, held: Held | None) -> None:
+    def _tell(self, gate: Gate, before: ParsedHold | None, held: ParsedHold | None) -> None:
         """That a controller is held, or goes on."""
         about = held or before
         assert about is not None
@@ -231,7 +231,7 @@ class Holding:
         self._records += 1
         name = f"{gate.component}-{self._chance.uid(f'{gate.name} {gate.term}', self._records)}"
         if self._events is not None:
-            told = About(HOLDS, about.name, uid=about.uid, generation=about.generation)
+            told = InvolvedObject(HOLDS, about.name, uid=about.uid, generation=about.generation)
             self._events.tell(told, reason, text, decision=name)
         if self._recorder is not None:
             revision = self._informer.cache.revision if self._informer is not None else 0
@@ -244,7 +244,7 @@ class Holding:
                     outcome,
                     at,
                     at,
-                    view=(Seen(HOLDS.text, revision),),
+                    view=(ViewPart(HOLDS.text, revision),),
                     reasons=(text,),
                     why_not=(WhyNot.READ_OUTSIDE,),
                 )

@@ -35,7 +35,7 @@ from mainstay.client.errors import AlreadyExists, ApiError, Fenced
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Env
 from mainstay.loop.decider import Decider
-from mainstay.loop.events import About, Events, Said, build_event
+from mainstay.loop.events import Events, InvolvedObject, ObjectEvent, build_event
 from mainstay.loop.holds import Holding, known, make_gate
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.record import Origin, Recorder
@@ -150,7 +150,9 @@ class Kernel:
         now = self.clock.wall()
         at = times.format_time(now)
         same = f"{message} at {at}"
-        said = Said(About.of(kind, about), reason, message, now, True, identity=same, decision=write.decision)
+        said = ObjectEvent(
+            InvolvedObject.of(kind, about), reason, message, now, True, identity=same, decision=write.decision
+        )
         try:
             await self.client.create(EVENTS, build_event(said, self.name, "", at), said.namespace, write=write)
         except AlreadyExists:

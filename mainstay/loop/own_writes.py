@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
-from mainstay.loop.act import Wrote
+from mainstay.loop.act import OwnWrite
 
 
 @dataclass(slots=True)
 class _Own:
     reach: dict[KindName, int] = field(default_factory=dict)
-    gone: list[tuple[Wrote, int]] = field(default_factory=list)
+    gone: list[tuple[OwnWrite, int]] = field(default_factory=list)
     """What was removed, and how often its cache had gone back by then: a store that is put back has it again."""
     doubts: dict[KindName, None] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class OwnWrites:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def wrote(self, key: ObjectKey, wrote: Wrote) -> None:
+    def wrote(self, key: ObjectKey, wrote: OwnWrite) -> None:
         """A decision about a key has led to this."""
         if wrote.kind not in self._caches:
             return
@@ -89,7 +89,7 @@ class OwnWrites:
     def forget(self, key: ObjectKey) -> None:
         self._keys.pop(key, None)
 
-    def _is_there(self, wrote: Wrote, rewinds: int) -> bool:
+    def _is_there(self, wrote: OwnWrite, rewinds: int) -> bool:
         cache = self._caches[wrote.kind]
         entry = cache.entry(wrote.key)
         return entry is not None and entry.uid == wrote.gone_uid and cache.rewinds == rewinds

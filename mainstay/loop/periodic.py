@@ -20,8 +20,8 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, Fenced, Throttled, Unavailable
 from mainstay.client.informer import Informer
 from mainstay.env import tasks
-from mainstay.journal.record import Ending, Memory, Outcome, Seen, Subject, WriteResult, micros
-from mainstay.loop.act import Wrote
+from mainstay.journal.record import Ending, Memory, Outcome, Subject, ViewPart, WriteResult, micros
+from mainstay.loop.act import OwnWrite
 from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.record import Decided, make_record, name_view, pack_memory
@@ -41,7 +41,7 @@ class Pass:
     """One look at everything: its name, its view, and when."""
 
     name: str
-    view: tuple[Seen, ...]
+    view: tuple[ViewPart, ...]
     now: datetime
     known: Any
     """What it went by besides the view: a frozen value."""
@@ -81,7 +81,7 @@ class PeriodicLoop(Generic[S]):
         """Decide about everything, and act. Raises `ApiError`: what is left will be found again."""
         raise NotImplementedError
 
-    async def act(self, step: S, write: Writes) -> Sequence[Wrote] | None:
+    async def act(self, step: S, write: Writes) -> Sequence[OwnWrite] | None:
         """Carry out one step. None: there was nothing to do after all. Raises `ApiError`."""
         raise NotImplementedError
 
@@ -186,7 +186,7 @@ class PeriodicLoop(Generic[S]):
         self._record(looked, decision, step, Outcome(Ending.RETRY, type(failure).__name__, str(failure)))
         return not self.ends_pass(failure, is_late)
 
-    def _done(self, looked: Pass, decision: str, step: S, wrote: Sequence[Wrote]) -> None:
+    def _done(self, looked: Pass, decision: str, step: S, wrote: Sequence[OwnWrite]) -> None:
         self.kernel.counters.actions += 1
         for each in wrote:
             self._own_writes.wrote(NO_SUBJECT, each)
@@ -197,7 +197,7 @@ class PeriodicLoop(Generic[S]):
         numbers = count(1)
         return lambda: self.kernel.write(decision, f"{decision}.{next(numbers)}")
 
-    def _record(self, looked: Pass, decision: str, step: S, outcome: Outcome, wrote: Sequence[Wrote] = ()) -> None:
+    def _record(self, looked: Pass, decision: str, step: S, outcome: Outcome, wrote: Sequence[OwnWrite] = ()) -> None:
         if self.kernel.recorder is None:
             return
         decided = self.describe(step)

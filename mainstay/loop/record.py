@@ -26,12 +26,12 @@ from mainstay.journal.record import (
     Memory,
     Outcome,
     Policy,
-    Seen,
     Subject,
+    ViewPart,
     WriteResult,
     micros,
 )
-from mainstay.loop.act import Wrote, find_key
+from mainstay.loop.act import OwnWrite, find_key
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Apply, Create, Decision, Delete, GiveUp, Patch, Retry, WakeAt
 from mainstay.loop.queue.items import Item
@@ -58,7 +58,7 @@ class Origin:
 class Fields(TypedDict, total=False):
     """What else a record may say, by the names of its fields."""
 
-    view: tuple[Seen, ...]
+    view: tuple[ViewPart, ...]
     seed: str
     policies: tuple[Policy, ...]
     memory: Memory
@@ -104,11 +104,11 @@ def make_subject(kind: KindName, key: ObjectKey, obj: Object | None) -> Subject:
     return Subject(kind.text, *key, uid=metadata.get("uid", ""), generation=metadata.get("generation", 0))
 
 
-def name_view(informers: Iterable[Informer]) -> tuple[Seen, ...]:
+def name_view(informers: Iterable[Informer]) -> tuple[ViewPart, ...]:
     """The name of what these caches show at this moment: each collection, and how far it is."""
     return tuple(
         [
-            Seen(each.cache.kind.text, each.cache.revision, where.namespace, where.labels, where.fields)
+            ViewPart(each.cache.kind.text, each.cache.revision, where.namespace, where.labels, where.fields)
             for each in informers
             for where in (each.collection,)
         ]
@@ -150,7 +150,7 @@ class Acted:
     held_back: str = ""
     """Why it was not carried out to its end, if a Hold has held the controller meanwhile."""
 
-    def did(self, action: Action, wrote: Wrote) -> None:
+    def did(self, action: Action, wrote: OwnWrite) -> None:
         self.done.append(action)
         self.results.append(WriteResult(action.kind.text, *find_key(action), revision=wrote.revision))
 
@@ -235,16 +235,16 @@ def failure_to_decide(error: Exception) -> Decision:
     return Decision(result=Retry("InternalError", f"{type(error).__name__}: {error}"))
 
 
-def _seen(controller: Controller, view: View) -> tuple[Seen, ...]:
+def _seen(controller: Controller, view: View) -> tuple[ViewPart, ...]:
     """The name of a view: kinds, or what selectors leave of them, and how far each was."""
     selected = {reads.kind: reads for reads in controller.reads if reads.namespace or reads.labels or reads.fields}
     if not selected:
-        return tuple([Seen(kind.text, revision) for kind, revision in view.revisions.items()])
+        return tuple([ViewPart(kind.text, revision) for kind, revision in view.revisions.items()])
     return tuple(
         [
-            Seen(kind.text, revision, reads.namespace, reads.labels, reads.fields)
+            ViewPart(kind.text, revision, reads.namespace, reads.labels, reads.fields)
             if (reads := selected.get(kind)) is not None
-            else Seen(kind.text, revision)
+            else ViewPart(kind.text, revision)
             for kind, revision in view.revisions.items()
         ]
     )

@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.holds import What, name_of
+from mainstay.api.holds import HoldScope, name_of
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
@@ -13,7 +13,7 @@ from mainstay.sim.cluster.world import World
 
 
 async def hold(
-    world: World, client: Client, what: What, length: timedelta, *, target: str = "", namespace: str = ""
+    world: World, client: Client, what: HoldScope, length: timedelta, *, target: str = "", namespace: str = ""
 ) -> None:
     """Hold something from now on. What is held already, or was, is held again."""
     name = name_of(what, target, namespace)
@@ -33,6 +33,6 @@ async def hold(
             await client.patch(HOLDS, name, "", {"spec": {"expiresAt": until}})
 
 
-async def release(client: Client, what: What, *, target: str = "", namespace: str = "") -> None:
+async def release(client: Client, what: HoldScope, *, target: str = "", namespace: str = "") -> None:
     with suppress(NotFound):
         await client.delete(HOLDS, name_of(what, target, namespace))

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SAMPLING_POLICIES, ZONE_QUOTAS
 from mainstay.api.node_health import OUT_OF_SERVICE
@@ -159,12 +159,12 @@ async def hold_something(stage: "WorldStage", client: Client) -> None:
     match stage.choose("hold what", 3):
         case 0:
             target = _HELD[stage.choose("hold whom", len(_HELD))]
-            await hold(stage.world, client, What.CONTROLLER, length, target=target)
+            await hold(stage.world, client, HoldScope.CONTROLLER, length, target=target)
         case 1:
-            await hold(stage.world, client, What.EVICTIONS, length, namespace=NAMESPACE)
+            await hold(stage.world, client, HoldScope.EVICTIONS, length, namespace=NAMESPACE)
         case _:
             app = APPS[stage.choose("which app", len(APPS))]
-            await hold(stage.world, client, What.ROLLOUT, length, target=app, namespace=NAMESPACE)
+            await hold(stage.world, client, HoldScope.ROLLOUT, length, target=app, namespace=NAMESPACE)
 
 
 async def _ensure(client: Client, kind: KindName, name: str, body: dict[str, object], namespace: str = "") -> None:

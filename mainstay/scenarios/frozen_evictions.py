@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.scenarios._agents import CALM, SILENCE, TIMES
@@ -40,9 +40,9 @@ class FrozenEvictions(HealthStage):
         match self.choose("what", 5):
             case 0 | 1:
                 length = FOR[self.choose("for", len(FOR))]
-                await hold(self.world, client, What.EVICTIONS, length, namespace=namespace)
+                await hold(self.world, client, HoldScope.EVICTIONS, length, namespace=namespace)
             case 2:
-                await release(client, What.EVICTIONS, namespace=namespace)
+                await release(client, HoldScope.EVICTIONS, namespace=namespace)
             case _:
                 node = self.nodes[self.choose("which node", len(self.nodes))]
                 self.cut([node], SILENT_FOR[self.choose("silent for", len(SILENT_FOR))])
@@ -54,7 +54,7 @@ class FrozenEvictions(HealthStage):
         async with self.world.client_for("user", self.world.sim.env("check")) as client:
             await self.ensure_pods(client)
             await tasks.sleep(timedelta(seconds=10))
-            await hold(self.world, client, What.EVICTIONS, FROZEN_FOR)
+            await hold(self.world, client, HoldScope.EVICTIONS, FROZEN_FOR)
         self.world.programs[LOST].crash()
         self.killed[LOST] = self.world.spared[LOST] = None
         await tasks.sleep(FROZEN_FOR - timedelta(seconds=10))

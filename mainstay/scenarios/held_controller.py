@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
@@ -49,9 +49,11 @@ class HeldController(WorkloadStage):
         controller = CONTROLLERS[self.choose("which", len(CONTROLLERS))]
         match self.choose("what", 5):
             case 0 | 1:
-                await hold(self.world, client, What.CONTROLLER, FOR[self.choose("for", len(FOR))], target=controller)
+                await hold(
+                    self.world, client, HoldScope.CONTROLLER, FOR[self.choose("for", len(FOR))], target=controller
+                )
             case 2:
-                await release(client, What.CONTROLLER, target=controller)
+                await release(client, HoldScope.CONTROLLER, target=controller)
             case 3:
                 await self._change(client, 1 + self.choose("replicas", 5), self._wanted[1])
             case _:
@@ -66,7 +68,7 @@ class HeldController(WorkloadStage):
         """Once more everything is held, changed, and forgotten."""
         async with self.world.client_for("user", self.world.sim.env("check")) as client:
             for controller in CONTROLLERS:
-                await hold(self.world, client, What.CONTROLLER, FORGOTTEN, target=controller)
+                await hold(self.world, client, HoldScope.CONTROLLER, FORGOTTEN, target=controller)
             await self._change(client, 4, "x:last")
         await self.world.quiet(timedelta(minutes=10), SILENCE)
         replicas, image = self._wanted

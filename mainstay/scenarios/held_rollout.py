@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
@@ -52,9 +52,9 @@ class HeldRollout(WorkloadStage):
                 await client.patch(DEPLOYMENTS, NAME, NAMESPACE, with_image(f"x:{self._number}"))
                 await tasks.sleep(timedelta(milliseconds=300 * self.choose("half way", 8)))
                 length = FOR[self.choose("for", len(FOR))]
-                await hold(self.world, client, What.ROLLOUT, length, target=NAME, namespace=NAMESPACE)
+                await hold(self.world, client, HoldScope.ROLLOUT, length, target=NAME, namespace=NAMESPACE)
             case 3:
-                await release(client, What.ROLLOUT, target=NAME, namespace=NAMESPACE)
+                await release(client, HoldScope.ROLLOUT, target=NAME, namespace=NAMESPACE)
             case _:
                 await self._scale(client, 3 + self.choose("replicas", 6))
 
@@ -66,7 +66,7 @@ class HeldRollout(WorkloadStage):
         """At rest it is held, and then changed and scaled: only the number follows. Then the time is over."""
         async with self.world.client_for("user", self.world.sim.env("check")) as client:
             before = await self._images()
-            await hold(self.world, client, What.ROLLOUT, HELD_FOR, target=NAME, namespace=NAMESPACE)
+            await hold(self.world, client, HoldScope.ROLLOUT, HELD_FOR, target=NAME, namespace=NAMESPACE)
             await tasks.sleep(timedelta(seconds=5))
             await client.patch(DEPLOYMENTS, NAME, NAMESPACE, with_image("x:last"))
             await self._scale(client, 9)

@@ -12,7 +12,7 @@ from mainstay.client.informer import Informer
 from mainstay.env import Clock
 from mainstay.env.invariants import Sample, broken
 from mainstay.journal import record
-from mainstay.journal.record import Seen
+from mainstay.journal.record import ViewPart
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.feed import Feed
 from mainstay.scheduler.cache.vectors import Vectors
@@ -37,7 +37,7 @@ class ClusterView:
     pods: Informer
     names: tuple[str, ...]
     """The `schedulerName`s of the pods that are ours."""
-    seen: Callable[[], tuple[Seen, ...]]
+    seen: Callable[[], tuple[ViewPart, ...]]
     """Names the view: how far each cache is."""
     policy: Callable[[], CurrentPolicy]
     objects: Callable[[int], Objects | None]

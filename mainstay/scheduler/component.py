@@ -27,7 +27,7 @@ from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Informers, Subscriber
 from mainstay.env import Env, tasks
 from mainstay.journal import record
-from mainstay.journal.record import Seen
+from mainstay.journal.record import ViewPart
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.loop.component_state import ComponentState, PublishSettings, publish
 from mainstay.loop.events import Events
@@ -185,10 +185,10 @@ class Scheduler:
                 _logger.warning("%s cannot discover the API groups of the server: %s", self.instance, error)
                 await tasks.sleep(_ASK_AGAIN)
 
-    def _seen(self) -> tuple[Seen, ...]:
+    def _seen(self) -> tuple[ViewPart, ...]:
         """The name of the view. Who is held is not part of it: while we are, nothing is decided."""
         seen = [each.cache for each in self.informers.all() if each.cache.kind != HOLDS]
-        return tuple([Seen(cache.kind.text, cache.revision) for cache in seen])
+        return tuple([ViewPart(cache.kind.text, cache.revision) for cache in seen])
 
     def _objects(self, count_max: int) -> Objects | None:
         """All that decisions are made from, unless it is more than so much."""

@@ -28,8 +28,8 @@ from mainstay.journal.record import (
     Memory,
     Outcome,
     Policy,
-    Seen,
     Subject,
+    ViewPart,
     WhyNot,
 )
 from mainstay.journal.record import WriteResult as Write
@@ -94,7 +94,7 @@ class Setting(msgspec.Struct, frozen=True, gc=False):
     origin: Origin
     now: int
     """In microseconds, see `record.micros`."""
-    view: tuple[Seen, ...]
+    view: tuple[ViewPart, ...]
     seed: str
     policies: tuple[Policy, ...]
     since: int = 0

@@ -36,7 +36,7 @@ from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
 from mainstay.env import Env
-from mainstay.loop.events import About, Allowance, EventWriter, Said
+from mainstay.loop.events import Allowance, EventWriter, InvolvedObject, ObjectEvent
 
 POD_SCHEDULED: Final = "PodScheduled"
 RETRYING: Final = "SchedulingRetrying"
@@ -142,15 +142,15 @@ def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
     return {"metadata": same, "status": {"conditions": [changed]}}
 
 
-def build_event(report: Report, now: datetime) -> Said:
+def build_event(report: Report, now: datetime) -> ObjectEvent:
     # Which nodes are named changes all the time: it is the same Event all the same.
-    about = About(PODS, report.key.name, report.key.namespace, report.uid)
-    return Said(about, FAILED, report.message, now, is_warning=True, identity=report.reason)
+    about = InvolvedObject(PODS, report.key.name, report.key.namespace, report.uid)
+    return ObjectEvent(about, FAILED, report.message, now, is_warning=True, identity=report.reason)
 
 
-def build_placement_event(placed: Placement, now: datetime) -> Said:
+def build_placement_event(placed: Placement, now: datetime) -> ObjectEvent:
     message = f"Successfully assigned {placed.key.namespace}/{placed.key.name} to {placed.node}"
-    return Said(About(PODS, placed.key.name, placed.key.namespace, placed.uid), SCHEDULED, message, now)
+    return ObjectEvent(InvolvedObject(PODS, placed.key.name, placed.key.namespace, placed.uid), SCHEDULED, message, now)
 
 
 def _condition_in(pod: Object, wanted: str = POD_SCHEDULED) -> dict[str, Any]:

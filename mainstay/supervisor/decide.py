@@ -102,7 +102,7 @@ class Signal:
 Action = Start | Signal
 
 
-class Ending(StrEnum):
+class ExitReason(StrEnum):
     """Why a process has ended."""
 
     ASKED = "asked"
@@ -115,7 +115,7 @@ class Ended:
 
     name: str
     identity: Identity
-    ending: Ending
+    ending: ExitReason
     failures: int
     start_at_ns: int
 
@@ -187,7 +187,7 @@ def _look(name: str, process: Process | None, past: Past, now_ns: int) -> tuple[
         return past, []
     news: list[Ended] = []
     if ended is not None:
-        ending = Ending.FAILED if past.asked_at_ns is None else Ending.ASKED
+        ending = ExitReason.FAILED if past.asked_at_ns is None else ExitReason.ASKED
         past = _after_end(past, now_ns)
         news = [Ended(name, ended, ending, past.failures, past.start_at_ns)]
     return replace(past, process=found, since_ns=now_ns, asked_at_ns=None, killed_at_ns=None), news

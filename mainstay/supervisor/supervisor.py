@@ -24,7 +24,7 @@ from mainstay.env.commands import Identity
 from mainstay.env.disk import DiskFull, Locked
 from mainstay.supervisor import decide as deciding
 from mainstay.supervisor import records
-from mainstay.supervisor.decide import Component, Ended, Ending, Past, Plan, Process, Run, Signal, Start, Stop, Wish
+from mainstay.supervisor.decide import Component, Ended, ExitReason, Past, Plan, Process, Run, Signal, Start, Stop, Wish
 from mainstay.supervisor.machine import Machine
 from mainstay.supervisor.records import Record
 
@@ -225,7 +225,7 @@ class Supervisor:
                     record, restarts=past.restarts, failures=past.failures, ended=now, retry_at=retry_at
                 )
             )
-        if news.ending is Ending.FAILED and isinstance(self._wish, Run):
+        if news.ending is ExitReason.FAILED and isinstance(self._wish, Run):
             self.on_failure(Failure(news.name, self._machine.exit_code(news.identity), news.failures, pause))
 
     async def _trim(self) -> None:

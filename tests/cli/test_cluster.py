@@ -7,7 +7,7 @@ from mainstay.cli.cluster import (
     Cluster,
     ClusterSettings,
     GivenSettings,
-    Turn,
+    StopOrder,
     merge_settings,
     read_settings,
     write_settings,
@@ -42,7 +42,7 @@ def test_the_server_starts_first_and_ends_last():
 
     assert components[0].name == "server"
     assert sorted(components, key=lambda each: each.turn)[-1].name == "server"
-    assert max(each.turn for each in components if each.name.startswith("node-")) == Turn.NODES
+    assert max(each.turn for each in components if each.name.startswith("node-")) == StopOrder.NODES
 
 
 def test_only_the_administrators_file_is_called_kubeconfig():

@@ -7,7 +7,7 @@ import click
 import msgspec
 import pytest
 
-from mainstay.api.holds import What, held_of, in_force
+from mainstay.api.holds import HoldScope, held_of, in_force
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
@@ -25,7 +25,7 @@ from tests.controllers.objects import NOON, a_hold
 from tests.server.world import a_deployment
 
 HOUR = timedelta(hours=1)
-ROLLOUTS = Target(What.CONTROLLER, "deployment")
+ROLLOUTS = Target(HoldScope.CONTROLLER, "deployment")
 SHOWN = "hold.mainstay.dev/controller.deployment"
 
 
@@ -55,12 +55,12 @@ async def released(world: World, *names: str) -> tuple[int, Paper]:
 @pytest.mark.parametrize(
     ("word", "said", "meant", "name"),
     [
-        ("controller/node-health", "", Target(What.CONTROLLER, "node-health"), "controller.node-health"),
-        ("evictions", "", Target(What.EVICTIONS), "evictions"),
-        ("evictions", "shop", Target(What.EVICTIONS, "", "shop"), "evictions.shop"),
-        ("rollout/deploy/web", "", Target(What.ROLLOUT, "web", "default"), "rollout.default.web"),
-        ("rollout/deployment.apps/web", "shop", Target(What.ROLLOUT, "web", "shop"), "rollout.shop.web"),
-        ("rollout/web", "", Target(What.ROLLOUT, "web", "default"), "rollout.default.web"),
+        ("controller/node-health", "", Target(HoldScope.CONTROLLER, "node-health"), "controller.node-health"),
+        ("evictions", "", Target(HoldScope.EVICTIONS), "evictions"),
+        ("evictions", "shop", Target(HoldScope.EVICTIONS, "", "shop"), "evictions.shop"),
+        ("rollout/deploy/web", "", Target(HoldScope.ROLLOUT, "web", "default"), "rollout.default.web"),
+        ("rollout/deployment.apps/web", "shop", Target(HoldScope.ROLLOUT, "web", "shop"), "rollout.shop.web"),
+        ("rollout/web", "", Target(HoldScope.ROLLOUT, "web", "default"), "rollout.default.web"),
     ],
 )
 def test_what_is_held_is_named_as_people_name_it(word, said, meant, name):
@@ -157,9 +157,9 @@ async def test_each_kind_of_hold_can_be_made_and_get_shows_them(sim):
         notes = [
             (await held(world, target)).notes[0].splitlines()[0]
             for target in (
-                Target(What.EVICTIONS),
-                Target(What.EVICTIONS, "", "default"),
-                Target(What.ROLLOUT, "web", "default"),
+                Target(HoldScope.EVICTIONS),
+                Target(HoldScope.EVICTIONS, "", "default"),
+                Target(HoldScope.ROLLOUT, "web", "default"),
             )
         ]
         paper = Paper()
@@ -183,12 +183,12 @@ async def test_what_is_not_there_is_not_held_and_what_was_meant_is_said(sim):
         with pytest.raises(
             click.ClickException, match=r"controller 'deploymnt' not found; did you mean deployment"
         ) as error:
-            await held(world, Target(What.CONTROLLER, "deploymnt"))
+            await held(world, Target(HoldScope.CONTROLLER, "deploymnt"))
         assert "scheduler" in str(error.value)
         with pytest.raises(NotFound, match=r'deployments\.apps "web" not found'):
-            await held(world, Target(What.ROLLOUT, "web", "default"))
+            await held(world, Target(HoldScope.ROLLOUT, "web", "default"))
         with pytest.raises(NotFound, match='namespaces "shop" not found'):
-            await held(world, Target(What.EVICTIONS, "", "shop"))
+            await held(world, Target(HoldScope.EVICTIONS, "", "shop"))
         assert (await world.client.list(HOLDS)).items == []
 
 
@@ -198,7 +198,7 @@ async def test_a_controller_of_ones_own_can_be_held_when_a_component_says_that_i
         body = {"status": {"controllers": ["websites"]}}
         await world.client.patch(COMPONENT_STATES, "mine", "", body, subresource="status")
 
-        paper = await held(world, Target(What.CONTROLLER, "websites"))
+        paper = await held(world, Target(HoldScope.CONTROLLER, "websites"))
 
     assert paper.lines == ["hold.mainstay.dev/controller.websites created"]
 
@@ -224,7 +224,7 @@ async def test_a_hold_of_another_user_is_not_taken_over_until_it_expires(sim):
         ]
         await held(world, owner="ben", name="bens")
         with pytest.raises(click.ClickException, match="Hold bens exists for Controller deployment"):
-            await held(world, Target(What.CONTROLLER, "job"), name="bens")
+            await held(world, Target(HoldScope.CONTROLLER, "job"), name="bens")
         sim.clock.jump(HOUR)
         world.sim.clock_of("server").jump(HOUR)
 
@@ -285,7 +285,7 @@ async def test_what_is_not_held_cannot_be_released_and_what_is_is_said(sim):
 async def test_status_shows_what_is_held_and_nothing_of_what_is_over(sim):
     async with a_world(sim) as world:
         await held(world)
-        await held(world, Target(What.EVICTIONS), owner="ben", length=3 * HOUR)
+        await held(world, Target(HoldScope.EVICTIONS), owner="ben", length=3 * HOUR)
         now = sim.clock.wall() + timedelta(minutes=61)
 
         assert [each.name for each in await list_holds(world.client, sim.clock.wall())] == [
@@ -298,9 +298,9 @@ async def test_status_shows_what_is_held_and_nothing_of_what_is_over(sim):
 def test_what_is_held_stands_in_columns():
     holds = in_force(
         [
-            a_hold(What.CONTROLLER, {"name": "deployment"}, name="a"),
-            a_hold(What.EVICTIONS, name="b", ends=7200, owner="benjamin"),
-            a_hold(What.ROLLOUT, {"namespace": "shop", "name": "web"}, name="c", ends=90, reason="errors at 5 %"),
+            a_hold(HoldScope.CONTROLLER, {"name": "deployment"}, name="a"),
+            a_hold(HoldScope.EVICTIONS, name="b", ends=7200, owner="benjamin"),
+            a_hold(HoldScope.ROLLOUT, {"namespace": "shop", "name": "web"}, name="c", ends=90, reason="errors at 5 %"),
         ],
         NOON,
     )

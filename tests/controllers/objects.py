@@ -6,7 +6,7 @@ from typing import Any
 
 from mainstay.api import times
 from mainstay.api.annotations import REPLACES, SLOT
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment.controller import Deployments
@@ -176,7 +176,9 @@ def a_node(name: str, zone: str = "") -> Object:
     return {"metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone} if zone else {}}}
 
 
-def a_hold(what: What, target: Object | None = None, *, ends: float = 3600, name: str = "hold", **spec: Any) -> Object:
+def a_hold(
+    what: HoldScope, target: Object | None = None, *, ends: float = 3600, name: str = "hold", **spec: Any
+) -> Object:
     """By anna, from noon on for an hour. Its uid is its name."""
     given = {"what": str(what), "target": target or {}, "owner": "anna", "reason": "a look", "expiresAt": at(ends)}
     return {"metadata": {"name": name, "uid": name, "generation": 1}, "spec": {**given, **spec}}

@@ -11,7 +11,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
 from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import tasks
-from mainstay.explain.coupling import Input, NoSuchComponent, Turn, coupling_of, coupling_of_object, oscillations
+from mainstay.explain.coupling import FieldWrite, Input, NoSuchComponent, coupling_of, coupling_of_object, oscillations
 from mainstay.explain.coupling_text import coupling_text
 from mainstay.explain.declared import EVERYTHING, declared_of
 from mainstay.explain.moment import Moment
@@ -118,11 +118,11 @@ async def test_two_who_set_a_field_to_and_fro_are_found(sim: Simulation):
     )
 
 
-def turns(*writers_and_values: str, every: timedelta = timedelta(seconds=10)) -> list[Turn]:
+def turns(*writers_and_values: str, every: timedelta = timedelta(seconds=10)) -> list[FieldWrite]:
     found = []
     for number, each in enumerate(writers_and_values):
         writer, _, value = each.partition("=")
-        found.append(Turn(writer, value, NOON + number * every, number + 1))
+        found.append(FieldWrite(writer, value, NOON + number * every, number + 1))
     return found
 
 

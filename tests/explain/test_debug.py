@@ -13,9 +13,19 @@ from mainstay.env import tasks
 from mainstay.explain.debug.builder import debug
 from mainstay.explain.debug.conclusion import concluded
 from mainstay.explain.debug.text import debug_text
-from mainstay.explain.debug.view import CacheSeen, Counts, DebugView, Finding, Held, Observed, Pending, Repair, Rollback
+from mainstay.explain.debug.view import (
+    CacheSeen,
+    Counts,
+    DebugView,
+    Finding,
+    HoldView,
+    Observed,
+    Pending,
+    Repair,
+    Rollback,
+)
 from mainstay.explain.moment import Moment
-from mainstay.explain.story.lines import About
+from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.writers import Who
 from mainstay.journal.memory_journal import MemoryJournal
@@ -206,7 +216,7 @@ DONE = Repair(status="True", reason="NothingLeft")
 
 def conclusion(**parts: Any) -> tuple[Finding, str, str]:
     known: dict[str, Any] = {
-        "about": About("deployments.apps", "web", "shop"),
+        "about": StoryObject("deployments.apps", "web", "shop"),
         "generation": 2,
         "observed": 2,
         "counts": Counts(desired=3, ready=2, pending=1),
@@ -220,7 +230,7 @@ def conclusion(**parts: Any) -> tuple[Finding, str, str]:
 
 
 def test_what_is_held_comes_before_all_else():
-    held = Held(name="freeze", what="Rollout", words="its rollout stays as it is: ann holds it")
+    held = HoldView(name="freeze", what="Rollout", words="its rollout stays as it is: ann holds it")
 
     finding, cause, advice = conclusion(holds=(held,), caches=(STALE,))
 
@@ -246,7 +256,7 @@ def test_a_cache_that_is_behind_and_would_change_nothing_is_no_cause():
 def test_a_rollback_that_the_scheduler_has_not_seen_is_named():
     seen = Observed(component="scheduler-1", revision=4, is_observed=False, source="ComponentState")
     rollback = Rollback(
-        about=About("placementpolicies.mainstay.dev", "risk"),
+        about=StoryObject("placementpolicies.mainstay.dev", "risk"),
         version="v4",
         revision=9,
         at=NOON,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import What, name_of
+from mainstay.api.holds import HoldScope, name_of
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, HOLDS, NAMESPACES, NODES, PODS, REPLICASETS
 from mainstay.api.times import format_time
@@ -28,7 +28,9 @@ SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 TWO = {"node-a": NodeOptions(zone="a"), "node-b": NodeOptions(zone="b")}
 
 
-async def hold(cluster: Cluster, what: What, target: str = "", namespace: str = "", length: timedelta = HOUR) -> str:
+async def hold(
+    cluster: Cluster, what: HoldScope, target: str = "", namespace: str = "", length: timedelta = HOUR
+) -> str:
     name = name_of(what, target, namespace)
     given = {"name": target, "namespace": namespace}
     spec = {
@@ -60,11 +62,11 @@ async def test_a_hold_concerns_what_it_names_and_what_is_owned_by_that(sim: Simu
         pod, replica_set = await one_of(cluster.client, PODS), await one_of(cluster.client, REPLICASETS)
         assert await found(cluster, DEPLOYMENTS, "web") == {}
 
-        await hold(cluster, What.ROLLOUT, "web", "default")
-        await hold(cluster, What.CONTROLLER, "replicaset")
-        await hold(cluster, What.CONTROLLER, "scheduler")
-        await hold(cluster, What.EVICTIONS)
-        await hold(cluster, What.EVICTIONS, "", "kube-system")
+        await hold(cluster, HoldScope.ROLLOUT, "web", "default")
+        await hold(cluster, HoldScope.CONTROLLER, "replicaset")
+        await hold(cluster, HoldScope.CONTROLLER, "scheduler")
+        await hold(cluster, HoldScope.EVICTIONS)
+        await hold(cluster, HoldScope.EVICTIONS, "", "kube-system")
 
         rollout = {"rollout.default.web": "its rollout stays as it is"}
         sets = {"controller.replicaset": "the controller replicaset does nothing"}
@@ -80,14 +82,14 @@ async def test_a_hold_concerns_what_it_names_and_what_is_owned_by_that(sim: Simu
         assert await found(cluster, NODES, "node-a", "") == {"evictions": "no pod is removed from any node"}
         assert await found(cluster, DEPLOYMENTS, "api") == {}
         (held,) = await holds_on(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
-        assert (held.owner, held.what, held.target, held.subject) == ("anna", What.ROLLOUT, "default/web", "")
+        assert (held.owner, held.what, held.target, held.subject) == ("anna", HoldScope.ROLLOUT, "default/web", "")
         assert held.words.startswith("its rollout stays as it is: anna holds it until ")
 
 
 async def test_an_expired_hold_applies_only_at_an_earlier_moment(sim: Simulation):
     async with whole_cluster(sim, nodes=TWO) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
-        name = await hold(cluster, What.ROLLOUT, "web", "default", length=30 * SECOND)
+        name = await hold(cluster, HoldScope.ROLLOUT, "web", "default", length=30 * SECOND)
         then = await Moment.now(cluster.journal)
         await tasks.sleep(60 * SECOND)
 
@@ -101,7 +103,7 @@ async def test_an_expired_hold_applies_only_at_an_earlier_moment(sim: Simulation
 
 async def test_a_held_scheduler_places_nothing_and_then_all(sim: Simulation):
     async with whole_cluster(sim, nodes=TWO) as cluster:
-        name = await hold(cluster, What.CONTROLLER, "scheduler")
+        name = await hold(cluster, HoldScope.CONTROLLER, "scheduler")
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 3))
         await tasks.sleep(120 * SECOND)
         pods = (await cluster.client.list(PODS, "default")).items
@@ -117,7 +119,7 @@ async def test_a_held_scheduler_places_nothing_and_then_all(sim: Simulation):
 
 async def test_a_scheduler_whose_hold_is_over_goes_on_by_itself(sim: Simulation):
     async with whole_cluster(sim, nodes=TWO) as cluster:
-        await hold(cluster, What.CONTROLLER, "scheduler", length=60 * SECOND)
+        await hold(cluster, HoldScope.CONTROLLER, "scheduler", length=60 * SECOND)
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(55 * SECOND)
         assert not any(pod["spec"].get("nodeName") for pod in (await cluster.client.list(PODS, "default")).items)
@@ -133,7 +135,7 @@ async def test_held_loops_that_delete_things_delete_nothing_and_then_all(sim: Si
         await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "shop"}})
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
         await tasks.sleep(20 * SECOND)
-        names = [await hold(cluster, What.CONTROLLER, each) for each in ("owner-cleanup", "namespace")]
+        names = [await hold(cluster, HoldScope.CONTROLLER, each) for each in ("owner-cleanup", "namespace")]
         await cluster.client.delete(NAMESPACES, "shop")
         await cluster.client.delete(DEPLOYMENTS, "web", "default")
         await tasks.sleep(120 * SECOND)
@@ -153,7 +155,7 @@ async def test_a_rollout_that_is_held_says_so_and_goes_on_and_its_decisions_name
     async with whole_cluster(sim, nodes=TWO) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 4))
         await tasks.sleep(20 * SECOND)
-        await hold(cluster, What.ROLLOUT, "web", "default", length=60 * SECOND)
+        await hold(cluster, HoldScope.ROLLOUT, "web", "default", length=60 * SECOND)
         await cluster.client.patch(DEPLOYMENTS, "web", "default", with_image("x:2"))
         await tasks.sleep(30 * SECOND)
 
@@ -176,7 +178,7 @@ async def test_a_rollout_that_is_held_says_so_and_goes_on_and_its_decisions_name
 
 async def test_a_hold_that_is_over_is_removed_after_a_day(sim: Simulation):
     async with whole_cluster(sim, nodes={}) as cluster:
-        name = await hold(cluster, What.EVICTIONS, length=60 * SECOND)
+        name = await hold(cluster, HoldScope.EVICTIONS, length=60 * SECOND)
         await tasks.sleep(120 * SECOND)
         assert (await cluster.client.get(HOLDS, name))["status"]["phase"] == "Expired"
         for program in cluster.controllers.values():
@@ -192,9 +194,9 @@ async def test_decisions_that_went_by_holds_are_made_again_the_same(sim: Simulat
     async with whole_cluster(sim, nodes=nodes) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 4))
         await tasks.sleep(20 * SECOND)
-        await hold(cluster, What.ROLLOUT, "web", "default", length=60 * SECOND)
-        await hold(cluster, What.EVICTIONS, length=90 * SECOND)
-        await hold(cluster, What.CONTROLLER, "replicaset", length=30 * SECOND)
+        await hold(cluster, HoldScope.ROLLOUT, "web", "default", length=60 * SECOND)
+        await hold(cluster, HoldScope.EVICTIONS, length=90 * SECOND)
+        await hold(cluster, HoldScope.CONTROLLER, "replicaset", length=30 * SECOND)
         await cluster.client.patch(DEPLOYMENTS, "web", "default", with_image("x:2"))
         cluster.world.programs["node-a1"].crash()
         await cluster.client.patch(DEPLOYMENTS, "web", "default", {"spec": {"replicas": 6}})

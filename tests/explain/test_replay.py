@@ -22,7 +22,7 @@ from mainstay.explain.replay import (
     replay,
     replay_all,
 )
-from mainstay.journal.record import DecisionRecord, Seen, WhyNot
+from mainstay.journal.record import DecisionRecord, ViewPart, WhyNot
 from mainstay.loop.decider import decide_per_key
 from mainstay.loop.decision import Decision
 from mainstay.loop.kernel import LoopSpec
@@ -79,7 +79,7 @@ async def test_a_view_that_is_not_the_one_that_was_seen_is_noticed(sim: Simulati
         different: dict[str, int] = {}
         for record in cluster.journal.records():
             later = tuple(
-                Seen(each.kind, each.revision + 12, *msgspec.structs.astuple(each)[2:]) for each in record.view
+                ViewPart(each.kind, each.revision + 12, *msgspec.structs.astuple(each)[2:]) for each in record.view
             )
             answer = await replay(cluster.journal, replace(record, view=later), DECIDERS)
             different[record.component] = different.get(record.component, 0) + isinstance(answer, Differs)
@@ -191,7 +191,7 @@ async def test_what_cannot_be_replayed_says_why(sim: Simulation):
         assert await why(replace(record, component="another component", view=())) is WhyNot.READ_OUTSIDE
         assert await why(replace(record, view=())) is WhyNot.VIEW_NOT_NAMED
         assert await why(replace(record, why_not=(WhyNot.DETAIL_DROPPED,))) is WhyNot.DETAIL_DROPPED
-        ahead = tuple(Seen(each.kind, 1_000_000) for each in record.view)
+        ahead = tuple(ViewPart(each.kind, 1_000_000) for each in record.view)
         assert await why(replace(record, view=ahead)) is WhyNot.HISTORY_MISSING
 
 

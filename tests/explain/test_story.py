@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainstay.explain.story.lines import About, Line, Link, Stale, merged, numbered
+from mainstay.explain.story.lines import Line, Link, Stale, StoryObject, merged, numbered
 from mainstay.explain.story.order import in_order
-from mainstay.explain.words import What
+from mainstay.explain.words import LineKind
 from mainstay.explain.writers import Who
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -13,12 +13,12 @@ SCHEDULER = Who("scheduler-1")
 
 
 def a_line(
-    seconds: float, name: str = "web-1", what: What = What.REFUSED, text: str = "finds no node", **more: Any
+    seconds: float, name: str = "web-1", what: LineKind = LineKind.REFUSED, text: str = "finds no node", **more: Any
 ) -> Line:
     return Line(
         at=NOON + timedelta(seconds=seconds),
         what=what,
-        about=About("pods", name, "default"),
+        about=StoryObject("pods", name, "default"),
         text=text,
         who=more.pop("who", SCHEDULER),
         **more,
@@ -55,17 +55,19 @@ def test_the_same_about_several_pods_at_once_is_one_line_with_their_names():
 
 
 def test_writes_are_never_counted_together():
-    lines = [a_line(each, what=What.WRITTEN, text="label a → b", revision=7 + each) for each in range(3)]
+    lines = [a_line(each, what=LineKind.WRITTEN, text="label a → b", revision=7 + each) for each in range(3)]
 
     assert len(merged(lines)) == 3
 
 
 def test_a_cause_leads_to_the_line_that_tells_of_it():
-    written = a_line(0, what=What.WRITTEN, text="limit of cpu 2 → 4", revision=41)
-    decided = a_line(2, what=What.DECIDED, text="chooses n1", decision="s-1", causes=(Link("quota@41", revision=41),))
+    written = a_line(0, what=LineKind.WRITTEN, text="limit of cpu 2 → 4", revision=41)
+    decided = a_line(
+        2, what=LineKind.DECIDED, text="chooses n1", decision="s-1", causes=(Link("quota@41", revision=41),)
+    )
     bound = a_line(
         3,
-        what=What.BOUND,
+        what=LineKind.BOUND,
         text="binds to n1",
         revision=43,
         decision="s-1",
@@ -85,7 +87,7 @@ def test_a_cause_leads_to_the_line_that_tells_of_it():
 
 def made(seconds: float, name: str, revision: int, owner: str, read: int) -> Line:
     causes = (Link(f"{owner}@{read}", revision=read),)
-    return a_line(seconds, name, What.MADE, "made (2 missing)", owner=owner, revision=revision, causes=causes)
+    return a_line(seconds, name, LineKind.MADE, "made (2 missing)", owner=owner, revision=revision, causes=causes)
 
 
 def test_pods_of_two_replicasets_are_two_lines():
@@ -101,19 +103,19 @@ def test_pods_that_were_made_for_different_causes_are_two_lines():
 
 
 def test_a_pod_is_not_gone_in_a_line_before_it_runs():
-    gone = [a_line(each, f"web-{each}", What.GONE, "is gone", revision=10 + each) for each in (0, 1)]
-    runs = a_line(0.5, "web-1", What.STARTED, "runs", revision=10)
+    gone = [a_line(each, f"web-{each}", LineKind.GONE, "is gone", revision=10 + each) for each in (0, 1)]
+    runs = a_line(0.5, "web-1", LineKind.STARTED, "runs", revision=10)
 
     assert [(line.about.name, line.what) for line in merged([gone[0], runs, gone[1]])] == [
-        ("web-0", What.GONE),
-        ("web-1", What.STARTED),
-        ("web-1", What.GONE),
+        ("web-0", LineKind.GONE),
+        ("web-1", LineKind.STARTED),
+        ("web-1", LineKind.GONE),
     ]
 
 
 def test_what_a_sibling_led_to_leads_to_the_line_that_stands_for_it():
     lines = [made(0, f"web-{each}", 6 + each, "replicaset web", 5) for each in (1, 2)]
-    runs = a_line(3, "web-2", What.STARTED, "runs", revision=9, causes=(Link("pod web-2@8", revision=8),))
+    runs = a_line(3, "web-2", LineKind.STARTED, "runs", revision=9, causes=(Link("pod web-2@8", revision=8),))
 
     first, second = numbered(merged([*lines, runs]))
 
@@ -122,20 +124,24 @@ def test_what_a_sibling_led_to_leads_to_the_line_that_stands_for_it():
 
 
 def test_writes_are_in_the_order_of_their_revisions_whatever_the_clocks_say():
-    lines = [a_line(at, what=What.WRITTEN, text="x", revision=revision) for at, revision in ((0, 7), (2, 8), (1, 9))]
-    gone = a_line(2, "web-2", What.GONE, "is gone", revision=10)
-    told = a_line(2, "web-3", What.TOLD_TO_GO, "is told to go", revision=11)
+    lines = [
+        a_line(at, what=LineKind.WRITTEN, text="x", revision=revision) for at, revision in ((0, 7), (2, 8), (1, 9))
+    ]
+    gone = a_line(2, "web-2", LineKind.GONE, "is gone", revision=10)
+    told = a_line(2, "web-3", LineKind.TOLD_TO_GO, "is told to go", revision=11)
 
     assert [line.revision for line in in_order([told, gone, *reversed(lines)])] == [7, 8, 9, 10, 11]
 
 
 def test_a_decision_is_after_what_it_has_read_and_before_what_it_wrote():
-    made_ = a_line(5, what=What.MADE, text="made", revision=7)
-    other = a_line(5, "web-2", what=What.MADE, text="made", revision=8)
-    early = a_line(4, what=What.DECIDED, text="chooses n1", decision="s-1", causes=(Link("pod web-1@7", revision=7),))
-    bound = a_line(5, what=What.BOUND, text="binds to n1", revision=9, decision="s-1")
-    late = a_line(6, "web-2", what=What.DECIDED, text="chooses n2", decision="s-2")
-    bound_2 = a_line(5.5, "web-2", what=What.BOUND, text="binds to n2", revision=10, decision="s-2")
+    made_ = a_line(5, what=LineKind.MADE, text="made", revision=7)
+    other = a_line(5, "web-2", what=LineKind.MADE, text="made", revision=8)
+    early = a_line(
+        4, what=LineKind.DECIDED, text="chooses n1", decision="s-1", causes=(Link("pod web-1@7", revision=7),)
+    )
+    bound = a_line(5, what=LineKind.BOUND, text="binds to n1", revision=9, decision="s-1")
+    late = a_line(6, "web-2", what=LineKind.DECIDED, text="chooses n2", decision="s-2")
+    bound_2 = a_line(5.5, "web-2", what=LineKind.BOUND, text="binds to n2", revision=10, decision="s-2")
 
     found = in_order([late, early, bound, bound_2, other, made_])
 
@@ -146,8 +152,8 @@ def test_a_decision_is_after_what_it_has_read_and_before_what_it_wrote():
 
 
 def a_turn(number: int) -> list[Line]:
-    again = a_line(10 * number, what=What.FAILED, text=f"container main is started again (restart {number})")
-    waits = a_line(10 * number + 1, what=What.FAILED, text=f"container main waits: back-off {number}0s restarting")
+    again = a_line(10 * number, what=LineKind.FAILED, text=f"container main is started again (restart {number})")
+    waits = a_line(10 * number + 1, what=LineKind.FAILED, text=f"container main waits: back-off {number}0s restarting")
     return [again, waits]
 
 
@@ -165,7 +171,7 @@ def test_twice_is_not_yet_again_and_again():
 
 def test_a_failure_after_a_change_is_shown_again():
     before = [line for number in range(1, 4) for line in a_turn(number)]
-    changed = a_line(35, what=What.WRITTEN, text="image of main x:1 → x:2", revision=7)
+    changed = a_line(35, what=LineKind.WRITTEN, text="image of main x:1 → x:2", revision=7)
     after = [line for number in range(4, 7) for line in a_turn(number)]
 
     assert [line.count for line in merged([*before, changed, *after])] == [3, 3, 1, 3, 3]

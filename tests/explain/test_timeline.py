@@ -14,7 +14,7 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import Line, Story
 from mainstay.explain.story.text import story_text
 from mainstay.explain.story.timeline import NothingKnown, timeline
-from mainstay.explain.words import What
+from mainstay.explain.words import LineKind
 from mainstay.journal.answers import Changes
 from mainstay.journal.coverage import Gap, GapReason
 from mainstay.journal.memory_journal import MemoryJournal
@@ -43,7 +43,7 @@ async def story_of(journal: MemoryJournal, generation: int = 0) -> Story:
     )
 
 
-def one(story: Story, what: What, text: str) -> Line:
+def one(story: Story, what: LineKind, text: str) -> Line:
     found = [line for line in story.lines if line.what is what and text in line.text]
     assert found, f"no line {what} with {text!r} in\n" + "\n".join(story_text(story, is_wide=True))
     return found[0]
@@ -55,19 +55,19 @@ async def test_the_timeline_of_the_text_comes_out_with_all_its_facts(text_journa
     at = {line.number: line.offset_ms / 1000 for line in story.lines}
 
     # 00:00 desired replicas increase to 8
-    scaled = one(story, What.WRITTEN, "desired replicas 6 → 8")
+    scaled = one(story, LineKind.WRITTEN, "desired replicas 6 → 8")
     assert (scaled.about.words, scaled.who.name, scaled.number) == ("deployment risk-api", "admin", 1)
 
     # 00:01 replica-042 enters scheduler queue
-    queued = one(story, What.QUEUED, "enters the scheduler's queue")
+    queued = one(story, LineKind.QUEUED, "enters the scheduler's queue")
     pods = {queued.about.name, *queued.others}
     assert len(pods) == 2
-    made = one(story, What.MADE, "made")
+    made = one(story, LineKind.MADE, "made")
     assert {made.about.name, *made.others} == pods
     assert [link.line for link in queued.causes if link.line] == [made.number]
 
     # 00:04 scheduler reads node cache at resourceVersion 918812
-    refused = one(story, What.REFUSED, "finds no node")
+    refused = one(story, LineKind.REFUSED, "finds no node")
     assert {refused.about.name, *refused.others} == pods
     assert refused.who.component == "scheduler-1"
     assert refused.view["nodes"] > 0
@@ -83,29 +83,29 @@ async def test_the_timeline_of_the_text_comes_out_with_all_its_facts(text_journa
     )
 
     # 00:05 event emitted: FailedScheduling / insufficient eligible capacity
-    event = one(story, What.EVENT, "FailedScheduling")
+    event = one(story, LineKind.EVENT, "FailedScheduling")
     assert "nodes are available" in event.text
     assert refused.number in [link.line for link in event.causes]
 
     # 00:06 autoscaler sees low readiness and adds desired capacity
-    added = one(story, What.WRITTEN, "desired replicas 8 → 10")
+    added = one(story, LineKind.WRITTEN, "desired replicas 8 → 10")
     assert (added.who.name, added.who.reason) == ("autoscaler", "LowReadyReplicas: 6 of 8 are ready")
     assert added.who.manager == "autoscaler"
     assert 6 <= at[added.number] < 7
 
     # 00:07 quota controller frees capacity in zone-c
-    freed = one(story, What.WRITTEN, "limit of cpu 2 → 4")
+    freed = one(story, LineKind.WRITTEN, "limit of cpu 2 → 4")
     assert (freed.about.words, freed.who.name) == ("zonequota risk-zone-c", "quota-controller")
     assert 7 <= at[freed.number] < 8
 
     # 00:09 scheduler cache observes quota update
-    seen = one(story, What.SEEN, "sees this change, 2.0 s after it was written")
+    seen = one(story, LineKind.SEEN, "sees this change, 2.0 s after it was written")
     assert (seen.who.name, seen.about.words) == ("scheduler-1", "zonequota risk-zone-c")
     assert [link.line for link in seen.causes] == [freed.number]
     assert 9 <= at[seen.number] < 10
 
     # 00:10 replica-042 binds to node-c12
-    bound = [line for line in story.lines if line.what is What.BOUND and line.about.name in pods]
+    bound = [line for line in story.lines if line.what is LineKind.BOUND and line.about.name in pods]
     assert {line.about.name for line in bound} == pods
     assert any(line.text.startswith("binds to node-c1") for line in bound)
     for line in bound:
@@ -141,15 +141,15 @@ async def test_the_text_form_reads_like_the_text(text_journal):
 @pytest.mark.sim
 async def test_one_replica_has_the_story_of_its_workload_up_to_its_own(text_journal):
     story = await story_of(text_journal, generation=42)
-    name = one(story, What.QUEUED, "enters").about.name
+    name = one(story, LineKind.QUEUED, "enters").about.name
 
     own = await timeline(await Moment.now(text_journal), REGISTRY, PODS, name, _risk.TENANT)
 
     first = own.lines[0]
     assert (first.text, first.about.words) == ("desired replicas 6 → 8", "deployment risk-api")
     assert {line.about.name for line in own.lines if line.about.kind == "pods"} == {name}
-    assert one(own, What.READY, "is ready").who.name != ""
-    chain = one(own, What.MADE, "made")
+    assert one(own, LineKind.READY, "is ready").who.name != ""
+    chain = one(own, LineKind.MADE, "made")
     assert own.lines[chain.causes[-1].line - 1].about.kind == "replicasets.apps"
 
     same = await timeline(await Moment.now(text_journal), REGISTRY, PODS, name, _risk.TENANT, generation=42)
@@ -171,14 +171,14 @@ async def test_a_story_can_be_encoded_and_has_what_the_text_has(text_journal):
 async def test_since_leaves_out_what_was_before(text_journal):
     now = await Moment.now(text_journal)
     story = await story_of(text_journal, generation=42)
-    freed = one(story, What.WRITTEN, "limit of cpu")
+    freed = one(story, LineKind.WRITTEN, "limit of cpu")
 
     later = await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=freed.at)
 
     assert "desired replicas 6 → 8" not in [line.text for line in later.lines if line.about.kind == DEPLOYMENTS.text]
-    assert one(later, What.BOUND, "binds to").revision > freed.revision
+    assert one(later, LineKind.BOUND, "binds to").revision > freed.revision
     whole = await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=now.at - seconds(3600))
-    assert one(whole, What.MADE, "made, with 6 desired replicas").number > 0
+    assert one(whole, LineKind.MADE, "made, with 6 desired replicas").number > 0
     assert any("the journal begins at" in note for note in whole.notes)
 
 
@@ -213,7 +213,7 @@ async def test_a_refusal_again_and_again_is_counted_and_goes_on(sim: Simulation)
 
         story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
-    refused = [line for line in story.lines if line.what is What.REFUSED]
+    refused = [line for line in story.lines if line.what is LineKind.REFUSED]
     assert len(refused) == 1
     assert refused[0].count >= 2
     assert refused[0].is_going_on
@@ -235,7 +235,7 @@ async def test_a_refusal_by_affinity_names_the_label_that_no_node_has(sim: Simul
         stories = [await timeline(now, REGISTRY, PODS, name, "default") for name in ("one", "two")]
         view = await debug(now, REGISTRY, PODS, "one", "default")
 
-    assert [one(story, What.REFUSED, "finds no node").details for story in stories] == [
+    assert [one(story, LineKind.REFUSED, "finds no node").details for story in stories] == [
         ("NodeAffinity rejects node-a, node-b: none has disktype=sdd",),
         ("NodeAffinity rejects node-a, node-b: none has disktype=ssd2",),
     ]
@@ -249,13 +249,15 @@ async def test_the_story_of_what_is_gone_ends_with_its_end(sim: Simulation):
 
         story = await timeline(await Moment.now(cluster.journal), REGISTRY, PODS, pod, "default")
 
-    assert [line.what for line in story.lines if line.what in (What.MADE, What.READY, What.TOLD_TO_GO, What.GONE)][
-        -4:
-    ] == [
-        What.MADE,
-        What.READY,
-        What.TOLD_TO_GO,
-        What.GONE,
+    assert [
+        line.what
+        for line in story.lines
+        if line.what in (LineKind.MADE, LineKind.READY, LineKind.TOLD_TO_GO, LineKind.GONE)
+    ][-4:] == [
+        LineKind.MADE,
+        LineKind.READY,
+        LineKind.TOLD_TO_GO,
+        LineKind.GONE,
     ]
 
 
@@ -265,7 +267,7 @@ async def test_pods_that_came_and_went_are_in_the_story_of_their_owner(sim: Simu
 
         story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
-    assert (What.GONE, pod) in [(line.what, line.about.name) for line in story.lines]
+    assert (LineKind.GONE, pod) in [(line.what, line.about.name) for line in story.lines]
 
 
 async def test_a_node_that_is_lost_is_told_with_the_pods_that_it_took_and_those_that_came_after(sim: Simulation):
@@ -283,12 +285,12 @@ async def test_a_node_that_is_lost_is_told_with_the_pods_that_it_took_and_those_
 
         story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
-    lost = one(story, What.CONDITION, "Ready True → Unknown (NodeStatusUnknown)")
+    lost = one(story, LineKind.CONDITION, "Ready True → Unknown (NodeStatusUnknown)")
     assert (lost.about.words, lost.who.name) == (f"node {node}", "node-health")
-    told = one(story, What.TOLD_TO_GO, "is told to go")
+    told = one(story, LineKind.TOLD_TO_GO, "is told to go")
     assert told.about.name == pod["metadata"]["name"]
     assert story.lines[told.causes[-1].line - 1].about.name == node
-    made = [line for line in story.lines if line.what is What.MADE and line.about.kind == PODS.text]
+    made = [line for line in story.lines if line.what is LineKind.MADE and line.about.kind == PODS.text]
     assert len(made) == 2
     assert told.number in [link.line for link in made[1].causes]
 
@@ -323,7 +325,7 @@ async def test_a_hold_that_concerns_it_is_a_part_of_the_story(sim: Simulation):
 
         story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
-    held = [line.text for line in story.lines if line.about.kind == HOLDS.text and line.what is What.MADE]
+    held = [line.text for line in story.lines if line.about.kind == HOLDS.text and line.what is LineKind.MADE]
     assert held == [f"anna holds default/web until {until}: a bad image"]
 
 
@@ -340,7 +342,7 @@ async def test_a_journal_that_begins_later_says_so(sim: Simulation):
         story = await timeline(await Moment.now(late), REGISTRY, DEPLOYMENTS, "web", "default")
 
     assert story.lines[0].text == "desired replicas 1 → 2"
-    assert What.MADE not in [line.what for line in story.lines if line.about.kind == DEPLOYMENTS.text]
+    assert LineKind.MADE not in [line.what for line in story.lines if line.about.kind == DEPLOYMENTS.text]
 
 
 async def test_two_rollouts_in_one_second_are_told_apart_each_with_its_own_cause(sim: Simulation):
@@ -363,11 +365,11 @@ async def test_two_rollouts_in_one_second_are_told_apart_each_with_its_own_cause
     }
     for line in story.lines:
         names = [line.about.name, *line.others]
-        if line.what is What.MADE:
+        if line.what is LineKind.MADE:
             begun.update(names)
         assert begun.issuperset(names), line
         assert all(name.rpartition("-")[0] == names[0].rpartition("-")[0] for name in names), line
-        if line.what is What.MADE and line.about.kind == PODS.text:
+        if line.what is LineKind.MADE and line.about.kind == PODS.text:
             causes = [story.lines[link.line - 1].about.words for link in line.causes if link.line]
             assert line.owner in causes
 
@@ -382,10 +384,10 @@ async def test_a_crash_loop_is_told_in_a_few_lines_however_long_it_goes_on(sim: 
 
     told = [line for line in story.lines if line.about.kind == PODS.text and not line.is_detail]
     waits = [line for line in told if "CrashLoopBackOff" in line.text or "BackOff" in line.text]
-    assert [(line.what, line.is_going_on, line.count >= 4) for line in waits] == [(What.FAILED, True, True)]
+    assert [(line.what, line.is_going_on, line.count >= 4) for line in waits] == [(LineKind.FAILED, True, True)]
     again = [line for line in told if "is started again" in line.text]
     assert [(line.what, line.text) for line in again] == [
-        (What.READY, f"container main is started again (restart {again[0].count}); is ready")
+        (LineKind.READY, f"container main is started again (restart {again[0].count}); is ready")
     ]
     assert len(told) <= 8
     assert len(story_text(story)) <= 25

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from mainstay.explain.fields import differences
-from mainstay.explain.words import What, made, said
+from mainstay.explain.words import LineKind, made, said
 
 
-def words(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[tuple[What, str]]:
+def words(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[tuple[LineKind, str]]:
     return [(each.what, each.text) for each in said(kind, differences(before, after)) if not each.is_detail]
 
 
@@ -74,7 +74,7 @@ def test_a_condition_is_told_once_with_both_values_and_its_reason():
     changed = {"type": "Available", "status": "False", "reason": "TooFew", "message": "3 of 5", "lastUpdateTime": "x"}
 
     assert words("deployments.apps", before, {"status": {"conditions": [changed]}}) == [
-        (What.CONDITION, "Available True → False (TooFew): 3 of 5")
+        (LineKind.CONDITION, "Available True → False (TooFew): 3 of 5")
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_pod_that_runs_and_is_ready_says_so_in_its_own_words():
     before = {"status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}}
     after = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
 
-    assert words("pods", before, after) == [(What.READY, "is ready"), (What.STARTED, "runs")]
+    assert words("pods", before, after) == [(LineKind.READY, "is ready"), (LineKind.STARTED, "runs")]
 
 
 def test_counts_and_times_of_a_status_are_details():

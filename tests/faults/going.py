@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
 from mainstay.api.well_known_labels import ZONE_LABEL
@@ -41,7 +41,7 @@ async def evictions_frozen(bed: Bed) -> Ask:
     """Break glass: evictions are frozen, and one was refused."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
     pods = await bed.must_have_ready("web", 2)
-    await hold(bed, What.EVICTIONS, {})
+    await hold(bed, HoldScope.EVICTIONS, {})
     return await _evict_in_vain(bed, pods[0])
 
 

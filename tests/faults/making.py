@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api import times
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, PODS, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.client.errors import Invalid
 from mainstay.controllers.deployment.status import PROGRESSING, TIMED_OUT
@@ -104,7 +104,7 @@ async def held_rollout(bed: Bed) -> Ask:
     """Break glass: a user holds the rollout."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
     await bed.must_have_ready("web", 2)
-    await hold(bed, What.ROLLOUT, {"name": "web", "namespace": NAMESPACE})
+    await hold(bed, HoldScope.ROLLOUT, {"name": "web", "namespace": NAMESPACE})
     await bed.client.patch(DEPLOYMENTS, "web", NAMESPACE, with_image("x:2"))
     await bed.rest(20)
     await _must_not_roll(bed)
@@ -116,7 +116,7 @@ async def held_controller(bed: Bed) -> Ask:
     """Break glass: a user holds the controller of ReplicaSets; the Deployment was scaled since."""
     await bed.client.create(DEPLOYMENTS, a_deployment("web", 2))
     await bed.must_have_ready("web", 2)
-    await hold(bed, What.CONTROLLER, {"name": "replicaset"})
+    await hold(bed, HoldScope.CONTROLLER, {"name": "replicaset"})
     await bed.client.patch(DEPLOYMENTS, "web", NAMESPACE, {"spec": {"replicas": 4}})
     await bed.rest(20)
     await _must_have_pods(bed, 2)
@@ -148,7 +148,7 @@ async def rollout_no_room(bed: Bed) -> Ask:
     return WEB
 
 
-async def hold(bed: Bed, what: What, target: dict[str, str]) -> None:
+async def hold(bed: Bed, what: HoldScope, target: dict[str, str]) -> None:
     """As `mainstay hold` does it."""
     now = bed.world.sim.clock_of("admin").wall()
     spec: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.journal.record import DecisionRecord, Ending, Outcome, Seen, Subject
+from mainstay.journal.record import DecisionRecord, Ending, Outcome, Subject, ViewPart
 
 AT = 1_700_000_000_000_000
 
@@ -18,7 +18,7 @@ def a_decision(name: str = "web", number: int = 1, **parts: Any) -> DecisionReco
         "build": "test",
         "subject": Subject("replicasets.apps", "default", name, f"uid-{name}", 3),
         "outcome": Outcome(Ending.DONE, "AtWantedSize"),
-        "view": (Seen("replicasets.apps", 10), Seen("pods", 12)),
+        "view": (ViewPart("replicasets.apps", 10), ViewPart("pods", 12)),
     }
     return DecisionRecord(**{**given, **parts})
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mainstay.journal.bundle import MAGIC, BadBundle, Bundle, Contents, open_bundle, packed, write_bundle
-from mainstay.journal.bundle_contents import About, gathered
+from mainstay.journal.bundle_contents import BundleObject, gathered
 from mainstay.journal.coverage import GapReason
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import (
@@ -15,8 +15,8 @@ from mainstay.journal.record import (
     LostRecord,
     Memory,
     MemoryRecord,
-    Seen,
     Subject,
+    ViewPart,
     WriteRecord,
     digest_of,
     moment,
@@ -59,7 +59,7 @@ def a_journal() -> MemoryJournal:
                 id=f"d-{revision}",
                 at=AT + revision * SECOND,
                 subject=Subject("pods", "default", name, f"uid-{name}"),
-                view=(Seen("pods", revision - 1), Seen("nodes", max(revision - 30, 10))),
+                view=(ViewPart("pods", revision - 1), ViewPart("nodes", max(revision - 30, 10))),
             )
         )
         journal.wrote(WriteRecord(revision, "pods", "default", name, AT + revision * SECOND, "patch", "scheduler"))
@@ -70,7 +70,7 @@ def at(revision: int) -> Any:
     return moment(AT + revision * SECOND)
 
 
-async def the_bundle(journal: MemoryJournal, since: int, until: int | None = None, *about: About) -> bytes:
+async def the_bundle(journal: MemoryJournal, since: int, until: int | None = None, *about: BundleObject) -> bytes:
     contents = await gathered(
         journal,
         since=at(since),
@@ -86,7 +86,7 @@ async def the_bundle(journal: MemoryJournal, since: int, until: int | None = Non
     return data
 
 
-async def reopened(journal: MemoryJournal, since: int, until: int | None = None, *about: About) -> Bundle:
+async def reopened(journal: MemoryJournal, since: int, until: int | None = None, *about: BundleObject) -> Bundle:
     return open_bundle(await the_bundle(journal, since, until, *about))
 
 
@@ -114,7 +114,7 @@ async def test_it_begins_early_enough_for_the_oldest_view_of_its_decisions(sim):
     bundle = await reopened(a_journal(), 90, 95)
 
     (first, *_) = (await bundle.journal.decisions(since=at(90))).records
-    assert first.view == (Seen("pods", 89), Seen("nodes", 60))
+    assert first.view == (ViewPart("pods", 89), ViewPart("nodes", 60))
     for seen in first.view:
         assert (await bundle.journal.state({seen.kind: seen.revision})).is_complete
     assert bundle.head.ends == 94
@@ -154,8 +154,8 @@ async def test_large_memories_come_along(sim):
 async def test_one_about_an_object_has_the_decisions_about_it_its_owners_and_what_it_owns(sim):
     journal = a_journal()
     whole = await reopened(journal, 50)
-    about = await reopened(journal, 50, None, About("deployments.apps", "default", "web"))
-    about_pod = await reopened(journal, 50, None, About("pods", "default", "alone"))
+    about = await reopened(journal, 50, None, BundleObject("deployments.apps", "default", "web"))
+    about_pod = await reopened(journal, 50, None, BundleObject("pods", "default", "alone"))
 
     subjects = {each.subject.name for each in about.journal.records()}
     assert subjects == {"web-a-1", "web-a-2", "web-a-3", "web-a-4"}

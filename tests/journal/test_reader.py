@@ -11,7 +11,7 @@ from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.files import Suffix
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
-from mainstay.journal.record import Seen, micros
+from mainstay.journal.record import ViewPart, micros
 from mainstay.journal.segments import Limits
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
@@ -41,8 +41,8 @@ async def test_a_view_is_what_each_cache_of_the_decision_held(sim):
     for name, app in (("a/one", "web"), ("a/two", "db"), ("b/one", "web"), ("a/one", "db")):
         await store.commit([], [Put(f"core/pods/{name}", labelled(app))])
     await recorder.reach(5)
-    everything, old = Seen("pods", 5), Seen("pods", 4, labels="app=web")
-    in_namespace = Seen("pods", 5, namespace="a", labels="app in (db)")
+    everything, old = ViewPart("pods", 5), ViewPart("pods", 4, labels="app=web")
+    in_namespace = ViewPart("pods", 5, namespace="a", labels="app in (db)")
 
     view = Reader(disk).view(a_decision(view=(everything, old, in_namespace)))
 
@@ -63,7 +63,7 @@ async def test_decisions_and_history_may_be_in_several_directories(sim):
     await recorder.reach(2)
     log = DecisionRecorder(scheduler, sim.clock_of("scheduler"))
     await log.start()
-    decision = a_decision(view=(Seen("pods", 2),))
+    decision = a_decision(view=(ViewPart("pods", 2),))
     log.record(decision)
     await log.flush()
 
@@ -82,7 +82,7 @@ async def test_a_view_is_complete_only_where_the_history_was_recorded(sim):
     reader = Reader(disk)
 
     def is_complete(*revisions: int) -> bool:
-        return reader.view(a_decision(view=tuple(Seen("pods", revision) for revision in revisions))).is_complete
+        return reader.view(a_decision(view=tuple(ViewPart("pods", revision) for revision in revisions))).is_complete
 
     assert is_complete(2)
     assert is_complete()

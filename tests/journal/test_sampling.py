@@ -28,7 +28,7 @@ from mainstay.journal.sampling import (
     Rule,
     Rules,
     Sampler,
-    When,
+    SamplingMatch,
     kept,
     rules_of,
     summarised,
@@ -130,7 +130,7 @@ def test_a_summary_that_has_cut_off_what_was_said_cannot_and_says_why():
 
 
 def test_what_is_left_out_is_counted_by_rule_and_component_and_told_once():
-    rules = (Rule("failures", When(failures=True)), Rule("nothing-else", keep=Keep.NOTHING))
+    rules = (Rule("failures", SamplingMatch(failures=True)), Rule("nothing-else", keep=Keep.NOTHING))
     sampler = Sampler(Rules(rules))
 
     assert [sampler.sampled(a_noop(number)) for number in range(1, 4)] == [None] * 3
@@ -156,9 +156,9 @@ def test_a_dry_run_keeps_everything_and_says_what_would_have_been_kept():
 
 def test_the_first_rule_that_matches_decides_and_one_in_n_lets_the_others_go_on():
     rules = (
-        Rule("team", When(namespaces=("pay",), kinds=("pods", "jobs.batch"))),
-        Rule("critical", When(priority_classes=("critical",))),
-        Rule("noisy", When(components=("hpa",), reasons=("Steady",)), Keep.NOTHING),
+        Rule("team", SamplingMatch(namespaces=("pay",), kinds=("pods", "jobs.batch"))),
+        Rule("critical", SamplingMatch(priority_classes=("critical",))),
+        Rule("noisy", SamplingMatch(components=("hpa",), reasons=("Steady",)), Keep.NOTHING),
         Rule("some", one_in=4),
         Rule("rest", keep=Keep.SUMMARY),
     )
@@ -188,8 +188,8 @@ def test_rules_are_read_from_a_policy():
 
     assert rules_of(spec, incident_until=7) == Rules(
         (
-            Rule("failures", When(failures=True)),
-            Rule("high", When(priority_at_least=1000, priority_classes=("high",)), one_in=2),
+            Rule("failures", SamplingMatch(failures=True)),
+            Rule("high", SamplingMatch(priority_at_least=1000, priority_classes=("high",)), one_in=2),
             Rule("rest", keep=Keep.SUMMARY),
         ),
         incident_until=7,

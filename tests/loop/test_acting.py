@@ -8,7 +8,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
-from mainstay.loop.act import Wrote, act
+from mainstay.loop.act import OwnWrite, act
 from mainstay.loop.decision import Delete
 
 KEY = ObjectKey("default", "web-1")
@@ -33,14 +33,14 @@ def a_pod(**metadata: Any) -> Object:
     ("answer", "wrote"),
     [
         # As it was before, at a revision that each cache has long reached: that tells nothing about the removal.
-        (a_pod(), Wrote(PODS, KEY, gone_uid=UID)),
-        ({"kind": "Status", "status": "Success"}, Wrote(PODS, KEY, gone_uid=UID)),
+        (a_pod(), OwnWrite(PODS, KEY, gone_uid=UID)),
+        ({"kind": "Status", "status": "Success"}, OwnWrite(PODS, KEY, gone_uid=UID)),
         # It stays for its grace period, and was changed to say so.
-        (a_pod(resourceVersion="31", deletionTimestamp="2026-01-01T00:00:30Z"), Wrote(PODS, KEY, revision=31)),
+        (a_pod(resourceVersion="31", deletionTimestamp="2026-01-01T00:00:30Z"), OwnWrite(PODS, KEY, revision=31)),
     ],
     ids=["gone at once", "gone, and not shown", "told to go"],
 )
-async def test_a_removal_is_seen_when_the_cache_shows_that_it_is_gone_or_going(answer: Object, wrote: Wrote):
+async def test_a_removal_is_seen_when_the_cache_shows_that_it_is_gone_or_going(answer: Object, wrote: OwnWrite):
     client: Any = Answering(answer)
 
     assert await act(Delete(PODS, KEY, UID), client, WriteOptions()) == wrote

@@ -12,11 +12,11 @@ from mainstay.journal.trace_id import trace_of
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Create, Decision, Tell
-from mainstay.loop.events import COMBINED, About, Events, EventSettings
+from mainstay.loop.events import COMBINED, Events, EventSettings, InvolvedObject
 from mainstay.loop.kernel import LoopContext
 from tests.client.world import a_world
 
-WEB = About(PODS, "web", "default", "uid-of-web")
+WEB = InvolvedObject(PODS, "web", "default", "uid-of-web")
 SECOND = timedelta(seconds=1)
 
 
@@ -38,7 +38,7 @@ async def told(world: Any) -> list[tuple[str, str, int]]:
 
 async def test_an_event_says_who_says_what_about_what(sim):
     async with a_world(sim) as world, telling(sim, world) as events:
-        events.tell(About(PODS, "web", "default", "u", "7", "spec.containers{web}"), "Killing", "it ends")
+        events.tell(InvolvedObject(PODS, "web", "default", "u", "7", "spec.containers{web}"), "Killing", "it ends")
         await tasks.sleep(SECOND)
 
         [event] = (await world.client.list(EVENTS, "default")).items
@@ -56,7 +56,7 @@ async def test_an_event_says_who_says_what_about_what(sim):
 
 
 async def test_an_event_leads_to_the_decision_that_it_tells_of_and_counts_up_to_the_last(sim):
-    about = About(PODS, "web", "default", "u", generation=4)
+    about = InvolvedObject(PODS, "web", "default", "u", generation=4)
     async with a_world(sim) as world, telling(sim, world) as events:
         for decision in ("d-1", "d-2"):
             events.tell(about, "Killing", "it ends", decision=decision)
@@ -73,7 +73,7 @@ async def test_an_event_leads_to_the_decision_that_it_tells_of_and_counts_up_to_
 
 async def test_what_is_about_something_without_a_namespace_stands_in_default(sim):
     async with a_world(sim) as world, telling(sim, world) as events:
-        events.tell(About(NODES, "node-a1", uid="u"), "NodeNotReady", "it is silent", is_warning=True)
+        events.tell(InvolvedObject(NODES, "node-a1", uid="u"), "NodeNotReady", "it is silent", is_warning=True)
         await tasks.sleep(SECOND)
 
         [event] = (await world.client.list(EVENTS, "default")).items
@@ -107,7 +107,7 @@ async def test_no_more_are_written_than_are_allowed_and_those_that_do_not_fit_ar
     settings = EventSettings(a_second=2, at_once=5, waiting_max=20)
     async with a_world(sim) as world, telling(sim, world, settings) as events:
         for number in range(30):
-            events.tell(About(PODS, f"web-{number}", "default", f"u-{number}"), "Started", "it runs")
+            events.tell(InvolvedObject(PODS, f"web-{number}", "default", f"u-{number}"), "Started", "it runs")
         await tasks.sleep(timedelta(milliseconds=400))
         at_first = len(await told(world))
         await tasks.sleep(timedelta(seconds=2))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainstay.api import holds
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind_names import COMPONENT_STATES, CONFIG_MAPS, DEPLOYMENTS, EVENTS, HOLDS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.times import format_time
@@ -46,7 +46,7 @@ class Held:
     async def hold(self, length: timedelta = HOUR, name: str = "stop", target: str = "copying") -> Any:
         until = format_time(self.world.sim.clock.wall() + length)
         spec = {
-            "what": str(What.CONTROLLER),
+            "what": str(HoldScope.CONTROLLER),
             "target": {"name": target},
             "owner": "anna",
             "reason": "it copies too much",
@@ -354,7 +354,7 @@ def test_a_gate_that_is_shut_says_by_whom():
     gate = make_gate(None, "copying")
     gate.require()
     at = moment(3_600_000_000)
-    gate.set(holds.Held("stop", "u", What.CONTROLLER, "", "copying", "anna", "a look", at))
+    gate.set(holds.ParsedHold("stop", "u", HoldScope.CONTROLLER, "", "copying", "anna", "a look", at))
 
     with pytest.raises(HeldBack, match="copying is held: anna holds it until 1970-01-01T01:00:00Z: a look"):
         gate.require()

@@ -13,7 +13,7 @@ from mainstay.loop.queue.core import NotProcessing, Queue
 from mainstay.loop.queue.items import (
     DONE,
     GONE,
-    Because,
+    EnqueueReason,
     GiveUp,
     Priority,
     QueueSettings,
@@ -42,7 +42,7 @@ def test_many_changes_of_a_key_are_one_look_that_remembers_them():
 
     item = take(queue)
 
-    assert (item.woken_by, item.wakes, item.because) == ((5, 7, 9), 4, Because.CHANGE)
+    assert (item.woken_by, item.wakes, item.because) == ((5, 7, 9), 4, EnqueueReason.CHANGE)
     assert queue.get(0) is None
 
 
@@ -86,7 +86,7 @@ def test_a_key_that_was_added_for_later_comes_then_and_not_before():
 
     assert queue.due_ns() == 5 * S
     assert queue.get(5 * S - 1) is None
-    assert take(queue, 5 * S).because is Because.TIMER
+    assert take(queue, 5 * S).because is EnqueueReason.TIMER
 
 
 def test_of_two_wishes_for_later_the_earlier_one_counts():
@@ -116,7 +116,7 @@ def test_a_wish_for_later_that_comes_true_in_hand_means_one_more_look():
     queue.enqueue_due(5 * S)
 
     assert queue.done("a", DONE, 6 * S) is State.READY
-    assert take(queue, 6 * S).because is Because.TIMER
+    assert take(queue, 6 * S).because is EnqueueReason.TIMER
 
 
 def test_what_an_outcome_asks_for_takes_the_place_of_what_an_earlier_one_has_asked_for():
@@ -153,7 +153,7 @@ def test_a_key_without_changes_is_looked_at_again_within_the_period_and_not_much
     assert taken(queue, 80 * S - 1) == []
     item = take(queue, 100 * S)
 
-    assert (item.because, item.priority) == (Because.RESYNC, Priority.BACKGROUND)
+    assert (item.because, item.priority) == (EnqueueReason.RESYNC, Priority.BACKGROUND)
 
 
 def test_keys_that_came_together_are_resynced_apart():
@@ -209,7 +209,7 @@ def test_a_failing_key_waits_longer_each_time_and_is_then_terminal():
     assert taken(queue, 4 * S - 1) == []
     assert failed(queue, "a", 4 * S) is State.BACKING_OFF
     item = take(queue, 12 * S)
-    assert (item.attempt, item.is_last_attempt, item.because, item.woken_by) == (3, True, Because.RETRY, (1,))
+    assert (item.attempt, item.is_last_attempt, item.because, item.woken_by) == (3, True, EnqueueReason.RETRY, (1,))
     assert queue.done("a", Retry(), 12 * S) is State.TERMINAL
     assert (queue.get(10_000 * S), queue.figures(0).terminal) == (None, 1)
 
@@ -265,7 +265,7 @@ def test_a_change_shortens_the_backoff_but_does_not_end_it():
 
     assert taken(queue, S - 1) == []
     item = take(queue, S)
-    assert (item.attempt, item.because) == (2, Because.CHANGE)
+    assert (item.attempt, item.because) == (2, EnqueueReason.CHANGE)
 
 
 def test_a_key_that_fails_and_changes_all_the_time_is_tried_once_a_second():

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from mainstay.env import tasks
-from mainstay.loop.queue.items import DONE, Because, Figures, Item, Priority, QueueSettings, Retry, State, WakeAfter
+from mainstay.loop.queue.items import (
+    DONE,
+    EnqueueReason,
+    Figures,
+    Item,
+    Priority,
+    QueueSettings,
+    Retry,
+    State,
+    WakeAfter,
+)
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.sim.errors import Deadlock
 from mainstay.sim.simulation import Simulation
@@ -239,7 +249,7 @@ async def test_a_failing_key_comes_back_by_itself_and_says_why(sim):
 
     item = await got(queue)
 
-    assert (item.because, item.attempt) == (Because.RETRY, 2)
+    assert (item.because, item.attempt) == (EnqueueReason.RETRY, 2)
     assert 0.05 <= seconds(sim) <= 0.11
 
 
@@ -325,7 +335,7 @@ async def test_a_queue_that_waits_to_look_again_is_silent_until_then(sim):
     await got(queue)
     queue.done("a", WakeAfter(timedelta(days=1)))
 
-    assert (await got(queue)).because is Because.TIMER
+    assert (await got(queue)).because is EnqueueReason.TIMER
     assert seconds(sim) == pytest.approx(86400)
 
 

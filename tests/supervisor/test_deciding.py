@@ -16,7 +16,7 @@ from mainstay.supervisor.decide import (
     STEADY_AFTER,
     Component,
     Ended,
-    Ending,
+    ExitReason,
     Past,
     Plan,
     Process,
@@ -80,7 +80,7 @@ def test_what_was_asked_to_end_is_restarted_without_a_pause_and_has_not_failed()
     plan = decide([SERVER], {}, asked.memory, NOW + S, Run())
 
     assert plan.actions == (Start(SERVER),)
-    assert plan.ended == (Ended("server", who(7), Ending.ASKED, 0, NOW + S),)
+    assert plan.ended == (Ended("server", who(7), ExitReason.ASKED, 0, NOW + S),)
     assert plan.memory["server"].restarts == 0
 
 
@@ -97,7 +97,7 @@ def test_what_has_ended_is_started_again_after_a_pause():
     at = NOW + S + ns(PAUSE_MIN)
 
     assert (ended.actions, ended.wake_ns) == ((), at)
-    assert ended.ended == (Ended("server", who(7), Ending.FAILED, 1, at),)
+    assert ended.ended == (Ended("server", who(7), ExitReason.FAILED, 1, at),)
     assert decide([SERVER], {}, ended.memory, at - 1, Run()).actions == ()
     assert decide([SERVER], {}, ended.memory, at, Run()).actions == (Start(SERVER),)
 

@@ -14,7 +14,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.loop import act as acting
 from mainstay.loop import controller_loop
-from mainstay.loop.act import Wrote
+from mainstay.loop.act import OwnWrite
 from mainstay.loop.decision import Action, Patch
 from mainstay.scenarios import _cronjobs, _daemons, _preemption, ordered_rollback
 
@@ -70,9 +70,9 @@ def takes_the_answer_to_a_delete_for_its_revision(patch: pytest.MonkeyPatch) -> 
     """What is gone at once is answered as it was, at a revision that each cache has long reached."""
     honest = acting.act
 
-    async def act(action: Action, client: Client, write: WriteOptions) -> Wrote:
+    async def act(action: Action, client: Client, write: WriteOptions) -> OwnWrite:
         wrote = await honest(action, client, write)
-        return Wrote(wrote.kind, wrote.key, revision=1) if wrote.gone_uid else wrote
+        return OwnWrite(wrote.kind, wrote.key, revision=1) if wrote.gone_uid else wrote
 
     patch.setattr(controller_loop, "act", act)
 

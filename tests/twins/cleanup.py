@@ -6,7 +6,7 @@ import pytest
 
 from mainstay.client.client import Client
 from mainstay.client.served_kinds import Served, served_kinds
-from mainstay.controllers.garbage.decide import Known, Remove, Standing
+from mainstay.controllers.garbage.decide import GarbageInput, Remove, Standing
 from mainstay.controllers.garbage.follow import Following
 from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.controllers.garbage.vertices import Node, Reference
@@ -92,7 +92,7 @@ def deletes_whatever_it_has_become(patch: pytest.MonkeyPatch) -> None:
 
     honest = OwnerCleanup._remove
 
-    async def remove(self: OwnerCleanup, node: Node, obj: dict[str, Any], plan: Remove, known: Known) -> None:
+    async def remove(self: OwnerCleanup, node: Node, obj: dict[str, Any], plan: Remove, known: GarbageInput) -> None:
         await honest(self, node, {"metadata": {**obj["metadata"], "resourceVersion": ""}}, plan, known)
 
     patch.setattr(OwnerCleanup, "_remove", remove)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from mainstay.journal.record import Seen
+from mainstay.journal.record import ViewPart
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
 from mainstay.scheduler.record import Setting
 from mainstay.scheduler.record_writer import RecordWriter
@@ -18,7 +18,7 @@ def names_its_view_by_the_latest_cache(patch: pytest.MonkeyPatch) -> None:
     def build_setting(self: RecordWriter, view: ClusterView, state: ClusterState) -> Setting:
         made = honest(self, view, state)
         latest = max(seen.revision for seen in made.view)
-        return replace(made, view=tuple(Seen(seen.kind, latest) for seen in made.view))
+        return replace(made, view=tuple(ViewPart(seen.kind, latest) for seen in made.view))
 
     patch.setattr(RecordWriter, "build_setting", build_setting)
 

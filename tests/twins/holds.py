@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import Held, HoldReason, held_of
+from mainstay.api.holds import HoldReason, ParsedHold, held_of
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment import controller
@@ -94,14 +94,14 @@ def hears_nothing_while_it_is_held(patch: pytest.MonkeyPatch) -> None:
 def fills_up_what_is_held(patch: pytest.MonkeyPatch) -> None:
     """As a Deployment that is paused: up to what it may have at most."""
 
-    def held_step(rollout: Rollout, held: Held) -> Step:
+    def held_step(rollout: Rollout, held: ParsedHold) -> Step:
         return Step(controller.rescaled(rollout), is_rolling=False, why="held")
 
     patch.setattr(controller, "held_step", held_step)
 
 
 def does_not_scale_what_is_held(patch: pytest.MonkeyPatch) -> None:
-    def held_step(rollout: Rollout, held: Held) -> Step:
+    def held_step(rollout: Rollout, held: ParsedHold) -> Step:
         return Step({}, is_rolling=False, why="held")
 
     patch.setattr(controller, "held_step", held_step)
@@ -133,7 +133,7 @@ def releases_nodes_all_the_same(patch: pytest.MonkeyPatch) -> None:
 def freezes_until_it_is_released(patch: pytest.MonkeyPatch) -> None:
     """Whatever the clock shows."""
 
-    def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[Held, ...]:
+    def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[ParsedHold, ...]:
         return tuple([held for each in holds if (held := held_of(each)) is not None])
 
     patch.setattr(node_loop, "frozen_by", frozen_by)

@@ -10,7 +10,7 @@ from mainstay.server.placement import charges
 from mainstay.server.placement.charges import Charging
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.ledger.ledger import Ledger
-from mainstay.server.placement.ledger.room import Asked, find_refusal
+from mainstay.server.placement.ledger.room import BindOptions, find_refusal
 from mainstay.server.storage import shared_writes
 from mainstay.server.storage.commit_points import TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrites
@@ -27,7 +27,7 @@ def forgets_what_is_taken(patch: pytest.MonkeyPatch) -> None:
     """Looks at what a node has, not at what is left of it."""
     honest = find_refusal
 
-    def forgetful(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Any:
+    def forgetful(ledger: Ledger, revision: int, charge: Charge, asked: BindOptions) -> Any:
         return honest(
             Ledger(ledger.node_uid, ledger.is_accepting, allocatable=ledger.allocatable), revision, charge, asked
         )
@@ -91,7 +91,7 @@ TWINS: Sequence[Twin] = [
 def binds_to_nodes_that_are_closed(patch: pytest.MonkeyPatch) -> None:
     honest = find_refusal
 
-    def careless(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Any:
+    def careless(ledger: Ledger, revision: int, charge: Charge, asked: BindOptions) -> Any:
         return honest(msgspec.structs.replace(ledger, is_accepting=True), revision, charge, asked)
 
     patch.setattr(charges, "find_refusal", careless)

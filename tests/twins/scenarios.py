@@ -21,7 +21,7 @@ from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.client.reflector import Instructions, Reflector, Watch
 from mainstay.env import Clock
-from mainstay.loop.act import Wrote
+from mainstay.loop.act import OwnWrite
 from mainstay.loop.controller import Reads
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.lease import Leader
@@ -133,7 +133,7 @@ def decides_without_having_seen_its_own_writes(patch: pytest.MonkeyPatch) -> Non
 def waits_for_the_first_of_its_writes_only(patch: pytest.MonkeyPatch) -> None:
     honest = OwnWrites.wrote
 
-    def wrote(self: OwnWrites, key: ObjectKey, wrote: Wrote) -> None:
+    def wrote(self: OwnWrites, key: ObjectKey, wrote: OwnWrite) -> None:
         own = self._keys.get(key)
         if own is None or wrote.kind not in own.reach:
             honest(self, key, wrote)
@@ -146,7 +146,7 @@ def waits_until_it_has_seen_each_child(patch: pytest.MonkeyPatch) -> None:
     expected: dict[tuple[int, ObjectKey], dict[tuple[KindName, ObjectKey], None]] = {}
     honest = OwnWrites.wrote
 
-    def wrote(self: OwnWrites, key: ObjectKey, wrote: Wrote) -> None:
+    def wrote(self: OwnWrites, key: ObjectKey, wrote: OwnWrite) -> None:
         honest(self, key, wrote)
         if wrote.revision and wrote.key != key:
             expected.setdefault((id(self), key), {})[(wrote.kind, wrote.key)] = None

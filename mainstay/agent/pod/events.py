@@ -8,7 +8,7 @@ from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.env import Clock
 from mainstay.loop import events
-from mainstay.loop.events import About, EventSettings
+from mainstay.loop.events import EventSettings, InvolvedObject
 
 COMPONENT: Final = "mainstay-agent"
 SETTINGS: Final = EventSettings(a_second=50, at_once=100)
@@ -31,7 +31,7 @@ class Events:
     def _tell(self, pod: Object, reason: str, message: str, container: str, *, is_warning: bool) -> None:
         if self._is_on:
             field = f"spec.containers{{{container}}}" if container else ""
-            self._events.tell(About.of(PODS, pod, field), reason, message, is_warning=is_warning)
+            self._events.tell(InvolvedObject.of(PODS, pod, field), reason, message, is_warning=is_warning)
 
     async def run(self) -> None:
         await self._events.run()

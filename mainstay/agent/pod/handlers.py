@@ -22,7 +22,7 @@ _USER_AGENT: Final = "kube-probe/1.36"  # Servers that leave probes out of their
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HandlerResult:
     """How it went."""
 
     is_success: bool
@@ -30,7 +30,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HandlerTarget:
     """Whom to ask."""
 
     id: ContainerId
@@ -39,7 +39,7 @@ class Asked:
     """Of the pod."""
 
 
-async def ask(handler: Object, whom: Asked, runner: Runner, limit: timedelta | None) -> Told:
+async def ask(handler: Object, whom: HandlerTarget, runner: Runner, limit: timedelta | None) -> HandlerResult:
     """Do what a probe or a hook says, within a time. Never raises but when cancelled."""
     try:
         async with tasks.timeout(limit):
@@ -51,19 +51,21 @@ async def ask(handler: Object, whom: Asked, runner: Runner, limit: timedelta | N
                 return await _connect(connection, whom)
             if sleep := handler.get("sleep"):
                 await tasks.sleep(timedelta(seconds=sleep.get("seconds") or 0))
-                return Told(True)
+                return HandlerResult(True)
     except TimeoutError:
-        return Told(False, "it took longer than " + ("it may" if limit is None else f"{limit.total_seconds():g}s"))
+        return HandlerResult(
+            False, "it took longer than " + ("it may" if limit is None else f"{limit.total_seconds():g}s")
+        )
     except (OSError, ValueError) as error:
-        return Told(False, str(error) or type(error).__name__)
-    return Told(False, "nothing that this agent can do is asked for")
+        return HandlerResult(False, str(error) or type(error).__name__)
+    return HandlerResult(False, "nothing that this agent can do is asked for")
 
 
-async def _execute(command: list[str], container: ContainerId, runner: Runner) -> Told:
+async def _execute(command: list[str], container: ContainerId, runner: Runner) -> HandlerResult:
     try:
         session = await runner.execute(container, command)
     except (NoSuchContainer, CannotRun) as error:
-        return Told(False, str(error))
+        return HandlerResult(False, str(error))
     output = bytearray()
     try:
         while (piece := await session.read()) is not None:
@@ -73,17 +75,17 @@ async def _execute(command: list[str], container: ContainerId, runner: Runner) -
         await session.kill()
         raise
     text = output.decode(errors="replace")
-    return Told(code == 0, text if text or not code else f"command ended with {code}")
+    return HandlerResult(code == 0, text if text or not code else f"command ended with {code}")
 
 
-async def _connect(said: Object, whom: Asked) -> Told:
+async def _connect(said: Object, whom: HandlerTarget) -> HandlerResult:
     host, port = said.get("host") or whom.address, find_port(said.get("port"), whom.container)
     transport, _ = await network.connect(asyncio.Protocol, host, port)
     transport.close()
-    return Told(True)
+    return HandlerResult(True)
 
 
-async def _fetch(said: Object, whom: Asked) -> Told:
+async def _fetch(said: Object, whom: HandlerTarget) -> HandlerResult:
     port = find_port(said.get("port"), whom.container)
     host = said.get("host") or whom.address
     tls = _any_certificate() if (said.get("scheme") or "HTTP").upper() == "HTTPS" else None
@@ -99,7 +101,7 @@ async def _fetch(said: Object, whom: Asked) -> Told:
         status = await answer.status
     finally:
         transport.abort()
-    return Told(200 <= status < 400, f"HTTP probe failed with statuscode: {status}")
+    return HandlerResult(200 <= status < 400, f"HTTP probe failed with statuscode: {status}")
 
 
 class _StatusLine(asyncio.Protocol):

@@ -11,7 +11,7 @@ from typing import Final
 
 from mainstay.agent.pod.events import Events
 from mainstay.agent.pod.facts import HookDone, HookFailed, HookState
-from mainstay.agent.pod.handlers import Asked, ask
+from mainstay.agent.pod.handlers import HandlerTarget, ask
 from mainstay.agent.runner import Runner
 from mainstay.api.kind import Object
 from mainstay.env import Clock
@@ -19,7 +19,7 @@ from mainstay.env import Clock
 LEAST_GRACE: Final = timedelta(seconds=2)
 
 
-async def after_start(hook: Object, whom: Asked, pod: Object, runner: Runner, events: Events) -> HookState:
+async def after_start(hook: Object, whom: HandlerTarget, pod: Object, runner: Runner, events: Events) -> HookState:
     """Run a postStart hook to its end. It may take as long as it likes: the container can be ended meanwhile."""
     told = await ask(hook, whom, runner, None)
     if told.is_success:
@@ -29,7 +29,13 @@ async def after_start(hook: Object, whom: Asked, pod: Object, runner: Runner, ev
 
 
 async def before_end(
-    hook: Object, whom: Asked, pod: Object, runner: Runner, events: Events, clock: Clock, end_at_ns: Callable[[], int]
+    hook: Object,
+    whom: HandlerTarget,
+    pod: Object,
+    runner: Runner,
+    events: Events,
+    clock: Clock,
+    end_at_ns: Callable[[], int],
 ) -> None:
     """Run a preStop hook, then ask the container to end. `end_at_ns`: when it has to be over, as of now."""
     told = await ask(hook, whom, runner, _left(clock, end_at_ns()))

@@ -12,7 +12,7 @@ from typing import Final
 
 from mainstay.agent.pod.events import Events
 from mainstay.agent.pod.facts import ProbeVerdicts
-from mainstay.agent.pod.handlers import Asked, Told, ask
+from mainstay.agent.pod.handlers import HandlerResult, HandlerTarget, ask
 from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, build_verdicts, counted, read_times
 from mainstay.agent.runner import Runner
 from mainstay.api.kind import Object
@@ -31,7 +31,7 @@ class Probing:
     def __init__(
         self,
         pod: Object,
-        whom: Asked,
+        whom: HandlerTarget,
         started_at: datetime,
         runner: Runner,
         clock: Clock,
@@ -82,11 +82,11 @@ class Probing:
             took = timedelta(microseconds=(self._clock.monotonic_ns() - began_ns) // 1000)
             await tasks.sleep(max(probe_times.period - took, timedelta()))
 
-    async def _ask(self, kind: ProbeKind, probe: Object, limit: timedelta) -> Told:
+    async def _ask(self, kind: ProbeKind, probe: Object, limit: timedelta) -> HandlerResult:
         name = self._whom.id.name
         if probe.get("grpc"):
             self._events.warning(self._pod, "ProbeNotSupported", f"{_WORDS[kind]} probe: gRPC is not supported", name)
-            return Told(True)
+            return HandlerResult(True)
         told = await ask(probe, self._whom, self._runner, limit)
         if not told.is_success:
             self._events.warning(self._pod, "Unhealthy", f"{_WORDS[kind]} probe failed: {told.message}", name)

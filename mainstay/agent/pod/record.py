@@ -22,8 +22,8 @@ from mainstay.journal.record import (
     Ending,
     LookedAt,
     Outcome,
-    Seen,
     Subject,
+    ViewPart,
     WhyNot,
     micros,
 )
@@ -53,7 +53,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PodDecisionSummary:
     """What there is to tell of a decision. Two that are equal need one record."""
 
     outcome: Outcome
@@ -61,13 +61,13 @@ class Told:
     conditions: tuple[Condition, ...] = ()
 
 
-def told_of(plan: Plan, refused: Refused | None) -> Told | None:
+def told_of(plan: Plan, refused: Refused | None) -> PodDecisionSummary | None:
     """What a plan changes, in words. None: nothing that is worth it."""
     steps = tuple(text for text in map(_step, plan.steps) if text)
     outcome = _outcome(plan, refused)
     if outcome is None:
         return None
-    return Told(outcome, (*steps, *_containers(plan.status)), _ready(plan.status))
+    return PodDecisionSummary(outcome, (*steps, *_containers(plan.status)), _ready(plan.status))
 
 
 class AgentRecording:
@@ -84,7 +84,7 @@ class AgentRecording:
     def is_on(self) -> bool:
         return self._recorder is not None
 
-    def record(self, pod: Object, told: Told, seen: int, now: datetime) -> str:
+    def record(self, pod: Object, told: PodDecisionSummary, seen: int, now: datetime) -> str:
         """Record a decision about a pod, made when the cache was at a revision. Returns its id, or nothing."""
         if self._recorder is None:
             return ""
@@ -100,7 +100,7 @@ class AgentRecording:
                 told.outcome,
                 at,
                 at,
-                view=(Seen(PODS, seen, fields=f"spec.nodeName={self._node}"),),
+                view=(ViewPart(PODS, seen, fields=f"spec.nodeName={self._node}"),),
                 looked_at=(LookedAt(PODS, *where, int(metadata.get("resourceVersion", 0))),),
                 looked_at_count=1,
                 reasons=(f"node={self._node}", *told.steps),
@@ -121,8 +121,10 @@ def write_for(decision: str, pod: Object) -> WriteOptions:
     return WriteOptions(decision=decision, cause=cause)
 
 
-def gone() -> Told:
-    return Told(Outcome(Ending.DONE, Reason.GONE, "the API server does not have the pod; ending its containers"))
+def gone() -> PodDecisionSummary:
+    return PodDecisionSummary(
+        Outcome(Ending.DONE, Reason.GONE, "the API server does not have the pod; ending its containers")
+    )
 
 
 def _outcome(plan: Plan, refused: Refused | None) -> Outcome | None:

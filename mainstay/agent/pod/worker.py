@@ -26,13 +26,13 @@ from mainstay.agent.node.addresses import Addresses
 from mainstay.agent.node.node import Node
 from mainstay.agent.pod.events import Events
 from mainstay.agent.pod.facts import HookRunning, HookState, PodFacts, ProbeVerdicts, Refused, Waiting
-from mainstay.agent.pod.handlers import Asked
+from mainstay.agent.pod.handlers import HandlerTarget
 from mainstay.agent.pod.hooks import after_start, before_end
 from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
 from mainstay.agent.pod.preparation import TRY_AGAIN_AFTER, Preparing
 from mainstay.agent.pod.prober import Probing, has_probes
-from mainstay.agent.pod.record import AgentRecording, Told, gone, told_of, write_for
+from mainstay.agent.pod.record import AgentRecording, PodDecisionSummary, gone, told_of, write_for
 from mainstay.agent.pod.status_report import RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
 from mainstay.agent.settings import AgentSettings
@@ -96,7 +96,7 @@ class PodWorker:
         """The epoch of the Lease at which the server last showed that the pod is there."""
         self._is_starting = False
         self._failures = 0
-        self._told: Told | None = None
+        self._told: PodDecisionSummary | None = None
         self._decision = ""
         """The last decision that changed something."""
         self._steps = 0
@@ -470,7 +470,7 @@ class PodWorker:
                 await self._wake.wait()
         await home.runner.forget(self.uid)
 
-    def _record(self, told: Told | None, now: datetime) -> None:
+    def _record(self, told: PodDecisionSummary | None, now: datetime) -> None:
         """Put a decision down, if it changes anything."""
         if told is not None and told != self._told:
             self._told = told
@@ -486,7 +486,7 @@ class PodWorker:
                 if container is not None and has_probes(container) and id_ not in self._verdicts:
                     self._probing[id_] = Probing(
                         self._pod,
-                        Asked(id_, container, self._address),
+                        HandlerTarget(id_, container, self._address),
                         state.started_at,
                         self._home.runner,
                         self._home.clock,
@@ -514,8 +514,8 @@ class PodWorker:
             if reason == "CrashLoopBackOff" and before.get(name, ("", ""))[0] != reason:
                 events.warning(self._pod, "BackOff", message, name)
 
-    def _asked(self, id_: ContainerId) -> Asked:
-        return Asked(id_, _container(self._pod, id_.name) or {}, self._address)
+    def _asked(self, id_: ContainerId) -> HandlerTarget:
+        return HandlerTarget(id_, _container(self._pod, id_.name) or {}, self._address)
 
     def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
         task = tasks.spawn(work, name=f"{what} pod {self.key}")

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from mainstay.agent.runner import Exited, LogLine, LogQuery, NoSuchContainer
-from mainstay.agent.serve.pod_request import Asked
+from mainstay.agent.serve.pod_request import PodRequest
 from mainstay.api import times
 from mainstay.api.errors import ApiError, bad_request
 from mainstay.env import tasks
@@ -29,7 +29,7 @@ FIRST_WITHIN: Final = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogLineOptions:
     """How the lines are to be written."""
 
     has_timestamps: bool = False
@@ -38,9 +38,9 @@ class Wanted:
     """`stdout` or `stderr`; empty: both."""
 
 
-async def answer(asked: Asked) -> Answer:
+async def answer(asked: PodRequest) -> Answer:
     query = _parse_query(asked)
-    wanted = Wanted(asked.flag("timestamps"), asked.number("limitBytes"), asked.text("stream"))
+    wanted = LogLineOptions(asked.flag("timestamps"), asked.number("limitBytes"), asked.text("stream"))
     lines = asked.runner.log(asked.uid, asked.container, query)
     reading = tasks.spawn(_next(lines), name="first line of a log")
     try:
@@ -63,7 +63,7 @@ async def answer(asked: Asked) -> Answer:
     return StreamResponse(200, run, "text/plain")
 
 
-def _parse_query(asked: Asked) -> LogQuery:
+def _parse_query(asked: PodRequest) -> LogQuery:
     """What to ask the runner for. Raises `ApiError` (400) if there is nothing to be had, as Kubernetes does."""
     attempts = asked.attempts()
     if not attempts:
@@ -86,7 +86,7 @@ def _parse_query(asked: Asked) -> LogQuery:
     )
 
 
-def _since(asked: Asked) -> datetime | None:
+def _since(asked: PodRequest) -> datetime | None:
     seconds, moment = asked.number("sinceSeconds"), asked.text("sinceTime")
     if seconds is not None:
         # By the clock of the machine: the times in the log are by the same.
@@ -94,13 +94,13 @@ def _since(asked: Asked) -> datetime | None:
     return times.parse_time(moment) if moment else None
 
 
-def _no_log(asked: Asked, query: LogQuery) -> ApiError:
+def _no_log(asked: PodRequest, query: LogQuery) -> ApiError:
     if query.is_previous:
         return _no_previous(asked)
     return bad_request(f'container "{asked.container}" in pod "{asked.name}" is not available')
 
 
-def _no_previous(asked: Asked) -> ApiError:
+def _no_previous(asked: PodRequest) -> ApiError:
     return bad_request(f'previous terminated container "{asked.container}" in pod "{asked.name}" not found')
 
 
@@ -121,7 +121,7 @@ async def _write(
     stream: Stream,
     reading: "asyncio.Task[LogLine | NoSuchContainer | None]",
     lines: AsyncIterator[LogLine],
-    wanted: Wanted,
+    wanted: LogLineOptions,
 ) -> None:
     first = await reading
     if not isinstance(first, LogLine):
@@ -130,7 +130,7 @@ async def _write(
     await tasks.together((_gather(first, lines, wanted, gathered), _pass_on(gathered, stream)), name="log")
 
 
-async def _gather(first: LogLine, lines: AsyncIterator[LogLine], wanted: Wanted, gathered: "_Gathered") -> None:
+async def _gather(first: LogLine, lines: AsyncIterator[LogLine], wanted: LogLineOptions, gathered: "_Gathered") -> None:
     left = wanted.bytes_max
     begins_line = True
     line: LogLine | None = first

@@ -13,7 +13,7 @@ _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerSt
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodRequest:
     """A request about a pod of a node."""
 
     request: Request

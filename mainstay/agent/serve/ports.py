@@ -12,7 +12,7 @@ nothing keeps the others waiting.
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.serve.pod_request import Asked
+from mainstay.agent.serve.pod_request import PodRequest
 from mainstay.agent.serve.sessions import ping_regularly
 from mainstay.api.errors import bad_request
 from mainstay.env import tasks
@@ -30,7 +30,7 @@ _INSTEAD: Final = (
 )
 
 
-def answer(asked: Asked) -> Answer:
+def answer(asked: PodRequest) -> Answer:
     address: str = (asked.pod.get("status") or {}).get("podIP") or ""
     if not address:
         raise bad_request(f'pod "{asked.name}" has no address yet')
@@ -60,7 +60,7 @@ def answer(asked: Asked) -> Answer:
     return UpgradeResponse(run, protocol)
 
 
-def _ports_in(asked: Asked) -> list[int]:
+def _ports_in(asked: PodRequest) -> list[int]:
     texts = [text for value in asked.query.get("ports", []) for text in value.split(",")]
     if not texts:
         raise bad_request('query parameter "ports" is required')

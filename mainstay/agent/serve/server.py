@@ -24,7 +24,7 @@ import msgspec
 
 from mainstay.agent.runner import Runner, Usage
 from mainstay.agent.serve import logs, ports, sessions
-from mainstay.agent.serve.pod_request import Asked
+from mainstay.agent.serve.pod_request import PodRequest
 from mainstay.api import times
 from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.api.kind import Object
@@ -50,7 +50,7 @@ class Lookup(Protocol):
         """The pod of this name as the agent has last seen it, if it is bound here."""
 
 
-_PARTS: Final[dict[str, Callable[[Asked], Answer | Awaitable[Answer]]]] = {
+_PARTS: Final[dict[str, Callable[[PodRequest], Answer | Awaitable[Answer]]]] = {
     "logs": logs.answer,
     "exec": sessions.answer_exec,
     "attach": sessions.answer_attach,
@@ -127,7 +127,7 @@ class AgentServing:
         if not groups & ASKING:
             raise ApiError(403, Reason.FORBIDDEN, "only API servers may use this address")
 
-    def _asked(self, request: Request, namespace: str, name: str, container: str = "") -> Asked:
+    def _asked(self, request: Request, namespace: str, name: str, container: str = "") -> PodRequest:
         query = parse_qs(request.query, keep_blank_values=True)
         node = query.get("node", [next(iter(self._nodes))])[0]
         if node not in self._nodes:
@@ -141,7 +141,7 @@ class AgentServing:
         if query.get("uid", [pod["metadata"]["uid"]])[0] != pod["metadata"]["uid"]:
             text = f'the agent of node "{node}" has another pod named "{name}" (other uid)'
             raise ApiError(409, Reason.CONFLICT, text, {"name": name, "kind": "pods"})
-        return Asked(request, query, pod, container, runner, self._clock)
+        return PodRequest(request, query, pod, container, runner, self._clock)
 
     async def _usage(self) -> Response:
         # A runner may be that of many nodes, and is asked once.

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, LogQuery, NoSuchContainer, Session
 from mainstay.agent.serve.logs import close_log
-from mainstay.agent.serve.pod_request import Asked
+from mainstay.agent.serve.pod_request import PodRequest
 from mainstay.api.errors import bad_request
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, UpgradeResponse
@@ -39,7 +39,7 @@ PINGED_EVERY: Final = timedelta(seconds=5)
 _STREAMS: Final = {"stdout": STDOUT, "stderr": STDERR}
 
 
-def answer_exec(asked: Asked) -> Answer:
+def answer_exec(asked: PodRequest) -> Answer:
     command = asked.query.get("command", [])
     if not command or not command[0]:
         raise bad_request("you must specify at least 1 command for the container")
@@ -73,7 +73,7 @@ def answer_exec(asked: Asked) -> Answer:
     return UpgradeResponse(run, protocol)
 
 
-def answer_attach(asked: Asked) -> Answer:
+def answer_attach(asked: PodRequest) -> Answer:
     if asked.flag("stdin"):
         raise bad_request(
             f'container "{asked.container}" in pod "{asked.name}" takes no input once it runs: attach without it'
@@ -97,7 +97,7 @@ def answer_attach(asked: Asked) -> Answer:
     return UpgradeResponse(run, protocol)
 
 
-def _heard(asked: Asked) -> tuple[int, ...]:
+def _heard(asked: PodRequest) -> tuple[int, ...]:
     """The channels that the client wants to hear. A terminal has only one."""
     wants_error = asked.flag("stderr") and not asked.flag("tty")
     return (*((STDOUT,) if asked.flag("stdout") else ()), *((STDERR,) if wants_error else ()))
@@ -117,7 +117,7 @@ async def _give_output(websocket: WebSocket, session: Session, heard: tuple[int,
     await _tell_end(websocket, _ended(await session.wait()))
 
 
-async def _give_log(websocket: WebSocket, asked: Asked, container: ContainerId, heard: tuple[int, ...]) -> None:
+async def _give_log(websocket: WebSocket, asked: PodRequest, container: ContainerId, heard: tuple[int, ...]) -> None:
     lines = asked.runner.log(asked.uid, asked.container, LogQuery(follow=True, tail_lines=0))
     try:
         async for line in lines:

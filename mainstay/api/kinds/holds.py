@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mainstay.api import kind_names, names
 from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required, too_long
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.declare import at, declare, fill, own_status
 from mainstay.api.times import canonical_time, parse_time
@@ -27,15 +27,15 @@ TEXT_LENGTH_MAX: Final = 500
 """Of a reason or an owner. Users read it in error messages."""
 _DEPLOYMENT: Final = "Deployment"
 _FIXED: Final = ("what", "target")
-_TARGET_FIELDS: Final[Mapping[What, tuple[str, ...]]] = {
-    What.CONTROLLER: ("name",),
-    What.EVICTIONS: ("namespace",),
-    What.ROLLOUT: ("kind", "name", "namespace"),
+_TARGET_FIELDS: Final[Mapping[HoldScope, tuple[str, ...]]] = {
+    HoldScope.CONTROLLER: ("name",),
+    HoldScope.EVICTIONS: ("namespace",),
+    HoldScope.ROLLOUT: ("kind", "name", "namespace"),
 }
-_NEEDED: Final[Mapping[What, tuple[str, ...]]] = {
-    What.CONTROLLER: ("name",),
-    What.EVICTIONS: (),
-    What.ROLLOUT: ("namespace", "name"),
+_NEEDED: Final[Mapping[HoldScope, tuple[str, ...]]] = {
+    HoldScope.CONTROLLER: ("name",),
+    HoldScope.EVICTIONS: (),
+    HoldScope.ROLLOUT: ("namespace", "name"),
 }
 
 
@@ -43,9 +43,9 @@ def _defaults(new: Object) -> None:
     spec = new.get("spec")
     if not isinstance(spec, dict):
         return  # Validation will say so.
-    if spec.get("what") == What.EVICTIONS and spec.get("target") is None:
+    if spec.get("what") == HoldScope.EVICTIONS and spec.get("target") is None:
         spec["target"] = {}
-    if spec.get("what") == What.ROLLOUT and isinstance(spec.get("target"), dict):
+    if spec.get("what") == HoldScope.ROLLOUT and isinstance(spec.get("target"), dict):
         fill(spec["target"], kind=_DEPLOYMENT)
     until = spec.get("expiresAt")
     if isinstance(until, str):
@@ -66,10 +66,10 @@ def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
     what = spec.get("what")
     if not what:
         causes.append(required("spec.what"))
-    elif what not in list(What):
-        causes.append(not_supported("spec.what", what, list(What)))
+    elif what not in list(HoldScope):
+        causes.append(not_supported("spec.what", what, list(HoldScope)))
     else:
-        _check_target(What(what), spec.get("target"), causes)
+        _check_target(HoldScope(what), spec.get("target"), causes)
     if new.get("status") is not None and not isinstance(new["status"], dict):
         causes.append(invalid_value("status", new["status"], "must be an object"))
     if old is not None and not causes:
@@ -101,7 +101,7 @@ def _check_time(value: Any, causes: list[Cause]) -> None:
         causes.append(invalid_value(path, value, str(problem)))
 
 
-def _check_target(what: What, target: Any, causes: list[Cause]) -> None:
+def _check_target(what: HoldScope, target: Any, causes: list[Cause]) -> None:
     path = "spec.target"
     if target is None:
         causes.append(required(path))
@@ -123,7 +123,7 @@ def _check_target(what: What, target: Any, causes: list[Cause]) -> None:
             causes.append(invalid_value(f"{path}.{field}", value, "must be a string"))
         else:
             causes.extend(invalid_value(f"{path}.{field}", value, problem) for problem in rule(value))
-    if what is What.ROLLOUT and target.get("kind") != _DEPLOYMENT:
+    if what is HoldScope.ROLLOUT and target.get("kind") != _DEPLOYMENT:
         causes.append(not_supported(f"{path}.kind", target.get("kind"), (_DEPLOYMENT,)))
 
 

@@ -30,7 +30,7 @@ RULES_MAX: Final = 100
 _NAME_LENGTH_MAX: Final = 63
 
 
-class When(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class SamplingMatchSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     failures: bool = False
     noops: bool = False
     rollouts: bool = False
@@ -46,7 +46,7 @@ class When(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 class Rule(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     name: str
-    when: When = msgspec.field(default_factory=When)
+    when: SamplingMatchSpec = msgspec.field(default_factory=SamplingMatchSpec)
     keep: Literal["full", "summary", "nothing"] = "full"
     one_in: int = 1
 

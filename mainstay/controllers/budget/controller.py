@@ -57,7 +57,7 @@ class _Unknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BudgetTarget:
     expected: int
     """How many pods there should be."""
     healthy: int
@@ -88,19 +88,19 @@ def _is_healthy(pod: Object) -> bool:
 # How many are wanted.
 
 
-def _wanted(view: View, budget: Object, pods: Sequence[Object]) -> Wanted:
+def _wanted(view: View, budget: Object, pods: Sequence[Object]) -> BudgetTarget:
     """Raises `_Unknown`."""
     spec = budget.get("spec") or {}
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if most is not None:
         expected = _expected(view, pods)
-        return Wanted(expected, max(0, expected - scaled(most, expected, rounds_up=True)))
+        return BudgetTarget(expected, max(0, expected - scaled(most, expected, rounds_up=True)))
     if isinstance(least, int):
-        return Wanted(len(pods), least)
+        return BudgetTarget(len(pods), least)
     if least is not None:
         expected = _expected(view, pods)
-        return Wanted(expected, scaled(least, expected, rounds_up=True))
-    return Wanted(len(pods), 0)
+        return BudgetTarget(expected, scaled(least, expected, rounds_up=True))
+    return BudgetTarget(len(pods), 0)
 
 
 def _expected(view: View, pods: Sequence[Object]) -> int:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.annotations import DESIRED_REPLICAS
-from mainstay.api.holds import Held
+from mainstay.api.holds import ParsedHold
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
@@ -163,7 +163,7 @@ class Deployments(Controller):
 # Which step.
 
 
-def held_step(rollout: Rollout, held: Held) -> Step:
+def held_step(rollout: Rollout, held: ParsedHold) -> Step:
     """Nothing, but what another number of replicas takes: who scales does not mean the template."""
     why = f"held by Hold {held.name}: {held.words}"
     active = [each for each in rollout.sets if size_of(each).wanted]

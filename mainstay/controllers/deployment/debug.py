@@ -6,7 +6,7 @@ from typing import Any
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.explain.debug.view import Observed, Rollback
-from mainstay.explain.story.lines import About
+from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.writers import Version
 
 
@@ -34,7 +34,7 @@ def rollbacks(kind: KindName, workload: Object, versions: Sequence[Version]) -> 
     )
     return [
         Rollback(
-            about=About(kind.text, metadata["name"], metadata.get("namespace", "")),
+            about=StoryObject(kind.text, metadata["name"], metadata.get("namespace", "")),
             revision=last.revision,
             at=last.at,
             who=last.who,

@@ -1,14 +1,14 @@
 """Which Deployments' rollouts are held: which keys a Hold enqueues for the deployment controller, and what to say.
 
 When a Hold ends by the clock nothing is written, so a controller that goes by one enqueues the key for then
-(`Held.expires_at`).
+(`ParsedHold.expires_at`).
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import Held, What, held_of, held_rollouts, holding_rollout, in_force
+from mainstay.api.holds import HoldScope, ParsedHold, held_of, held_rollouts, holding_rollout, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.object_key import ObjectKey
@@ -29,7 +29,7 @@ def held_deployments(change: Change) -> Iterable[ObjectKey]:
     found: dict[ObjectKey, None] = {}
     for entry in (change.old, change.new):
         held = None if entry is None else held_of(entry.object())
-        if held is not None and held.what is What.ROLLOUT:
+        if held is not None and held.what is HoldScope.ROLLOUT:
             found[ObjectKey(held.namespace, held.target)] = None
     return list(found)
 
@@ -37,13 +37,13 @@ def held_deployments(change: Change) -> Iterable[ObjectKey]:
 READS: Final = Reads(HOLDS, wakes=held_deployments, indexes=(HELD_ROLLOUT,))
 
 
-def hold_on(view: View, key: ObjectKey) -> Held | None:
+def hold_on(view: View, key: ObjectKey) -> ParsedHold | None:
     """Who holds the rollout of a Deployment now, for the longest; None if it may go on."""
     found = view.by(HOLDS, HELD_ROLLOUT.name, str(key))
     return holding_rollout(in_force(found, view.now), key.namespace, key.name)
 
 
-def told_of_hold(deployment: Object, held: Held | None) -> list[Tell]:
+def told_of_hold(deployment: Object, held: ParsedHold | None) -> list[Tell]:
     """Once when it begins and once when it ends: what was said last is in the condition."""
     condition = pod_state.condition_of(deployment, status.PROGRESSING) or {}
     before = condition.get("reason")

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api import pod_state, times
-from mainstay.api.holds import Held, HoldReason
+from mainstay.api.holds import HoldReason, ParsedHold
 from mainstay.api.kind import Object
 from mainstay.controllers.deployment.rolling import Bounds
 from mainstay.loop.conditions import Truth
@@ -40,7 +40,7 @@ _A_LITTLE_LATER: Final = timedelta(seconds=1)  # Times in conditions are whole s
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DeploymentStatus:
     status: dict[str, Any]
     """Fields of the status; None removes one."""
     is_complete: bool
@@ -105,8 +105,8 @@ def said(
     collisions: int = 0,
     is_rolling: bool = True,
     created: str = "",
-    held: Held | None = None,
-) -> Said:
+    held: ParsedHold | None = None,
+) -> DeploymentStatus:
     """The status of a Deployment. `created`: a new set of this name is being made. Not `is_rolling`: it is paused or
     held, or only its size changes."""
     counts = _counts(deployment, new, old)
@@ -127,7 +127,9 @@ def said(
     written["observedGeneration"] = deployment["metadata"].get("generation", 0)
     written["collisionCount"] = collisions or None
     written["conditions"] = conditions.all()
-    return Said(written, is_complete, _deadline(conditions, deployment) if is_rolling and not is_complete else None)
+    return DeploymentStatus(
+        written, is_complete, _deadline(conditions, deployment) if is_rolling and not is_complete else None
+    )
 
 
 def _counts(deployment: Object, new: Object | None, old: Sequence[Object]) -> dict[str, int]:
@@ -157,7 +159,7 @@ def _say_available(conditions: Conditions, counts: dict[str, int], bounds: Bound
         conditions.put(AVAILABLE, Truth.FALSE, "MinimumReplicasUnavailable", text)
 
 
-def _say_held(conditions: Conditions, held: Held) -> None:
+def _say_held(conditions: Conditions, held: ParsedHold) -> None:
     """Also without a deadline: no other condition would say why nothing moves."""
     before = conditions.get(PROGRESSING)
     if before is not None and before.get("reason") == TIMED_OUT:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
@@ -121,7 +121,7 @@ async def _controller(case: Case, kind: KindName, workload: Object, controller: 
 async def _rollout_held(case: Case, deployment: Object, words: str) -> Found | None:
     subject = subject_of(DEPLOYMENTS, deployment)
     for hold in await case.holds(DEPLOYMENTS, subject.name, subject.namespace):
-        if hold.what is What.ROLLOUT:
+        if hold.what is HoldScope.ROLLOUT:
             text = f"the rollout of {words} is held by {hold.owner} until {clock(hold.expires_at)}: {hold.reason}"
             return hold_found(hold, f"{text[0].upper()}{text[1:]} (Hold {hold.name})")
     return None

@@ -24,7 +24,7 @@ SLICE_SIZE_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ExistingSlice:
     """A slice as it is."""
 
     name: str
@@ -50,7 +50,7 @@ class Packing:
     """Some endpoints were only taken out, and go to another slice when that is done."""
 
 
-def held_in(piece: Object) -> Held:
+def held_in(piece: Object) -> ExistingSlice:
     """A slice as the API has it."""
     ports = tuple(
         Port(
@@ -62,7 +62,7 @@ def held_in(piece: Object) -> Held:
         for each in piece.get("ports") or ()
     )
     endpoints = tuple(Endpoint(_identity(each), each) for each in piece.get("endpoints") or ())
-    return Held(piece["metadata"]["name"], Group(piece["addressType"], ports), endpoints)
+    return ExistingSlice(piece["metadata"]["name"], Group(piece["addressType"], ports), endpoints)
 
 
 def _identity(body: Object) -> str:
@@ -71,7 +71,7 @@ def _identity(body: Object) -> str:
 
 
 def packed(
-    existing: Sequence[Held],
+    existing: Sequence[ExistingSlice],
     wanted: Mapping[Group, Sequence[Endpoint]],
     families: Sequence[str],
     size_max: int = SLICE_SIZE_MAX,
@@ -83,7 +83,7 @@ def packed(
 class _Packer:
     def __init__(
         self,
-        existing: Sequence[Held],
+        existing: Sequence[ExistingSlice],
         wanted: Mapping[Group, Sequence[Endpoint]],
         families: Sequence[str],
         size_max: int,
@@ -131,7 +131,7 @@ class _Packer:
             if best is not None and overlap[best]:
                 self._settle(name, best, held, missing[best])
 
-    def _settle(self, name: str, group: Group, held: Held, missing: dict[str, Endpoint]) -> None:
+    def _settle(self, name: str, group: Group, held: ExistingSlice, missing: dict[str, Endpoint]) -> None:
         """Keep in a slice what is in it and still missing, as it is now. What is found so is not missing any more."""
         kept: list[Endpoint] = []
         for each in held.endpoints:
@@ -158,7 +158,7 @@ class _Packer:
         pieces = [piece for piece in self._contents.values() if piece.group.family == family]
         return frozenset(each.identity for piece in pieces for each in piece.endpoints)
 
-    def _place(self, group: Group, endpoints: list[Endpoint], left: dict[str, Held]) -> None:
+    def _place(self, group: Group, endpoints: list[Endpoint], left: dict[str, ExistingSlice]) -> None:
         mine = [name for name, piece in self._contents.items() if piece.group == group]
         for name in mine:
             if endpoints and not self._is_as_it_was(name):
@@ -177,7 +177,7 @@ class _Packer:
                 self._created.append(piece)
             endpoints = endpoints[self._size_max :]
 
-    def _keep_one(self, left: dict[str, Held]) -> None:
+    def _keep_one(self, left: dict[str, ExistingSlice]) -> None:
         for family in self._families:
             pieces = [*self._contents.values(), *self._created]
             if any(piece.group.family == family for piece in pieces):

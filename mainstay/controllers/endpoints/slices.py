@@ -25,7 +25,7 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, Entry
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
-from mainstay.controllers.endpoints.packing import Held, Packing, Slice, held_in, packed
+from mainstay.controllers.endpoints.packing import ExistingSlice, Packing, Slice, held_in, packed
 from mainstay.controllers.endpoints.routes import HEADLESS, families_of, is_headless, wanted
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
 from mainstay.controllers.pods.slots import short_hash
@@ -43,7 +43,7 @@ _NAME_LENGTH_MAX: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class LastSliceWrite:
     """What is remembered of a Service."""
 
     at: datetime
@@ -91,7 +91,7 @@ class EndpointSlices(Controller):
     )
     writes = (ENDPOINT_SLICES,)
 
-    def decide(self, view: View, key: ObjectKey, memory: Wrote | None) -> Decision:
+    def decide(self, view: View, key: ObjectKey, memory: LastSliceWrite | None) -> Decision:
         service = view.get(SERVICES, key)
         if service is None or not selector_of(service):
             return Decision()  # Of one that is gone, the slices go with it: they are owned by it.
@@ -110,16 +110,16 @@ class EndpointSlices(Controller):
             return Decision(memory=memory if memory is not None and _left(memory, view.now) else None)
         if memory is not None and (left := _left(memory, view.now)) and not former and not _takes_away(held, packing):
             return Decision(result=WakeAt(view.now + left, "more may come"), memory=memory)
-        return Decision(tuple(actions), memory=Wrote(view.now), reasons=(_why(packing),), at_once=True)
+        return Decision(tuple(actions), memory=LastSliceWrite(view.now), reasons=(_why(packing),), at_once=True)
 
 
-def _left(memory: Wrote, now: datetime) -> timedelta:
+def _left(memory: LastSliceWrite, now: datetime) -> timedelta:
     """How long to wait for more. Nothing if it is over, or if the clock has gone back."""
     left = memory.at + BATCH - now
     return left if timedelta() < left <= BATCH else timedelta()
 
 
-def _takes_away(held: Iterable[Held], packing: Packing) -> bool:
+def _takes_away(held: Iterable[ExistingSlice], packing: Packing) -> bool:
     """Whether traffic has to stop going somewhere, or goes to other ports."""
     if packing.removed or packing.waits:
         return True

@@ -86,7 +86,7 @@ def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) 
     return Remove(Propagation.FOREGROUND if FOREGROUND in finalizers else Propagation.BACKGROUND)
 
 
-class Because(StrEnum):
+class GarbageReason(StrEnum):
     """Why an object is written. On disk: only add."""
 
     OWNERS = "Owners"
@@ -98,24 +98,24 @@ class Because(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class GarbageInput:
     """What was found out, besides the object itself."""
 
-    because: Because
+    because: GarbageReason
     standings: tuple[Standing, ...] = ()
     has_dependents: bool = False
     owner: str = ""
     """The uid of the owner that lets it go."""
 
 
-def written(obj: Object, known: Known) -> tuple[str, Any] | None:
+def written(obj: Object, known: GarbageInput) -> tuple[str, Any] | None:
     """What is written about an object: the verb, and the fields of its metadata or how it is deleted. None: nothing."""
     match known.because:
-        case Because.ENDS:
+        case GarbageReason.ENDS:
             return "patch", {"finalizers": finalizers_but(obj, find_finalizer(obj))}
-        case Because.LET_GO:
+        case GarbageReason.LET_GO:
             return "patch", {"ownerReferences": owners_but(obj, frozenset({known.owner}))}
-        case Because.OWNERS:
+        case GarbageReason.OWNERS:
             match decide(obj, known.standings, has_dependents=known.has_dependents):
                 case LetGo(owners=owners):
                     return "patch", {"ownerReferences": owners_but(obj, owners)}

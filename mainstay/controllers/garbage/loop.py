@@ -22,7 +22,7 @@ from typing import Final, assert_never
 from mainstay.api.kind import Object
 from mainstay.client.errors import NotFound
 from mainstay.controllers.garbage import decide as deciding
-from mainstay.controllers.garbage.decide import Because, Keep, Known, LetGo, Remove, Standing
+from mainstay.controllers.garbage.decide import GarbageInput, GarbageReason, Keep, LetGo, Remove, Standing
 from mainstay.controllers.garbage.follow import Following
 from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Node, Reference, parse_references
 from mainstay.env import tasks
@@ -114,7 +114,7 @@ class OwnerCleanup(FreshReadLoop[str]):
             has_dependents = bool(self.graph.dependents(node))
         for reference, standing in zip(references, standings, strict=True):
             await self._tell_of_misplaced(node, obj, reference, standing)
-        known = Known(Because.OWNERS, tuple(standings), has_dependents)
+        known = GarbageInput(GarbageReason.OWNERS, tuple(standings), has_dependents)
         plan = deciding.decide(obj, standings, has_dependents=has_dependents)
         match plan:
             case Keep(is_unsure=True):
@@ -199,7 +199,7 @@ class OwnerCleanup(FreshReadLoop[str]):
             return WakeAfter(LOOK_AGAIN)
         why = "no object names it as owner any more" if finalizer == ORPHAN else "all its blocking dependents are gone"
         kept = deciding.finalizers_but(obj, finalizer)
-        await self._patch(node, obj, {"finalizers": kept}, why, Known(Because.ENDS))
+        await self._patch(node, obj, {"finalizers": kept}, why, GarbageInput(GarbageReason.ENDS))
         return DONE
 
     async def _let_go_all(self, owner: Node, dependents: Sequence[Node]) -> None:
@@ -212,12 +212,12 @@ class OwnerCleanup(FreshReadLoop[str]):
         if obj is None or owner.uid not in [each.uid for each in parse_references(obj)]:
             return
         owners = deciding.owners_but(obj, frozenset({owner.uid}))
-        known = Known(Because.LET_GO, owner=owner.uid)
+        known = GarbageInput(GarbageReason.LET_GO, owner=owner.uid)
         await self._patch(dependent, obj, {"ownerReferences": owners}, f"{owner} lets it go", known)
 
     # Writing. Only what was read is changed: the same uid, in the same version.
 
-    async def _patch(self, node: Node, obj: Object, metadata: Object, why: str, known: Known) -> None:
+    async def _patch(self, node: Node, obj: Object, metadata: Object, why: str, known: GarbageInput) -> None:
         given, key = obj["metadata"], node.key
         body = {"metadata": {**metadata, "uid": given["uid"], "resourceVersion": given["resourceVersion"]}}
         await self.write(
@@ -230,7 +230,7 @@ class OwnerCleanup(FreshReadLoop[str]):
             read=FreshRead(known, body=metadata),
         )
 
-    async def _remove(self, node: Node, obj: Object, plan: Remove, known: Known) -> None:
+    async def _remove(self, node: Node, obj: Object, plan: Remove, known: GarbageInput) -> None:
         given, key = obj["metadata"], node.key
         await self.write(
             "delete",
@@ -256,7 +256,7 @@ def _is_about(error: NotFound, name: str) -> bool:
     return error.details.get("name") == name
 
 
-def _decide(view: View, known: Known) -> list[Decided]:
+def _decide(view: View, known: GarbageInput) -> list[Decided]:
     """The write about one object, as it was read."""
     (kind,) = view.kinds
     obj = view.get(kind, view.subject)
@@ -264,5 +264,5 @@ def _decide(view: View, known: Known) -> list[Decided]:
     return [] if found is None else [Decided((describe_write(found[0], kind, view.subject, body=found[1]),))]
 
 
-DECIDER: Final = Decider(NAME, Schedule.FRESH_READ, (), Known, _decide)
+DECIDER: Final = Decider(NAME, Schedule.FRESH_READ, (), GarbageInput, _decide)
 LOOP: Final = LoopSpec(NAME, OwnerCleanup, DECIDER)

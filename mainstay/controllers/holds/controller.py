@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import KEPT_FOR, Held, HoldReason, Phase, What, held_of
+from mainstay.api.holds import KEPT_FOR, HoldReason, HoldScope, ParsedHold, Phase, held_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.object_key import ObjectKey
@@ -37,9 +37,9 @@ def _targets(spec: object) -> Iterable[str]:
     if not isinstance(spec, dict) or not isinstance(target, dict):
         return ()
     match spec.get("what"):
-        case What.EVICTIONS if target.get("namespace"):
+        case HoldScope.EVICTIONS if target.get("namespace"):
             return (str(target["namespace"]),)
-        case What.ROLLOUT:
+        case HoldScope.ROLLOUT:
             return (f"{target.get('namespace')}/{target.get('name')}",)
     return ()
 
@@ -99,17 +99,17 @@ class Holds(Controller):
             events=(Tell(HoldReason.EXPIRED, text),) if is_news else (),
         )
 
-    def _found(self, view: View, held: Held) -> Condition:
+    def _found(self, view: View, held: ParsedHold) -> Condition:
         """Whether there is what it holds."""
         match held.what:
-            case What.CONTROLLER if self._names and held.target not in self._names:
+            case HoldScope.CONTROLLER if self._names and held.target not in self._names:
                 known = ", ".join(sorted(self._names))
                 text = f"there is no controller {held.target!r}, unless it is one of your own; there are {known}"
                 return Condition(FOUND, Truth.FALSE, HoldReason.NO_SUCH_CONTROLLER, text)
-            case What.EVICTIONS if held.namespace and view.get(NAMESPACES, ObjectKey("", held.namespace)) is None:
+            case HoldScope.EVICTIONS if held.namespace and view.get(NAMESPACES, ObjectKey("", held.namespace)) is None:
                 text = f"there is no namespace {held.namespace}"
                 return Condition(FOUND, Truth.FALSE, HoldReason.NO_SUCH_NAMESPACE, text)
-            case What.ROLLOUT if view.get(DEPLOYMENTS, ObjectKey(held.namespace, held.target)) is None:
+            case HoldScope.ROLLOUT if view.get(DEPLOYMENTS, ObjectKey(held.namespace, held.target)) is None:
                 text = f"there is no Deployment {held.target_text}; one that comes is held"
                 return Condition(FOUND, Truth.FALSE, HoldReason.NO_SUCH_DEPLOYMENT, text)
         return Condition(FOUND, Truth.TRUE, HoldReason.TARGET_FOUND, held.target_text)

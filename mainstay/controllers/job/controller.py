@@ -43,7 +43,7 @@ from mainstay.controllers.job.failures import (
 )
 from mainstay.controllers.job.indexes import index_of, is_indexed
 from mainstay.controllers.job.pods import HELD, is_tracked, is_withdrawn, job_name_of, new_pod, replaces_only_failed
-from mainstay.controllers.job.status import Seen, conditions_of, says_more, seen_of, status_of
+from mainstay.controllers.job.status import JobSnapshot, conditions_of, says_more, seen_of, status_of
 from mainstay.controllers.job.tally import Outcome, failures_after, outcome_of
 from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
@@ -119,7 +119,7 @@ class Jobs(Controller):
         return replace(decision, events=(*decision.events, refused(action, error)))
 
 
-def _go_on(seen: Seen, strays: tuple[Action, ...], view: View, key: ObjectKey) -> Decision:
+def _go_on(seen: JobSnapshot, strays: tuple[Action, ...], view: View, key: ObjectKey) -> Decision:
     """What is to be done for a job that is not over."""
     stored = stored_target(seen.job)
     target = stored or target_of(seen.job, seen.pods, seen.counted, len(seen.active), seen.now)
@@ -161,7 +161,7 @@ def _told(target: Target) -> tuple[Tell, ...]:
     return (Tell(target.reason, target.message, is_warning=True),)
 
 
-def _end(seen: Seen, target: Target) -> _Next:
+def _end(seen: JobSnapshot, target: Target) -> _Next:
     """Take away what is left. A failure is one of all pods; after a success the others are just not needed."""
     if target.is_success:
         return _Next(job_pods.withdraw(seen.active), reason=target.reason)
@@ -171,7 +171,7 @@ def _end(seen: Seen, target: Target) -> _Next:
 # How many, and which.
 
 
-def _manage(seen: Seen, view: View, key: ObjectKey) -> _Next:
+def _manage(seen: JobSnapshot, view: View, key: ObjectKey) -> _Next:
     too_many = _too_many(seen)
     if too_many:
         return _Next(job_pods.withdraw(too_many[:BURST]), reason=f"{len(too_many)} too many")
@@ -211,7 +211,7 @@ def _manage(seen: Seen, view: View, key: ObjectKey) -> _Next:
     return _Next(tuple(found), min(later, default=None), f"{missing} missing")
 
 
-def _wanted(seen: Seen) -> int:
+def _wanted(seen: JobSnapshot) -> int:
     spec = seen.job["spec"]
     parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
     if completions is None:
@@ -220,7 +220,7 @@ def _wanted(seen: Seen) -> int:
     return max(0, min(parallelism, int(completions) - seen.counted.succeeded_in_all))
 
 
-def _too_many(seen: Seen) -> list[Object]:
+def _too_many(seen: JobSnapshot) -> list[Object]:
     """Those that do for an index what another one does or has done; then those above the number."""
     useless: list[Object] = []
     if is_indexed(seen.job):
@@ -238,7 +238,7 @@ def _too_many(seen: Seen) -> list[Object]:
     return [*useless, *deletion_order.chosen(rest, max(0, len(rest) - _wanted(seen)))]
 
 
-def _taken(seen: Seen) -> list[int]:
+def _taken(seen: JobSnapshot) -> list[int]:
     """Indexes for which no pod is to be made."""
     holding = seen.active
     if replaces_only_failed(seen.job):

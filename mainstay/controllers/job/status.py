@@ -28,7 +28,7 @@ from mainstay.loop.conditions import Condition, Truth
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JobSnapshot:
     """A job that is not over, and its pods."""
 
     job: Object
@@ -43,10 +43,10 @@ class Seen:
         return bool(self.job["spec"].get("suspend"))
 
 
-def seen_of(job: Object, pods: tuple[Object, ...], now: datetime) -> Seen:
+def seen_of(job: Object, pods: tuple[Object, ...], now: datetime) -> JobSnapshot:
     target = stored_target(job)
     is_failing = target is not None and not target.is_success
-    return Seen(
+    return JobSnapshot(
         job=job,
         pods=pods,
         active=tuple([pod for pod in pods if pod_state.is_active(pod) and not is_withdrawn(pod)]),
@@ -56,7 +56,7 @@ def seen_of(job: Object, pods: tuple[Object, ...], now: datetime) -> Seen:
     )
 
 
-def status_of(seen: Seen) -> dict[str, Any]:
+def status_of(seen: JobSnapshot) -> dict[str, Any]:
     job, counted = seen.job, seen.counted
     before = job.get("status") or {}
     listed = {outcome.value: list(uids) for outcome, uids in zip(Outcome, counted.listed, strict=True) if uids}
@@ -92,7 +92,7 @@ def says_more(job: Object, status: dict[str, Any]) -> bool:
     return is_listing or any(status.get(name) != before.get(name) for name in ("completedIndexes", "failedIndexes"))
 
 
-def conditions_of(seen: Seen, target: Target | None, *, is_over: bool) -> tuple[Condition, ...]:
+def conditions_of(seen: JobSnapshot, target: Target | None, *, is_over: bool) -> tuple[Condition, ...]:
     found: list[Condition] = []
     if target is not None:
         names = (SUCCESS, COMPLETE) if target.is_success else (FAILURE, FAILED)

@@ -39,7 +39,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NamespaceInput:
     """What was found out about a namespace besides the lists of what is left in it."""
 
     unlisted: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Known:
     """Kinds of which something could not be told to go, when it was tried."""
 
 
-def find_again(known: Known, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> Found:
+def find_again(known: NamespaceInput, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> Found:
     """What was found, from what each list had: in the order in which kinds are listed, each object once. Some kinds are
     served twice, and their objects are there once."""
     left: dict[str, Left] = {}
@@ -89,7 +89,7 @@ def decide(found: Found) -> Plan:
     return Plan(tuple(staying), conditions_of(found))
 
 
-def said_after(found: Found, known: Known) -> tuple[Condition, ...]:
+def said_after(found: Found, known: NamespaceInput) -> tuple[Condition, ...]:
     """What is said of a namespace when what could be told to go was told."""
     return conditions_of(replace(found, unlisted={**found.unlisted, **known.failed}))
 

@@ -28,9 +28,9 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.client.served_kinds import all_kinds
-from mainstay.controllers.namespace.content import Found, Known, Left, decide, find_again, in_order, said_after
+from mainstay.controllers.namespace.content import Found, Left, NamespaceInput, decide, find_again, in_order, said_after
 from mainstay.env import tasks
-from mainstay.journal.record import Seen
+from mainstay.journal.record import ViewPart
 from mainstay.loop.conditions import Condition, with_conditions
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.fresh_read import FreshRead, FreshReadLoop
@@ -80,7 +80,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
             self._rounds.pop(key, None)
             return GONE
         found, view = await self._find(key.name)
-        plan, known = decide(found), Known(dict(found.unlisted), dict(found.undiscovered))
+        plan, known = decide(found), NamespaceInput(dict(found.unlisted), dict(found.undiscovered))
         if plan.is_over:
             await self._let_go(namespace, FreshRead(known, view))
             return WakeAfter(FIRST_DELAY)  # If it is gone by then, nothing is left to do.
@@ -93,7 +93,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
 
     # Observing.
 
-    async def _find(self, name: str) -> tuple[Found, tuple[Seen, ...]]:
+    async def _find(self, name: str) -> tuple[Found, tuple[ViewPart, ...]]:
         """What is left, and the name of what was read for it."""
         served = await all_kinds(self._client)
         kinds = [each.name for each in served.kinds if each.name.namespaced and {"list", "delete"} <= each.verbs]
@@ -104,13 +104,13 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
         # By uid: some kinds are served twice, and their objects are there once.
         left: dict[str, Left] = {}
         unlisted: dict[str, str] = {}
-        view: list[Seen] = []
+        view: list[ViewPart] = []
         for kind in kinds:
             listed = lists[kind]
             if isinstance(listed, str):
                 unlisted[kind.text] = listed
                 continue
-            view.append(Seen(kind.text, listed.revision, name))
+            view.append(ViewPart(kind.text, listed.revision, name))
             for item in listed.left:
                 left.setdefault(item.uid, item)
         return Found(in_order(left.values()), unlisted, served.problems), tuple(view)
@@ -221,7 +221,7 @@ def is_ours(namespace: Object) -> bool:
     return "deletionTimestamp" in metadata and FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ())
 
 
-def _decide(view: View, known: Known) -> list[Decided]:
+def _decide(view: View, known: NamespaceInput) -> list[Decided]:
     """The writes of one round, from what it listed."""
     name = view.subject.name
     found = find_again(known, [(kind, view.all(kind)) for kind in view.kinds])
@@ -234,7 +234,7 @@ def _decide(view: View, known: Known) -> list[Decided]:
     return [Decided((each,)) for each in actions]
 
 
-DECIDER: Final = Decider(NAME, Schedule.FRESH_READ, (), Known, _decide)
+DECIDER: Final = Decider(NAME, Schedule.FRESH_READ, (), NamespaceInput, _decide)
 LOOP: Final = LoopSpec(NAME, NamespaceDeletion, DECIDER)
 
 

@@ -24,7 +24,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, Fenced, NotFound
 from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Remove, Replace, WriteNode
 from mainstay.env import Clock
-from mainstay.loop.act import Wrote
+from mainstay.loop.act import OwnWrite
 from mainstay.loop.periodic import Writes
 
 TOLD: Final = "DeletionByTaintManager"
@@ -38,7 +38,7 @@ class Actions:
         self._client = client
         self._clock = clock
 
-    async def write_node(self, step: WriteNode, node: Object, write: Writes) -> list[Wrote]:
+    async def write_node(self, step: WriteNode, node: Object, write: Writes) -> list[OwnWrite]:
         """`node` is the Node at the version that the step is about."""
         if step.lease is not None and not await self._is_lease_at(step.name, step.lease):
             return []  # It is alive after all, and we shall hear of it.
@@ -65,7 +65,7 @@ class Actions:
                 _let_pass(error)
                 break
             version = answer["metadata"]["resourceVersion"]
-            wrote.append(Wrote(NODES, ObjectKey("", step.name), int(version)))
+            wrote.append(OwnWrite(NODES, ObjectKey("", step.name), int(version)))
         return wrote
 
     def _taints_of(self, step: WriteNode, node: Object) -> tuple[dict[str, Any] | None, str]:
@@ -100,11 +100,11 @@ class Actions:
             conditions.append(_condition(SUSPECT, str(step.is_suspect), *said, now))
         return ({"status": {"conditions": conditions}}, "status") if conditions else (None, "status")
 
-    async def mark_pod(self, step: MarkPod, write: Writes) -> list[Wrote]:
+    async def mark_pod(self, step: MarkPod, write: Writes) -> list[OwnWrite]:
         now = times.format_time(self._clock.wall())
         return await self._say_of_pod(step, _condition("Ready", step.status, "NodeNotReady", step.message, now), write)
 
-    async def evict(self, step: Evict, write: Writes) -> list[Wrote]:
+    async def evict(self, step: Evict, write: Writes) -> list[OwnWrite]:
         now = times.format_time(self._clock.wall())
         told = _condition("DisruptionTarget", "True", TOLD, step.message, now)
         wrote = await self._say_of_pod(step, told, write)
@@ -165,7 +165,7 @@ class Actions:
             return revision == 0
         return int(lease["metadata"]["resourceVersion"]) == revision
 
-    async def _say_of_pod(self, step: MarkPod | Evict, condition: Object, write: Writes) -> list[Wrote]:
+    async def _say_of_pod(self, step: MarkPod | Evict, condition: Object, write: Writes) -> list[OwnWrite]:
         body = {"metadata": {"uid": step.uid}, "status": {"conditions": [condition]}}
         try:
             answer = await self._client.patch(
@@ -180,7 +180,7 @@ class Actions:
         except (Conflict, NotFound) as error:
             _let_pass(error)
             return []
-        return [Wrote(PODS, step.key, int(answer["metadata"]["resourceVersion"]))]
+        return [OwnWrite(PODS, step.key, int(answer["metadata"]["resourceVersion"]))]
 
 
 def _let_pass(error: Exception) -> None:

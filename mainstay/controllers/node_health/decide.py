@@ -26,7 +26,7 @@ from typing import Final
 
 from msgspec import structs
 
-from mainstay.api.holds import Held, HoldReason, freezing
+from mainstay.api.holds import HoldReason, ParsedHold, freezing
 from mainstay.api.node_health import (
     NO_RECORD,
     NOT_READY,
@@ -143,7 +143,7 @@ def saying(before: Memory, after: Memory) -> list[Say]:
     return found
 
 
-def _frozen_by(held: Held) -> str:
+def _frozen_by(held: ParsedHold) -> str:
     where = f" of {held.namespace}" if held.namespace else ""
     return f"evictions{where} are frozen by Hold {held.name}: {held.words}"
 

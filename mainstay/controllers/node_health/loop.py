@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
-from mainstay.api.holds import Held, freezing
+from mainstay.api.holds import ParsedHold, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, NODES, PODS
 from mainstay.api.node_health import State
@@ -38,8 +38,8 @@ from mainstay.controllers.node_health.plan import (
     WriteNode,
 )
 from mainstay.controllers.node_health.snapshot import DECIDER, NAME, decide_steps, frozen_by, memory_from, record_from
-from mainstay.loop.act import Wrote
-from mainstay.loop.events import About
+from mainstay.loop.act import OwnWrite
+from mainstay.loop.events import InvolvedObject
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.periodic import PeriodicLoop, Writes
@@ -107,7 +107,7 @@ class NodeHealth(PeriodicLoop[Step]):
         pods = {name: self._pods_on(name) for name in doubtful(nodes, heard, self.memory, now_ns)}
         return NodeSnapshot(now_ns, nodes, heard, pods, own, self._frozen(now))
 
-    def _frozen(self, now: datetime) -> tuple[Held, ...]:
+    def _frozen(self, now: datetime) -> tuple[ParsedHold, ...]:
         return frozen_by([entry.object() for entry in self._holds.cache.entries()], now)
 
     def _pods_on(self, node: str) -> tuple[Object, ...]:
@@ -159,7 +159,7 @@ class NodeHealth(PeriodicLoop[Step]):
         self._failures += 1
         return True
 
-    async def act(self, step: Step, write: Writes) -> Sequence[Wrote]:
+    async def act(self, step: Step, write: Writes) -> Sequence[OwnWrite]:
         was = self._state_before(step)
         wrote = await self._carry_out(step, write)
         self._failures = 0
@@ -169,7 +169,7 @@ class NodeHealth(PeriodicLoop[Step]):
     def describe(self, step: Step) -> Decided:
         return record_from(step)
 
-    async def _carry_out(self, step: Step, write: Writes) -> list[Wrote]:
+    async def _carry_out(self, step: Step, write: Writes) -> list[OwnWrite]:
         match step:
             case WriteNode():
                 node = self._observer.nodes.cache.get(ObjectKey("", step.name))
@@ -202,14 +202,14 @@ class NodeHealth(PeriodicLoop[Step]):
         match step:
             case WriteNode(name=node, uid=uid, state=state) if state != was:
                 reason, message = _NEWS[state]
-                about, is_bad = About(NODES, node, uid=uid), state is not State.HEALTHY
+                about, is_bad = InvolvedObject(NODES, node, uid=uid), state is not State.HEALTHY
                 events.tell(about, reason, f"Node {node}: {message}", is_warning=is_bad, decision=decision)
             case MarkPod(key=key, uid=uid):
-                about = About(PODS, key.name, key.namespace, uid)
+                about = InvolvedObject(PODS, key.name, key.namespace, uid)
                 events.tell(about, "NodeNotReady", "Node is not ready", is_warning=True, decision=decision)
             case Evict(key=key, uid=uid):
                 message = f"Marking for deletion Pod {key}: it {step.message}"
-                about = About(PODS, key.name, key.namespace, uid)
+                about = InvolvedObject(PODS, key.name, key.namespace, uid)
                 events.tell(about, "TaintManagerEviction", message, decision=decision)
             case _:
                 pass

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.holds import Held
+from mainstay.api.holds import ParsedHold
 from mainstay.api.kind import Object
 from mainstay.api.node_health import Record, State
 from mainstay.api.object_key import ObjectKey
@@ -33,7 +33,7 @@ class NodeSnapshot:
     """Those of nodes that are in doubt (`doubtful`)."""
     own: tuple[Evidence, ...] = ()
     """Why we might not hear: evidence about ourselves."""
-    frozen: tuple[Held, ...] = ()
+    frozen: tuple[ParsedHold, ...] = ()
     """Why pods may not be removed now: Holds of evictions in force, the longest first."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, assert_never
 
-from mainstay.api.holds import Held, What, in_force
+from mainstay.api.holds import HoldScope, ParsedHold, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, EVENTS, HOLDS, LEASES, NODES, PODS
 from mainstay.api.node_health import LEASE_NAMESPACE
@@ -42,7 +42,7 @@ PodsOn = Callable[[str], tuple[Object, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class HealthPassInput:
     """All that a look goes by besides Nodes, Pods and Holds."""
 
     now_ns: int
@@ -52,7 +52,7 @@ class Known:
     own: tuple[Evidence, ...] = ()
 
 
-def memory_from(snapshot: NodeSnapshot, memory: Memory) -> Known:
+def memory_from(snapshot: NodeSnapshot, memory: Memory) -> HealthPassInput:
     now_ns = snapshot.now_ns
     listened = listening(memory.listening, not snapshot.own, now_ns)
     before = now_ns if memory.listening is None else memory.listening.since_ns
@@ -62,10 +62,12 @@ def memory_from(snapshot: NodeSnapshot, memory: Memory) -> Known:
         for name, each in snapshot.heard.items()
         if name in snapshot.pods or any(judge_hearing(each, since, now_ns) is not Hearing.HEARD for since in sinces)
     }
-    return Known(now_ns, memory, heard, snapshot.own)
+    return HealthPassInput(now_ns, memory, heard, snapshot.own)
 
 
-def snapshot_from(known: Known, nodes: Iterable[Object], pods_on: PodsOn, frozen: tuple[Held, ...]) -> NodeSnapshot:
+def snapshot_from(
+    known: HealthPassInput, nodes: Iterable[Object], pods_on: PodsOn, frozen: tuple[ParsedHold, ...]
+) -> NodeSnapshot:
     """The same snapshot again. Decides as the one that was seen: a node that is simply heard may have been so at any
     time."""
     now_ns = known.now_ns
@@ -76,9 +78,9 @@ def snapshot_from(known: Known, nodes: Iterable[Object], pods_on: PodsOn, frozen
     return NodeSnapshot(now_ns, facts, heard, pods, known.own, frozen)
 
 
-def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[Held, ...]:
+def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[ParsedHold, ...]:
     """The Holds of evictions that are in force."""
-    return tuple([held for held in in_force(holds, now) if held.what is What.EVICTIONS])
+    return tuple([held for held in in_force(holds, now) if held.what is HoldScope.EVICTIONS])
 
 
 def decide_steps(snapshot: NodeSnapshot, memory: Memory) -> tuple[list[Step], Memory]:
@@ -116,7 +118,7 @@ def _about_pod(key: ObjectKey, uid: str, action: Action, why: str) -> Decided:
     return Decided((action,), (why,), subject=Subject(PODS.text, *key, uid=uid))
 
 
-def _decide(view: View, known: Known) -> list[Decided]:
+def _decide(view: View, known: HealthPassInput) -> list[Decided]:
     frozen = frozen_by(view.all(HOLDS), view.now)
     snapshot = snapshot_from(known, view.all(NODES), lambda node: tuple(view.by(PODS, NODE.name, node)), frozen)
     steps, _ = decide_steps(snapshot, known.memory)
@@ -124,5 +126,5 @@ def _decide(view: View, known: Known) -> list[Decided]:
 
 
 DECIDER: Final = Decider(
-    NAME, Schedule.PERIODIC, (Reads(NODES), Reads(PODS, indexes=(NODE,)), Reads(HOLDS)), Known, _decide
+    NAME, Schedule.PERIODIC, (Reads(NODES), Reads(PODS, indexes=(NODE,)), Reads(HOLDS)), HealthPassInput, _decide
 )

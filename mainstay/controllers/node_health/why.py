@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kind_names import PODS as POD_KIND
@@ -305,7 +305,7 @@ async def _frozen(case: Case, name: str) -> list[Involved]:
     return [
         Involved(hold.owner, hold.words, (Evidence(source=f"Hold {hold.name}", revision=hold.revision),))
         for hold in await case.holds(NODES, name)
-        if hold.what is What.EVICTIONS
+        if hold.what is HoldScope.EVICTIONS
     ]
 
 

@@ -24,7 +24,7 @@ from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound
 from mainstay.client.indexes import field
 from mainstay.controllers.repair.snapshot import LEAVING
 from mainstay.journal.record import Subject
-from mainstay.loop.act import Wrote
+from mainstay.loop.act import OwnWrite
 from mainstay.loop.controller import Reads
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.kernel import LoopContext, LoopSpec
@@ -72,13 +72,13 @@ def _key(pod: Object) -> ObjectKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PodGcInput:
     """What a round goes by besides the cache."""
 
     ended_max: int
 
 
-def garbage_in(cache: Cache, known: Known) -> list[Removal]:
+def garbage_in(cache: Cache, known: PodGcInput) -> list[Removal]:
     """What is to be removed in one round."""
     leaving = _objects(cache, cache.by(LEAVING.name, "true"))
     keys = [key for phase in pod_state.OVER for key in cache.by(PHASE.name, phase)]
@@ -93,7 +93,7 @@ def describe(removal: Removal) -> Decided:
     return Decided((action,), (why,), subject=Subject(PODS.text, *removal.key, uid=removal.uid))
 
 
-def _decide(view: View, known: Known) -> list[Decided]:
+def _decide(view: View, known: PodGcInput) -> list[Decided]:
     return [describe(each) for each in garbage_in(view.cache(PODS), known)]
 
 
@@ -105,14 +105,14 @@ class PodGarbage(PeriodicLoop[Removal]):
 
     def __init__(self, context: LoopContext, *, ended_max: int = ENDED_MAX) -> None:
         self._informer = context.informers.get(PODS, indexes=INDEXES)
-        self._known = Known(ended_max)
+        self._known = PodGcInput(ended_max)
         super().__init__(context, [self._informer])
 
     async def look(self) -> None:
         found = garbage_in(self._informer.cache, self._known)
         await self.carry_out(self.begin_pass(self._known, self.kernel.clock.wall()), found)
 
-    async def act(self, step: Removal, write: Writes) -> Sequence[Wrote] | None:
+    async def act(self, step: Removal, write: Writes) -> Sequence[OwnWrite] | None:
         grace_s = 0 if step.at_once else None
         try:
             await self.kernel.client.delete(
@@ -135,5 +135,5 @@ def _objects(cache: Cache, keys: Sequence[ObjectKey]) -> list[Object]:
     return [pod for key in keys if (pod := cache.get(key)) is not None]
 
 
-DECIDER: Final = Decider(NAME, Schedule.PERIODIC, (Reads(PODS, indexes=INDEXES),), Known, _decide)
+DECIDER: Final = Decider(NAME, Schedule.PERIODIC, (Reads(PODS, indexes=INDEXES),), PodGcInput, _decide)
 LOOP: Final = LoopSpec(NAME, PodGarbage, DECIDER)

@@ -8,10 +8,10 @@ from mainstay.api.kind_name import KindName
 from mainstay.controllers.repair.decide import COMPLETE
 from mainstay.controllers.repair.loop import LOOP
 from mainstay.explain.debug.view import Repair
-from mainstay.explain.story.scope import Followed
+from mainstay.explain.story.scope import FollowedObject
 
 
-def find_repair(states: Mapping[str, Object], kind: KindName, who: Followed, generation: int) -> Repair | None:
+def find_repair(states: Mapping[str, Object], kind: KindName, who: FollowedObject, generation: int) -> Repair | None:
     """What repair says of a workload. None: it has said nothing yet."""
     state = states.get(LOOP.name)
     condition = pod_state.condition_of(state, COMPLETE) if state is not None else None

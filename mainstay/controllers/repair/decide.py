@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mainstay.api.annotations import is_at_most_one
-from mainstay.api.holds import Held, freezing
+from mainstay.api.holds import ParsedHold, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
@@ -92,7 +92,7 @@ class RepairSnapshot:
     """Nodes whose ledger could not be put right."""
     miscounted: Sequence[str] = ()
     """Namespaces whose quotas could not be put right."""
-    frozen: tuple[Held, ...] = ()
+    frozen: tuple[ParsedHold, ...] = ()
     """Holds of evictions in force: pods stay where they are, also those whose node is gone."""
 
 
@@ -129,11 +129,11 @@ class ReplaceStranded:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class ReportFinding:
     finding: Finding
 
 
-Step = ReleaseReservation | RemoveStranded | ReplaceStranded | Tell
+Step = ReleaseReservation | RemoveStranded | ReplaceStranded | ReportFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def decide(snapshot: RepairSnapshot, memory: Memory) -> Plan:
     told = frozenset(each.id for each in late)
     findings = [each for each in found if each.fault is not Fault.STUCK_FINALIZERS] + late
     return Plan(
-        (*steps[:STEPS_MAX], *[Tell(each) for each in untold[:STEPS_MAX]]),
+        (*steps[:STEPS_MAX], *[ReportFinding(each) for each in untold[:STEPS_MAX]]),
         tuple(findings),
         Memory(since, told & (memory.told | {each.id for each in untold[:STEPS_MAX]})),
     )

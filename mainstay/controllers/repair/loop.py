@@ -29,8 +29,8 @@ from mainstay.controllers.repair.decide import (
     ReleaseReservation,
     RemoveStranded,
     ReplaceStranded,
+    ReportFinding,
     Step,
-    Tell,
     decide,
     describe_workloads,
     summarize,
@@ -39,13 +39,13 @@ from mainstay.controllers.repair.snapshot import (
     DECIDER,
     LOOKED_AT,
     NAME,
-    Known,
+    RepairPassInput,
     memory_from,
     record_from,
     snapshot_from,
     vanished,
 )
-from mainstay.loop.act import Wrote
+from mainstay.loop.act import OwnWrite
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.periodic import PeriodicLoop, Writes
@@ -112,7 +112,7 @@ class Repair(PeriodicLoop[Step]):
 
     # Looking.
 
-    def _known(self) -> Known:
+    def _known(self) -> RepairPassInput:
         return memory_from(
             self._clock.monotonic_ns(),
             self._memory,
@@ -126,7 +126,7 @@ class Repair(PeriodicLoop[Step]):
 
     # Acting.
 
-    async def act(self, step: Step, write: Writes) -> Sequence[Wrote] | None:
+    async def act(self, step: Step, write: Writes) -> Sequence[OwnWrite] | None:
         match step:
             case ReleaseReservation():
                 return () if await self._release(step, write) else None
@@ -138,7 +138,7 @@ class Repair(PeriodicLoop[Step]):
                 if not await self._is_gone(NODES, ObjectKey("", replacing.node), ""):
                     return None
                 await self._actions.replace(replacing, write)
-            case Tell(finding=finding):
+            case ReportFinding(finding=finding):
                 _logger.warning("%s: %s %s: %s", NAME, finding.kind, finding.key, finding.message)
                 about = {"metadata": {"name": finding.key.name, "namespace": finding.key.namespace, "uid": finding.uid}}
                 await self.kernel.warn(finding.kind, about, str(finding.fault), finding.message, write())

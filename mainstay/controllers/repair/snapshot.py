@@ -32,8 +32,8 @@ from mainstay.controllers.repair.decide import (
     RemoveStranded,
     RepairSnapshot,
     ReplaceStranded,
+    ReportFinding,
     Step,
-    Tell,
     decide,
     find_owners,
 )
@@ -55,7 +55,7 @@ LOOKED_AT: Final[Mapping[KindName, tuple[Index, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RepairPassInput:
     """All that a look goes by besides the caches."""
 
     now_ns: int
@@ -75,8 +75,8 @@ class Known:
 
 def memory_from(
     now_ns: int, memory: Memory, heard: dict[str, Heard], drifted: tuple[str, ...], miscounted: tuple[str, ...]
-) -> Known:
-    return Known(now_ns, dict(memory.since), tuple(sorted(memory.told)), heard, drifted, miscounted)
+) -> RepairPassInput:
+    return RepairPassInput(now_ns, dict(memory.since), tuple(sorted(memory.told)), heard, drifted, miscounted)
 
 
 def vanished(caches: Mapping[KindName, Cache]) -> list[str]:
@@ -84,7 +84,7 @@ def vanished(caches: Mapping[KindName, Cache]) -> list[str]:
     return [name for name in caches[PODS].values(NODE.name) if ObjectKey("", name) not in caches[NODES]]
 
 
-def snapshot_from(known: Known, caches: Mapping[KindName, Cache], now: datetime) -> RepairSnapshot:
+def snapshot_from(known: RepairPassInput, caches: Mapping[KindName, Cache], now: datetime) -> RepairSnapshot:
     reservations = [each for each in _all(caches[RESERVATIONS]) if isinstance(each.get("spec"), dict)]
     owners = {}
     for reservation in reservations:
@@ -125,7 +125,7 @@ def record_from(step: Step) -> Decided:
             action = describe_write("update", LEASES, lease, body=step)
             why = f"{replacing.node} is not there, and its lease has run out"
             return Decided((action,), (why,), subject=Subject(LEASES.text, *lease))
-        case Tell(finding=finding):
+        case ReportFinding(finding=finding):
             action = describe_write("create", EVENTS, finding.key, body=step)
             subject = Subject(finding.kind.text, *finding.key, uid=finding.uid)
             return Decided((action,), (f"{finding.fault}: {finding.message}",), subject=subject)
@@ -146,11 +146,15 @@ def _all(cache: Cache) -> list[Object]:
     return [entry.object() for entry in cache.entries()]
 
 
-def _decide(view: View, known: Known) -> list[Decided]:
+def _decide(view: View, known: RepairPassInput) -> list[Decided]:
     caches = {kind: view.cache(kind) for kind in LOOKED_AT}
     return [record_from(step) for step in decide(snapshot_from(known, caches, view.now), known.memory).steps]
 
 
 DECIDER: Final = Decider(
-    NAME, Schedule.PERIODIC, [Reads(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()], Known, _decide
+    NAME,
+    Schedule.PERIODIC,
+    [Reads(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()],
+    RepairPassInput,
+    _decide,
 )

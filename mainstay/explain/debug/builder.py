@@ -26,7 +26,7 @@ from mainstay.explain.debug.view import (
     Counts,
     DebugView,
     Finding,
-    Held,
+    HoldView,
     Pending,
     Rollback,
     Writer,
@@ -35,14 +35,14 @@ from mainstay.explain.holds import holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.placements import is_placement
 from mainstay.explain.registry import Rooms
-from mainstay.explain.story.lines import About
-from mainstay.explain.story.scope import Family, Followed
+from mainstay.explain.story.lines import StoryObject
+from mainstay.explain.story.scope import Family, FollowedObject
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import Answer, Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.explain.words import said
-from mainstay.explain.writers import Known, Version
+from mainstay.explain.writers import JournalLookup, Version
 from mainstay.journal.record import DecisionRecord
 
 PENDING_MAX: Final = 20
@@ -58,15 +58,15 @@ async def debug(
     moment: Moment, rooms: Rooms, kind: KindName, name: str, namespace: str = "", *, generation: int = 0
 ) -> DebugView:
     """The view at a moment; with a generation, as it was last seen. Raises `NothingKnown`."""
-    known = Known(moment.journal, moment.revision)
+    known = JournalLookup(moment.journal, moment.revision)
     versions = await known.versions(kind.text, namespace, name)
     if generation:
         moment = await _moment_of(moment, versions, kind, name, generation)
-        known = Known(moment.journal, moment.revision)
+        known = JournalLookup(moment.journal, moment.revision)
         versions = [each for each in versions if each.revision <= moment.revision]
     workload = await moment.get(kind, name, namespace)
     if workload is None:
-        what = About(kind.text, name, namespace).words
+        what = StoryObject(kind.text, name, namespace).words
         raise NothingKnown(
             f"there is no {what} at that moment. `mainstay timeline` tells of what is gone; --at names another moment."
         )
@@ -120,7 +120,7 @@ class _Joining:
         self,
         moment: Moment,
         rooms: Rooms,
-        known: Known,
+        known: JournalLookup,
         kind: KindName,
         workload: Object,
         versions: Sequence[Version],
@@ -131,7 +131,7 @@ class _Joining:
         self._kind = kind
         self._workload = workload
         metadata = workload["metadata"]
-        self._who = Followed(kind.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
+        self._who = FollowedObject(kind.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
         self._versions = [each for each in versions if each.object["metadata"].get("uid") == self._who.uid]
         self._family = Family(known, moment.revision, None)
 
@@ -152,8 +152,8 @@ class _Joining:
         limit = progress.limited_by if progress is not None else None
         observed = status.get("observedGeneration")
         seen = int(observed) if observed is not None else generation
-        held = tuple(Held(name=each.name, what=str(each.what), words=each.words) for each in holds)
-        about = About(self._kind.text, self._who.name, self._who.namespace)
+        held = tuple(HoldView(name=each.name, what=str(each.what), words=each.words) for each in holds)
+        about = StoryObject(self._kind.text, self._who.name, self._who.namespace)
         finding, cause, advice = concluded(
             about, generation, seen, counts, held, tuple(rollbacks), tuple(pending), tuple(caches), repair
         )
@@ -222,7 +222,7 @@ class _Joining:
         caches: dict[tuple[str, str], CacheSeen] = {}
         for pod in waiting[:PENDING_MAX]:
             metadata = pod["metadata"]
-            who = Followed(PODS.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
+            who = FollowedObject(PODS.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
             records = [each for each in await self._family.decisions(who) if is_placement(each)]
             records = [each for each in records if not each.subject.uid or each.subject.uid == who.uid]
             if pod_state.node_of(pod) or not records:
@@ -255,7 +255,7 @@ class _Joining:
                         seen=seen.revision,
                         latest=later[-1].revision,
                         behind_ms=max(int((self._moment.at - later[0].at).total_seconds() * 1000), 0),
-                        objects=(About(self._kind.text, self._who.name).words,),
+                        objects=(StoryObject(self._kind.text, self._who.name).words,),
                     )
         return list(found.values())
 

@@ -7,19 +7,19 @@ true, then what was refused on a true picture, then what is merely slow.
 from collections.abc import Sequence
 from typing import Final
 
-from mainstay.explain.debug.view import CacheSeen, Counts, Finding, Held, Pending, Repair, Rollback
-from mainstay.explain.story.lines import About
+from mainstay.explain.debug.view import CacheSeen, Counts, Finding, HoldView, Pending, Repair, Rollback
+from mainstay.explain.story.lines import StoryObject
 
 Conclusion = tuple[Finding, str, str]
 NAMES_MAX: Final = 3
 
 
 def concluded(
-    about: About,
+    about: StoryObject,
     generation: int,
     observed: int,
     counts: Counts,
-    holds: Sequence[Held],
+    holds: Sequence[HoldView],
     rollbacks: Sequence[Rollback],
     pending: Sequence[Pending],
     caches: Sequence[CacheSeen],
@@ -101,7 +101,7 @@ def _behind(name: str, generation: int, observed: int, caches: Sequence[CacheSee
     )
 
 
-def _refused(about: About, count: int, waiting: Sequence[Pending], repair: Repair | None) -> Conclusion | None:
+def _refused(about: StoryObject, count: int, waiting: Sequence[Pending], repair: Repair | None) -> Conclusion | None:
     if not waiting:
         return None
     reasons = dict.fromkeys(each.reason for each in waiting)
@@ -120,7 +120,7 @@ def _refused(about: About, count: int, waiting: Sequence[Pending], repair: Repai
     )
 
 
-def _other(about: About, pending: Sequence[Pending], missing: int) -> Conclusion:
+def _other(about: StoryObject, pending: Sequence[Pending], missing: int) -> Conclusion:
     undecided = [each for each in pending if not each.node and not each.decision]
     if undecided:
         return (
@@ -145,7 +145,7 @@ def _other(about: About, pending: Sequence[Pending], missing: int) -> Conclusion
     )
 
 
-def command(verb: str, about: About) -> str:
+def command(verb: str, about: StoryObject) -> str:
     """What to type, whole: it can be pasted anywhere."""
     return f"mainstay {verb} {about.words.replace(' ', '/', 1)}{in_namespace(about.namespace)}"
 
@@ -158,8 +158,8 @@ def replicas(count: int) -> str:
     return "1 replica has" if count == 1 else f"{count} replicas have"
 
 
-def _pod(about: About, pending: Pending) -> About:
-    return About("pods", pending.pod, about.namespace)
+def _pod(about: StoryObject, pending: Pending) -> StoryObject:
+    return StoryObject("pods", pending.pod, about.namespace)
 
 
 def some(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.explain.story.lines import About
+from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.why.answer import API_VERSION
 from mainstay.explain.writers import Who
 
@@ -63,7 +63,7 @@ class Observed(_Part, frozen=True, kw_only=True):
 class Rollback(_Part, frozen=True, kw_only=True):
     """What was last changed of a policy or of the workload's template, and who has heard of it."""
 
-    about: About
+    about: StoryObject
     version: str = ""
     revision: int
     at: datetime
@@ -147,14 +147,14 @@ class Condition(_Part, frozen=True, kw_only=True):
     is_current: bool = True
 
 
-class Held(_Part, frozen=True, kw_only=True):
+class HoldView(_Part, frozen=True, kw_only=True):
     name: str
     what: str
     words: str
 
 
 class DebugView(_Part, frozen=True, kw_only=True):
-    about: About
+    about: StoryObject
     uid: str = ""
     generation: int = 0
     observed_generation: int = 0
@@ -177,7 +177,7 @@ class DebugView(_Part, frozen=True, kw_only=True):
     writers: tuple[Writer, ...] = ()
     repair: Repair | None = None
     conditions: tuple[Condition, ...] = ()
-    holds: tuple[Held, ...] = ()
+    holds: tuple[HoldView, ...] = ()
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.holds import What, in_force
+from mainstay.api.holds import HoldScope, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
@@ -254,7 +254,7 @@ def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> li
     if any("." in each.kind.group and not each.kind.group.endswith(_KNOWN_GROUPS) for each in proposals):
         found.append("What other controllers make of custom objects is not modelled.")
     for held in in_force(state.objects[HOLDS], state.moment.at):
-        if held.what is What.CONTROLLER:
+        if held.what is HoldScope.CONTROLLER:
             found.append(f"{held.target} is held (Hold {held.name}): {held.words}. Until then nothing of it happens.")
     if not after.is_settled:
         found.append("It had not come to rest within half an hour of pretended time, or the steps allowed.")

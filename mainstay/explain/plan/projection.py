@@ -72,7 +72,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProjectedEvent:
     """Something that happened on the way."""
 
     after: timedelta
@@ -141,7 +141,7 @@ class Expansion:
         self.now = self.began = now
         self._batches: dict[tuple[int, ObjectKey], int] | None = {} if takes_turns else None
         self._ends_after = ends_after
-        self.told: list[Told] = []
+        self.told: list[ProjectedEvent] = []
         self.refused: dict[tuple[KindName, ObjectKey], RefusedPod] = {}
         """By who wanted to make it; only of those who still cannot."""
         self.removed: dict[str, Removed] = {}
@@ -276,7 +276,7 @@ class Expansion:
                 self._refuse(number, controller, key, action, error)
                 return controller.after_failure(decision, action, error)
         for reason in decision.reasons if decision.actions else ():
-            self.told.append(Told(self.now - self.began, controller.kind, key, reason))
+            self.told.append(ProjectedEvent(self.now - self.began, controller.kind, key, reason))
         self._failing.pop((number, key), None)
         if any(isinstance(action, Create) for action in decision.actions):
             self.refused.pop((controller.kind, key), None)

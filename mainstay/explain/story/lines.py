@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainstay.explain.why.answer import API_VERSION
-from mainstay.explain.words import What
+from mainstay.explain.words import LineKind
 from mainstay.explain.writers import Who
 
 TOGETHER: Final = timedelta(seconds=1)
@@ -24,8 +24,8 @@ TOGETHER: Final = timedelta(seconds=1)
 
 TURNS_MIN: Final = 3
 """Twice is not yet again and again."""
-_IN_TURNS: Final = (What.STARTED, What.READY, What.FAILED, What.CONDITION, What.EVENT)
-_CHANGES: Final = (What.MADE, What.WRITTEN, What.TOLD_TO_GO, What.BOUND, What.GONE)
+_IN_TURNS: Final = (LineKind.STARTED, LineKind.READY, LineKind.FAILED, LineKind.CONDITION, LineKind.EVENT)
+_CHANGES: Final = (LineKind.MADE, LineKind.WRITTEN, LineKind.TOLD_TO_GO, LineKind.BOUND, LineKind.GONE)
 _COUNTED: Final = re.compile(r"(restart |back-off )[0-9hms]+")
 """What is another number each time, and means the same."""
 
@@ -34,7 +34,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pass
 
 
-class About(_Part, frozen=True):
+class StoryObject(_Part, frozen=True):
     """The object that a line is about. `kind` is its text, as in `deployments.apps`."""
 
     kind: str
@@ -78,8 +78,8 @@ class Link(_Part, frozen=True):
 
 class Line(_Part, frozen=True, kw_only=True):
     at: datetime
-    what: What
-    about: About
+    what: LineKind
+    about: StoryObject
     text: str
     who: Who
     revision: int = 0
@@ -112,7 +112,7 @@ class Line(_Part, frozen=True, kw_only=True):
 
 
 class Story(_Part, frozen=True, kw_only=True):
-    about: About
+    about: StoryObject
     generation: int = 0
     """Which one was asked for; 0: all."""
     begins: datetime | None = None
@@ -141,7 +141,7 @@ def _cycles(lines: Sequence[Line]) -> list[Line]:
     Only from the third time on, and only as long as nothing else was written to the object and it has not moved: what
     comes after that is news. Told are the words of the last time, with its numbers.
     """
-    epochs: dict[About, int] = {}
+    epochs: dict[StoryObject, int] = {}
     turns: dict[tuple[Any, ...], list[int]] = {}
     for place, line in enumerate(lines):
         if line.what in _CHANGES and not line.is_detail:
@@ -166,7 +166,7 @@ def _cycles(lines: Sequence[Line]) -> list[Line]:
 def _repeats(lines: Sequence[Line]) -> list[Line]:
     """One object, the same words again, and nothing else of that sort in between."""
     found: list[Line] = []
-    last: dict[tuple[About, What], int] = {}
+    last: dict[tuple[StoryObject, LineKind], int] = {}
     for line in lines:
         key = (line.about, line.what)
         place = last.get(key)
@@ -189,7 +189,7 @@ def _repeats(lines: Sequence[Line]) -> list[Line]:
 def _is_same(one: Line, other: Line) -> bool:
     return (
         (one.text, one.details, one.who.name) == (other.text, other.details, other.who.name)
-        and one.what in (What.DECIDED, What.REFUSED, What.EVENT, What.FAILED, What.CONDITION)
+        and one.what in (LineKind.DECIDED, LineKind.REFUSED, LineKind.EVENT, LineKind.FAILED, LineKind.CONDITION)
         and _is_stale_as(one, other)
     )
 
@@ -218,7 +218,7 @@ def _siblings(lines: Sequence[Line]) -> list[Line]:
     """
     found: list[Line] = []
     told = _Told()
-    last: dict[About, int] = {}
+    last: dict[StoryObject, int] = {}
     open_: dict[tuple[Any, ...], int] = {}
     for line in lines:
         words = (line.what, line.about.kind, line.about.namespace, line.text, line.details, line.who.name, line.count)
@@ -262,7 +262,7 @@ class _Told:
             # Of several lines about one revision, one that is always shown: others are to find it.
             if revision and self._by_revision.setdefault(revision, place) in self._details and not line.is_detail:
                 self._by_revision[revision] = place
-        if line.what in (What.DECIDED, What.REFUSED):
+        if line.what in (LineKind.DECIDED, LineKind.REFUSED):
             for decision in (line.decision, *line.decisions):
                 if decision:
                     self._by_decision.setdefault(decision, place)

@@ -13,14 +13,23 @@ from typing import Final
 from msgspec.structs import replace
 
 from mainstay.explain.story.lines import Line
-from mainstay.explain.words import What
+from mainstay.explain.words import LineKind
 
 _ORDER: Final = (
-    *(What.TOLD_TO_GO, What.WRITTEN, What.MADE, What.SEEN, What.QUEUED, What.REFUSED, What.DECIDED, What.BOUND),
-    *(What.STARTED, What.READY, What.CONDITION, What.FAILED, What.EVENT, What.GONE),
+    *(
+        LineKind.TOLD_TO_GO,
+        LineKind.WRITTEN,
+        LineKind.MADE,
+        LineKind.SEEN,
+        LineKind.QUEUED,
+        LineKind.REFUSED,
+        LineKind.DECIDED,
+        LineKind.BOUND,
+    ),
+    *(LineKind.STARTED, LineKind.READY, LineKind.CONDITION, LineKind.FAILED, LineKind.EVENT, LineKind.GONE),
 )
 """Of what one write says, or of what has no other order."""
-_BEFORE_WRITES: Final = (What.QUEUED, What.REFUSED, What.DECIDED)
+_BEFORE_WRITES: Final = (LineKind.QUEUED, LineKind.REFUSED, LineKind.DECIDED)
 """What a decision says of itself before it acts. That it has failed is known after."""
 _Place = tuple[datetime, int, int]
 """A time, a revision, and whether it is before (-1), at (0) or after it (1)."""

@@ -9,8 +9,8 @@ from mainstay.api.annotations import DECISION
 from mainstay.api.kind_names import PODS
 from mainstay.explain.fields import shown
 from mainstay.explain.placements import is_placement
-from mainstay.explain.story.lines import About, Line, Link, Stale
-from mainstay.explain.words import What, made, said
+from mainstay.explain.story.lines import Line, Link, Stale, StoryObject
+from mainstay.explain.words import LineKind, made, said
 from mainstay.explain.writers import Version, Who, parse_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
 
@@ -28,10 +28,10 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]
     """What a write says: a line for each sort of thing. With `spec_only`, only what is wanted, not what is reported."""
     if version.is_first_known:
         return []
-    about = About(version.kind, version.key.name, version.key.namespace)
+    about = StoryObject(version.kind, version.key.name, version.key.namespace)
     causes = links_of(version)
 
-    def line(what: What, text: str, *, is_detail: bool = False) -> Line:
+    def line(what: LineKind, text: str, *, is_detail: bool = False) -> Line:
         return Line(
             at=version.at,
             what=what,
@@ -45,7 +45,7 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]
         )
 
     if version.after is None:
-        return [line(What.GONE, "is gone")]
+        return [line(LineKind.GONE, "is gone")]
     if version.before is None:
         words = made(version.kind, version.after)
         return [line(words.what, words.text)]
@@ -54,12 +54,12 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]
         changes = [
             each for each in changes if each.path[0] != "status" and each.path[:2] != ("metadata", "annotations")
         ]
-    found: dict[tuple[What, bool], list[str]] = {}
+    found: dict[tuple[LineKind, bool], list[str]] = {}
     for each in said(version.kind, changes):
         found.setdefault((each.what, each.is_detail), []).append(each.text)
-    if (started := found.pop((What.STARTED, False), None)) is not None:
+    if (started := found.pop((LineKind.STARTED, False), None)) is not None:
         # Mostly one write says both.
-        key = (What.READY, False) if (What.READY, False) in found else (What.STARTED, False)
+        key = (LineKind.READY, False) if (LineKind.READY, False) in found else (LineKind.STARTED, False)
         found[key] = [*started, *found.get(key, ())]
     if version.kind == PODS.text:
         _say_once(found)
@@ -68,21 +68,21 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]
     ]
 
 
-def _say_once(found: dict[tuple[What, bool], list[str]]) -> None:
+def _say_once(found: dict[tuple[LineKind, bool], list[str]]) -> None:
     """Of a pod whose container has ended, waits or is started again, one line of each write is enough."""
-    failed = found.get((What.FAILED, False))
+    failed = found.get((LineKind.FAILED, False))
     if failed is None:
         return
-    if (What.READY, False) in found and all(_STARTED_AGAIN in text for text in failed):
+    if (LineKind.READY, False) in found and all(_STARTED_AGAIN in text for text in failed):
         # It has failed before this write, and is well again with it.
-        found[What.READY, False] = [*found.pop((What.FAILED, False)), *found[What.READY, False]]
+        found[LineKind.READY, False] = [*found.pop((LineKind.FAILED, False)), *found[LineKind.READY, False]]
         return
-    conditions = found.pop((What.CONDITION, False), [])
+    conditions = found.pop((LineKind.CONDITION, False), [])
     follows = [text for text in conditions if text.startswith(_FOLLOWS)]
     if follows:
-        found.setdefault((What.CONDITION, True), []).extend(follows)
+        found.setdefault((LineKind.CONDITION, True), []).extend(follows)
     if others := [text for text in conditions if text not in follows]:
-        found[What.CONDITION, False] = others
+        found[LineKind.CONDITION, False] = others
 
 
 def _without_pod(text: str) -> str:
@@ -97,7 +97,7 @@ def links_of(version: Version) -> tuple[Link, ...]:
         links.append(Link(version.who.decision, decision=version.who.decision))
     if cause := parse_cause(version.cause):
         kind, namespace, name, revision = cause
-        links.append(Link(f"{About(kind, name, namespace).words}@{revision}", revision=revision))
+        links.append(Link(f"{StoryObject(kind, name, namespace).words}@{revision}", revision=revision))
     return tuple(links)
 
 
@@ -119,7 +119,7 @@ def queued_line(record: DecisionRecord) -> Line:
     """When the pod got in line, by what the scheduler measured."""
     return Line(
         at=queued_at(record),
-        what=What.QUEUED,
+        what=LineKind.QUEUED,
         about=_about(record),
         text="enters the scheduler's queue",
         who=component_of(record),
@@ -151,9 +151,9 @@ def lines_of_placement(
         "causes": (*_read(record), *causes),
     }
     if node is None:
-        return [Line(what=What.REFUSED, text="finds no node", details=tuple(refusals), **common)]
+        return [Line(what=LineKind.REFUSED, text="finds no node", details=tuple(refusals), **common)]
     chosen = Line(
-        what=What.DECIDED,
+        what=LineKind.DECIDED,
         text=f"chooses {node} (score {values.get('score', '?')})",
         # A pod that gets a node at once is the usual thing.
         is_detail=not causes and not stale and record.attempts <= 1,
@@ -164,7 +164,7 @@ def lines_of_placement(
     reason = f"{record.outcome.reason}: {shown(record.outcome.message)}" if record.outcome.message else ""
     text = f"cannot bind to {node}: {reason or record.outcome.reason}"
     at = {**common, "at": moment(record.at)}
-    return [chosen, Line(what=What.FAILED, text=text, **at)]
+    return [chosen, Line(what=LineKind.FAILED, text=text, **at)]
 
 
 def lines_of_decision(record: DecisionRecord) -> list[Line]:
@@ -186,7 +186,7 @@ def lines_of_decision(record: DecisionRecord) -> list[Line]:
     return [
         Line(
             at=moment(record.at),
-            what=What.FAILED,
+            what=LineKind.FAILED,
             about=_about(record),
             text=f"{text}{because}{message}",
             who=component_of(record),
@@ -201,8 +201,8 @@ def lines_of_decision(record: DecisionRecord) -> list[Line]:
     ]
 
 
-def _about(record: DecisionRecord) -> About:
-    return About(record.subject.kind, record.subject.name, record.subject.namespace)
+def _about(record: DecisionRecord) -> StoryObject:
+    return StoryObject(record.subject.kind, record.subject.name, record.subject.namespace)
 
 
 def _read(record: DecisionRecord) -> tuple[Link, ...]:
@@ -228,7 +228,7 @@ def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[Line
         # Who was woken by it got in line when it was seen.
         at = queued_at(record) if version.revision in record.woken_by else moment(record.now or record.at)
         first[record.component] = min(at, first.get(record.component, at))
-    about = About(version.kind, version.key.name, version.key.namespace)
+    about = StoryObject(version.kind, version.key.name, version.key.namespace)
     lines = []
     for component, at in sorted(first.items()):
         late = at - version.at
@@ -236,7 +236,7 @@ def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[Line
             link = Link(f"{about.words}@{version.revision}", revision=version.revision)
             text = f"sees this change, {late.total_seconds():.1f} s after it was written"
             lines.append(
-                Line(at=at, what=What.SEEN, about=about, text=text, who=Who(component, component), causes=(link,))
+                Line(at=at, what=LineKind.SEEN, about=about, text=text, who=Who(component, component), causes=(link,))
             )
     return lines
 
@@ -256,8 +256,8 @@ def line_of_event(version: Version) -> Line | None:
     message = event.get("message") or event.get("note") or ""
     return Line(
         at=version.at,
-        what=What.EVENT,
-        about=About(kind, about.get("name", ""), about.get("namespace", "")),
+        what=LineKind.EVENT,
+        about=StoryObject(kind, about.get("name", ""), about.get("namespace", "")),
         text=f"Event {event.get('reason', '')}: {shown(_without_pod(message))}",
         who=Who(source, component=source, decision=decision),
         revision=version.revision,

@@ -12,7 +12,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.explain.writers import Known, Version, parse_cause
+from mainstay.explain.writers import JournalLookup, Version, parse_cause
 from mainstay.journal.record import DecisionRecord
 
 OWNED: Final[Mapping[str, tuple[KindName, ...]]] = {
@@ -26,7 +26,7 @@ ANCESTORS_MAX: Final = 8
 DECISIONS_OF_ONE: Final = 2_000
 
 
-class Followed(NamedTuple):
+class FollowedObject(NamedTuple):
     """An object that is followed."""
 
     kind: str
@@ -38,14 +38,14 @@ class Followed(NamedTuple):
 class Family:
     """Finds owners and what they own, for one question."""
 
-    def __init__(self, known: Known, begins: int, since: datetime | None) -> None:
+    def __init__(self, known: JournalLookup, begins: int, since: datetime | None) -> None:
         """From a revision on, and from a time on."""
         self._known = known
         self._begins = begins
         self._since = since
-        self._records: dict[Followed, Sequence[DecisionRecord]] = {}
+        self._records: dict[FollowedObject, Sequence[DecisionRecord]] = {}
 
-    async def decisions(self, who: Followed) -> Sequence[DecisionRecord]:
+    async def decisions(self, who: FollowedObject) -> Sequence[DecisionRecord]:
         """The decisions about an object since the beginning."""
         if who not in self._records:
             answer = await self._known.journal.decisions(
@@ -61,9 +61,9 @@ class Family:
                 self._known.notes[text] = None
         return self._records[who]
 
-    async def owned(self, owner: Followed) -> list[Followed]:
+    async def owned(self, owner: FollowedObject) -> list[FollowedObject]:
         """What an object owns or has owned, sorted by name. Recreated objects of one name are each there."""
-        found: dict[Followed, None] = {}
+        found: dict[FollowedObject, None] = {}
         for kind in OWNED.get(owner.kind, ()):
             for revision in dict.fromkeys((self._begins, self._known.until)):
                 states, gaps = await self._known.past.objects({kind.text: revision})
@@ -78,7 +78,7 @@ class Family:
                         found[_followed(kind.text, version.key, version.object)] = None
         return sorted(found)
 
-    async def _written(self, owner: Followed, kind: KindName) -> list[str]:
+    async def _written(self, owner: FollowedObject, kind: KindName) -> list[str]:
         """Names of objects of a kind that decisions about the owner have made or removed."""
         names: dict[str, None] = {}
         for record in await self.decisions(owner):
@@ -87,16 +87,16 @@ class Family:
                     names[action.name] = None
         return sorted(names)
 
-    async def owners(self, obj: Object, namespace: str) -> list[Followed]:
+    async def owners(self, obj: Object, namespace: str) -> list[FollowedObject]:
         """Who owns an object, and who owns that, the nearest first."""
-        found: list[Followed] = []
+        found: list[FollowedObject] = []
         while len(found) < ANCESTORS_MAX:
             references = obj["metadata"].get("ownerReferences") or ()
             reference = next((each for each in references if each.get("controller")), None)
             kind = OWNERS.get(reference.get("kind", "")) if reference is not None else None
             if reference is None or kind is None:
                 break
-            owner = Followed(kind.text, namespace, reference["name"], reference.get("uid", ""))
+            owner = FollowedObject(kind.text, namespace, reference["name"], reference.get("uid", ""))
             found.append(owner)
             last = await self._last(owner)
             if last is None:
@@ -104,7 +104,7 @@ class Family:
             obj = last
         return found
 
-    async def _last(self, who: Followed) -> Object | None:
+    async def _last(self, who: FollowedObject) -> Object | None:
         """The object as it was last known; None if it never was."""
         states, _ = await self._known.past.objects({who.kind: self._known.until})
         stored = states[who.kind].get(ObjectKey(who.namespace, who.name))
@@ -115,7 +115,7 @@ class Family:
         return mine[-1] if mine else None
 
 
-async def ancestors(known: Known, version: Version) -> list[Version]:
+async def ancestors(known: JournalLookup, version: Version) -> list[Version]:
     """The writes that led to a version, the nearest first: what the decision that wrote it had read, and so on."""
     found: list[Version] = []
     while len(found) < ANCESTORS_MAX:
@@ -130,9 +130,9 @@ async def ancestors(known: Known, version: Version) -> list[Version]:
     return found
 
 
-def is_owned(obj: Object, owner: Followed) -> bool:
+def is_owned(obj: Object, owner: FollowedObject) -> bool:
     return any(each.get("uid") == owner.uid for each in obj["metadata"].get("ownerReferences") or ())
 
 
-def _followed(kind: str, key: ObjectKey, obj: Object) -> Followed:
-    return Followed(kind, key.namespace, key.name, obj["metadata"].get("uid", ""))
+def _followed(kind: str, key: ObjectKey, obj: Object) -> FollowedObject:
+    return FollowedObject(kind, key.namespace, key.name, obj["metadata"].get("uid", ""))

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from mainstay.explain.story.lines import Line, Link, Story
-from mainstay.explain.words import What
+from mainstay.explain.words import LineKind
 
 NAMES_MAX: Final = 3
 _STALE: Final = "!"
@@ -46,14 +46,14 @@ def story_text(story: Story, *, is_wide: bool = False) -> list[str]:
 def _lines(line: Line, first: datetime, width: int, shown: set[int], *, is_wide: bool) -> Iterator[str]:
     when = offset(line.at, first)
     text = f"{when}  {line.who.name:<{width}}  {_whom(line)}: {line.text}"
-    if line.what in (What.REFUSED, What.DECIDED, What.BOUND) and line.view:
+    if line.what in (LineKind.REFUSED, LineKind.DECIDED, LineKind.BOUND) and line.view:
         text += f", {_view(line, is_wide=is_wide)}"
-    if line.who.reason and line.what in (What.WRITTEN, What.MADE, What.TOLD_TO_GO, What.GONE):
+    if line.who.reason and line.what in (LineKind.WRITTEN, LineKind.MADE, LineKind.TOLD_TO_GO, LineKind.GONE):
         text += f" ({line.who.reason})"
     if line.count > 1:
         text += f" ×{line.count} until {offset(line.until or line.at, first)}"
     if line.is_going_on:
-        text += ", still retrying" if line.what is What.REFUSED or line.count > 1 else ", not cured yet"
+        text += ", still retrying" if line.what is LineKind.REFUSED or line.count > 1 else ", not cured yet"
     yield text + _marks(line, shown, is_wide=is_wide)
     indent = " " * (len(when) + width + 6)
     for detail in line.details:

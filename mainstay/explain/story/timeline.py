@@ -28,7 +28,7 @@ from mainstay.api.progress import Verdict, progress_of
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.placements import is_placement
 from mainstay.explain.registry import Rooms
-from mainstay.explain.story.lines import About, Line, Link, Story, merged, numbered
+from mainstay.explain.story.lines import Line, Link, Story, StoryObject, merged, numbered
 from mainstay.explain.story.order import in_order
 from mainstay.explain.story.render import (
     line_of_event,
@@ -38,9 +38,9 @@ from mainstay.explain.story.render import (
     queued_line,
     seen_lines,
 )
-from mainstay.explain.story.scope import Family, Followed, ancestors
-from mainstay.explain.words import What
-from mainstay.explain.writers import UNKNOWN_WHO, Known, Version, with_revision
+from mainstay.explain.story.scope import Family, FollowedObject, ancestors
+from mainstay.explain.words import LineKind
+from mainstay.explain.writers import UNKNOWN_WHO, JournalLookup, Version, with_revision
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord, moment
 
@@ -71,21 +71,21 @@ async def timeline(
     pods_max: int = PODS_MAX,
 ) -> Story:
     """The story of an object up to a moment. Raises `NothingKnown`."""
-    telling = _Telling(moment, rooms, About(kind.text, name, namespace), pods_max)
+    telling = _Telling(moment, rooms, StoryObject(kind.text, name, namespace), pods_max)
     return await telling.tell(generation, since)
 
 
 class _Telling:
     """One story in the making."""
 
-    def __init__(self, moment: Moment, rooms: Rooms, about: About, pods_max: int) -> None:
+    def __init__(self, moment: Moment, rooms: Rooms, about: StoryObject, pods_max: int) -> None:
         self._moment = moment
         self._rooms = rooms
-        self._known = Known(moment.journal, moment.revision)
+        self._known = JournalLookup(moment.journal, moment.revision)
         self._about = about
         self._pods_max = pods_max
         self._lines: dict[tuple[object, ...], Line] = {}
-        self._records: dict[Followed, list[DecisionRecord]] = {}
+        self._records: dict[FollowedObject, list[DecisionRecord]] = {}
         """The placements of each pod, in order."""
         self._names: dict[str, str] = {}
         """Of pods, by uid."""
@@ -93,7 +93,7 @@ class _Telling:
         """By the name of a pod: the node it was on."""
         self._replaced: dict[str, str] = {}
         """By the name of a pod: the uid of the one it replaces."""
-        self._owners: dict[About, str] = {}
+        self._owners: dict[StoryObject, str] = {}
         """In words."""
 
     async def tell(self, generation: int, since: datetime | None) -> Story:
@@ -106,7 +106,7 @@ class _Telling:
                 f"the journal knows of no {about.words}{where}. `mainstay get {about.kind}` says what there is now; "
                 "name the namespace with -n, or a time before it was removed with --at."
             )
-        who = Followed(about.kind, about.namespace, about.name, obj["metadata"].get("uid", ""))
+        who = FollowedObject(about.kind, about.namespace, about.name, obj["metadata"].get("uid", ""))
         # Another object of that name has another story.
         versions = [each for each in versions if each.object["metadata"].get("uid") == who.uid]
         begins, ends = await self._window(versions, obj, generation, since)
@@ -164,7 +164,7 @@ class _Telling:
 
     # What is followed.
 
-    async def _follow(self, who: Followed, obj: Object, versions: Sequence[Version], begins: "_Bound") -> None:
+    async def _follow(self, who: FollowedObject, obj: Object, versions: Sequence[Version], begins: "_Bound") -> None:
         self._tell_versions([each for each in versions if each.revision > begins.revision])
         first = next((each for each in versions if each.revision > begins.revision), None)
         if first is not None:
@@ -175,7 +175,7 @@ class _Telling:
             owned_by = await self._known.versions(owner.kind, owner.namespace, owner.name, after=begins.revision)
             self._tell_versions(owned_by, spec_only=True)
         await self._tell_decisions(who)
-        pods: list[Followed] = [who] if who.kind == PODS.text else []
+        pods: list[FollowedObject] = [who] if who.kind == PODS.text else []
         owners = [who]
         while owners:
             found = [each for owner in owners for each in await self._family.owned(owner)]
@@ -192,12 +192,12 @@ class _Telling:
                 await self._tell_decisions(pod)
         await self._tell_events(who.namespace or _EVENTS_NAMESPACE, uids, begins)
 
-    async def _versions_of(self, who: Followed, begins: "_Bound") -> list[Version]:
+    async def _versions_of(self, who: FollowedObject, begins: "_Bound") -> list[Version]:
         await self._family.decisions(who)  # All at once, rather than one by one when a write names them.
         found = await self._known.versions(who.kind, who.namespace, who.name, after=begins.revision)
         return [each for each in found if each.object["metadata"].get("uid") == who.uid]
 
-    async def _chosen(self, pods: Sequence[Followed]) -> list[Followed]:
+    async def _chosen(self, pods: Sequence[FollowedObject]) -> list[FollowedObject]:
         if len(pods) <= self._pods_max:
             return list(pods)
         states, _ = await self._known.past.objects({PODS.text: self._moment.revision})
@@ -215,7 +215,7 @@ class _Telling:
     def _tell_versions(self, versions: Iterable[Version], *, spec_only: bool = False) -> None:
         for version in versions:
             obj = version.object
-            about = About(version.kind, version.key.name, version.key.namespace)
+            about = StoryObject(version.kind, version.key.name, version.key.namespace)
             for reference in obj["metadata"].get("ownerReferences") or ():
                 if reference.get("controller"):
                     self._owners[about] = f"{reference['kind'].lower()} {reference['name']}"
@@ -233,7 +233,7 @@ class _Telling:
 
     # Decisions.
 
-    async def _tell_decisions(self, who: Followed) -> None:
+    async def _tell_decisions(self, who: FollowedObject) -> None:
         is_first = True
         for record in await self._family.decisions(who):
             if record.subject.uid and record.subject.uid != who.uid:
@@ -280,7 +280,7 @@ class _Telling:
         for node in nodes[:NODES_MAX]:
             for version in await self._known.versions(NODES.text, "", node, after=begins.revision):
                 for line in lines_of_version(version):
-                    if line.what in (What.WRITTEN, What.CONDITION, What.GONE) and not line.is_detail:
+                    if line.what in (LineKind.WRITTEN, LineKind.CONDITION, LineKind.GONE) and not line.is_detail:
                         self._add(line)
 
     async def _tell_holds(self, begins: "_Bound") -> None:
@@ -340,14 +340,14 @@ class _Telling:
 
     def _joined(self, lines: Sequence[Line]) -> list[Line]:
         """What one decision did is told once: a choice with its binding, a refusal with the condition it leaves."""
-        decided = {each.decision: each for each in lines if each.what is What.DECIDED}
-        bound = {each.decision for each in lines if each.what is What.BOUND}
-        refused = {each.decision for each in lines if each.what is What.REFUSED}
+        decided = {each.decision: each for each in lines if each.what is LineKind.DECIDED}
+        bound = {each.decision for each in lines if each.what is LineKind.BOUND}
+        refused = {each.decision for each in lines if each.what is LineKind.REFUSED}
         ends = {each.about.name: each for each in reversed(in_order(lines)) if each.what in _ENDS}
         made = []
         for line in lines:
             choice = decided.get(line.decision)
-            if line.what is What.BOUND and choice is not None:
+            if line.what is LineKind.BOUND and choice is not None:
                 line = replace(
                     line,
                     causes=tuple(dict.fromkeys((*line.causes, *choice.causes))),
@@ -356,16 +356,16 @@ class _Telling:
                     queue_wait_ms=choice.queue_wait_ms,
                     attempts=choice.attempts,
                 )
-            elif line.what is What.MADE and (
+            elif line.what is LineKind.MADE and (
                 end := ends.get(self._names.get(self._replaced.get(line.about.name, ""), ""))
             ):
                 link = Link(f"{end.about.words}@{end.revision}", revision=end.revision)
                 line = replace(line, causes=(*line.causes, link))
             elif line.who.component in NODE_WATCHERS and line.about.kind == PODS.text and not line.is_detail:
                 line = replace(line, causes=(*line.causes, *self._node_links(line, lines)))
-            elif line.what is What.DECIDED and line.decision in bound:
+            elif line.what is LineKind.DECIDED and line.decision in bound:
                 line = replace(line, is_detail=True)
-            elif line.what is What.CONDITION:
+            elif line.what is LineKind.CONDITION:
                 is_others_verdict = line.about != self._about and line.text.startswith("verdict ")
                 line = replace(line, is_detail=line.is_detail or is_others_verdict or line.decision in refused)
             made.append(line)
@@ -386,13 +386,21 @@ class _Telling:
         """Mark what has not been cured: the last refusal or failure of an object after which nothing better came."""
         if ends.at is not None:
             return lines
-        last: dict[About, int] = {}
+        last: dict[StoryObject, int] = {}
         for place, line in enumerate(lines):
-            if line.what in (What.REFUSED, What.FAILED, What.BOUND, What.STARTED, What.READY, What.GONE, What.DECIDED):
+            if line.what in (
+                LineKind.REFUSED,
+                LineKind.FAILED,
+                LineKind.BOUND,
+                LineKind.STARTED,
+                LineKind.READY,
+                LineKind.GONE,
+                LineKind.DECIDED,
+            ):
                 last[line.about] = place
         return [
             replace(line, is_going_on=True)
-            if last.get(line.about) == place and line.what in (What.REFUSED, What.FAILED)
+            if last.get(line.about) == place and line.what in (LineKind.REFUSED, LineKind.FAILED)
             else line
             for place, line in enumerate(lines)
         ]
@@ -406,7 +414,7 @@ class _Bound:
         self.at = at
 
 
-_ENDS: Final = (What.TOLD_TO_GO, What.FAILED, What.GONE)
+_ENDS: Final = (LineKind.TOLD_TO_GO, LineKind.FAILED, LineKind.GONE)
 """After which a pod is replaced."""
 
 

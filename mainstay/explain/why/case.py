@@ -18,7 +18,7 @@ from mainstay.explain.holds import HoldFound, holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.rebuild import Past
 from mainstay.explain.why.found import NOTHING
-from mainstay.explain.writers import Known, Version, reason_of
+from mainstay.explain.writers import JournalLookup, Version, reason_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 
 RECORDS_MAX: Final = 300  # Of decisions about one object. What was decided before has led to what is there now.
@@ -33,7 +33,7 @@ OWNER_KINDS: Final = {(kind.reference.group, kind.reference.kind): kind.referenc
 """By group and kind, as a reference to an owner names them."""
 
 
-class _Quick(Known):
+class _Quick(JournalLookup):
     """Reads no more than has to be read for one object. Why each version was written is looked up when it is told."""
 
     async def learn(self, decisions: Iterable[str]) -> None:

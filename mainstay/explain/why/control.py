@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.api.holds import What
+from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.explain.holds import HoldFound
@@ -37,9 +37,9 @@ def hold_found(hold: HoldFound, text: str) -> Found:
     """That it is held."""
     evidence = Evidence(source=f"Hold {hold.name}", revision=hold.revision)
     cause = {
-        What.ROLLOUT: Cause.ROLLOUT_HELD,
-        What.CONTROLLER: Cause.CONTROLLER_HELD,
-        What.EVICTIONS: Cause.EVICTIONS_FROZEN,
+        HoldScope.ROLLOUT: Cause.ROLLOUT_HELD,
+        HoldScope.CONTROLLER: Cause.CONTROLLER_HELD,
+        HoldScope.EVICTIONS: Cause.EVICTIONS_FROZEN,
     }[hold.what]
     return Found(
         cause=cause,
@@ -54,7 +54,7 @@ async def held(case: Case, kind: KindName, obj: Object, controllers: Sequence[st
     """Whether one of these controllers is held. `what` is what does not happen: `2 of 5 pods are there`."""
     subject = subject_of(kind, obj)
     for hold in await case.holds(kind, subject.name, subject.namespace):
-        if hold.what is What.CONTROLLER and hold.target in controllers:
+        if hold.what is HoldScope.CONTROLLER and hold.target in controllers:
             until = f"until {clock(hold.expires_at)}"
             text = f"{what}, and the controller {hold.target} is held by {hold.owner} {until}: {hold.reason}"
             return hold_found(hold, text)

@@ -27,9 +27,9 @@ from typing import Final, Generic
 
 from mainstay.loop.queue.items import (
     REVISIONS_MAX,
-    Because,
     Done,
     Durations,
+    EnqueueReason,
     Figures,
     GiveUp,
     Gone,
@@ -49,9 +49,9 @@ _SECOND_NS: Final = 1_000_000_000
 _BUCKETS: Final = 64  # Of durations, by powers of two: more than a nanosecond and less than the age of the machine.
 
 # As globals they are read four times as fast as from their class, and each key passes several of them.
-_CHANGE: Final = Because.CHANGE
-_TIMER: Final = Because.TIMER
-_RESYNC: Final = Because.RESYNC
+_CHANGE: Final = EnqueueReason.CHANGE
+_TIMER: Final = EnqueueReason.TIMER
+_RESYNC: Final = EnqueueReason.RESYNC
 _WAITING: Final = State.WAITING
 _READY: Final = State.READY
 
@@ -333,7 +333,7 @@ class Queue(Generic[K]):
             tenants=self._lines.tenants(now_ns),
         )
 
-    def _wake(self, entry: Entry[K], because: Because, priority: Priority) -> None:
+    def _wake(self, entry: Entry[K], because: EnqueueReason, priority: Priority) -> None:
         if entry.because is None:
             entry.because = because
             entry.priority = priority
@@ -380,7 +380,7 @@ class Queue(Generic[K]):
                 return self._give_up(entry, retry.seen, now_ns)
         has_changed = entry.because is not None
         # What woke the failed attempt is still to be dealt with.
-        entry.because = entry.because or Because.RETRY
+        entry.because = entry.because or EnqueueReason.RETRY
         entry.priority = max(entry.priority, item.priority)
         entry.wakes += item.wakes
         woken_meanwhile, entry.revisions = entry.revisions, item.woken_by
@@ -389,7 +389,7 @@ class Queue(Generic[K]):
         asked_ns = now_ns + nanoseconds(retry.at_least)
         backoff_ns = now_ns + nanoseconds(shape.delay(entry.failures, jitter))
         entry.due_ns = max(backoff_ns, asked_ns, self._next_retry_slot_ns(now_ns))
-        entry.due_because = Because.RETRY
+        entry.due_because = EnqueueReason.RETRY
         entry.retry_soonest_ns = max(asked_ns, now_ns + nanoseconds(self.settings.change_after_failure))
         self._backing_off += 1
         if has_changed:

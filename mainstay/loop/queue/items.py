@@ -1,7 +1,7 @@
 """What goes into a work queue and comes out of it: priorities, items, outcomes, settings, and figures for people.
 
-Plain values without behaviour. The words of `Because` and `State` reach users: only add. The settings are one frozen
-value, so that a component can publish what it runs with; docs/guides/work-queue.md explains how to choose them.
+Plain values without behaviour. The words of `EnqueueReason` and `State` reach users: only add. The settings are one
+frozen value, so that a component can publish what it runs with; docs/guides/work-queue.md explains how to choose them.
 """
 
 from collections.abc import Hashable, Mapping
@@ -31,7 +31,7 @@ class Priority(IntEnum):
     URGENT = 3
 
 
-class Because(StrEnum):
+class EnqueueReason(StrEnum):
     """Why a key is handed out. If several reasons came together, the first of these that applies."""
 
     CHANGE = "Change"
@@ -63,7 +63,7 @@ class Item(msgspec.Struct, Generic[K], frozen=True, gc=False):
     key: K
     tenant: str
     priority: Priority
-    because: Because
+    because: EnqueueReason
     woken_by: tuple[int, ...]
     """The revisions that woke the key since it was last worked on: all of them up to 8, else the first 7 and the
     latest. What woke a decision is not its cause. After a failure, those of the failed attempt are still among them."""

@@ -29,14 +29,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, Generic
 
-from mainstay.loop.queue.items import Because, Item, K, Priority, TenantFigures
+from mainstay.loop.queue.items import EnqueueReason, Item, K, Priority, TenantFigures
 
 # A tenant without any keys is remembered for its figures, as long as there are not too many. A cluster can have any
 # number of namespaces over the years.
 TENANTS_MAX: Final = 1024
 NEVER: Final = sys.maxsize
 VOID_MIN: Final = 64  # A small heap is not worth building again.
-_RESYNC: Final = Because.RESYNC
+_RESYNC: Final = EnqueueReason.RESYNC
 
 
 class Entry(Generic[K]):
@@ -74,7 +74,7 @@ class Entry(Generic[K]):
         self.line: Line[K] | None = None
         self.item: Item[K] | None = None
         # What has woken it since it was last handed out. No reason: nothing has. The priority goes with it.
-        self.because: Because | None = None
+        self.because: EnqueueReason | None = None
         self.priority = priority
         self.revisions: tuple[int, ...] = ()
         self.wakes = 0

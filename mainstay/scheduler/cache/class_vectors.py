@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
-from mainstay.scheduler.cache.columns import Held, NodeColumns
+from mainstay.scheduler.cache.columns import NodeColumns, ReservedRoom
 from mainstay.scheduler.cache.domains import Domains
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters import host_ports, resources, table, zone_quota
@@ -245,7 +245,7 @@ class ClassVectors:
                 mask = places_left if mask is None else mask & places_left
         return mask
 
-    def _own_reservation(self) -> Held | None:
+    def _own_reservation(self) -> ReservedRoom | None:
         pod = self._pod
         return self._columns.reservation(pod.namespace, pod.reservation) if pod.reservation else None
 

@@ -52,7 +52,7 @@ _SAME_LIMIT: Final = {SCORED_CPU: CPU, SCORED_MEMORY: MEMORY}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class ReservedRoom:
     """An active reservation."""
 
     row: int
@@ -99,7 +99,7 @@ class NodeColumns:
         self._pods_on: list[dict[str, Charge]] = []
         self._held_on: list[int] = []
         self._placements: dict[str, _Placement] = {}
-        self._reservations: dict[tuple[str, str], Held] = {}
+        self._reservations: dict[tuple[str, str], ReservedRoom] = {}
         self._claims: dict[tuple[str, str], dict[int, int]] = {}
         """By reservation, then by row: how many pods there name it."""
         self._unconfirmed: dict[int, dict[str, Charge]] = {}
@@ -191,7 +191,7 @@ class NodeColumns:
         if charge is not None:
             row = self._row(node)
             self._held_on[row] += 1
-            self._reservations[key] = Held(row, node, charge, is_counted=False)
+            self._reservations[key] = ReservedRoom(row, node, charge, is_counted=False)
             self._review(key)
             cures.append(Cure.RESERVATION_MADE)
         return merged(cures)
@@ -272,7 +272,7 @@ class NodeColumns:
     def unfollow(self, count: MatchCount) -> None:
         self._match_counts.drop(count)
 
-    def reservation(self, namespace: str, name: str) -> Held | None:
+    def reservation(self, namespace: str, name: str) -> ReservedRoom | None:
         """An active reservation."""
         return self._reservations.get((namespace, name))
 

@@ -14,9 +14,9 @@ from mainstay.api.pod_state import time_of
 from mainstay.explain.debug.view import CacheSeen, Observed, Pending, Rollback
 from mainstay.explain.moment import Moment
 from mainstay.explain.placements import recorded_words
-from mainstay.explain.story.lines import About
-from mainstay.explain.story.scope import Followed
-from mainstay.explain.writers import Known, Version
+from mainstay.explain.story.lines import StoryObject
+from mainstay.explain.story.scope import FollowedObject
+from mainstay.explain.writers import JournalLookup, Version
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 from mainstay.scheduler.reasons import Reason
@@ -30,7 +30,7 @@ UNSEEN_MAX: Final = 50
 class PendingPods:
     """For one view. `states` are the ComponentStates, by name."""
 
-    def __init__(self, moment: Moment, known: Known, states: Mapping[str, Object]) -> None:
+    def __init__(self, moment: Moment, known: JournalLookup, states: Mapping[str, Object]) -> None:
         self._moment = moment
         self._known = known
         self._states = states
@@ -41,7 +41,7 @@ class PendingPods:
         self._unseen: dict[tuple[str, int], list[Version]] = {}
 
     async def pending(
-        self, pod: Object, who: Followed, records: Sequence[DecisionRecord]
+        self, pod: Object, who: FollowedObject, records: Sequence[DecisionRecord]
     ) -> tuple[Pending, list[CacheSeen]]:
         """A pod that schedulers have decided about, and how far their caches were."""
         last = records[-1]
@@ -78,7 +78,7 @@ class PendingPods:
             earlier = [(each.after or {}).get("spec") for each in changed[:-2]]
             found.append(
                 Rollback(
-                    about=About(PLACEMENT_POLICIES.text, name),
+                    about=StoryObject(PLACEMENT_POLICIES.text, name),
                     version=str((policy.get("spec") or {}).get("policyVersion") or ""),
                     revision=last.revision,
                     at=last.at,
@@ -147,7 +147,7 @@ class PendingPods:
                     says=self._says(record.component, seen.kind),
                     latest=latest,
                     behind_ms=max(int(behind), 0),
-                    objects=tuple(dict.fromkeys(About(each.kind, each.key.name).words for each in unseen)),
+                    objects=tuple(dict.fromkeys(StoryObject(each.kind, each.key.name).words for each in unseen)),
                     is_decisive=is_decisive,
                 )
             )
@@ -183,7 +183,7 @@ class PendingPods:
         return int((status.get("revisions") or {}).get(kind) or 0)
 
 
-def find_pending(moment: Moment, known: Known, states: Mapping[str, Object]) -> PendingPods:
+def find_pending(moment: Moment, known: JournalLookup, states: Mapping[str, Object]) -> PendingPods:
     """For one debug view."""
     return PendingPods(moment, known, states)
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from mainstay.api.causes import BindingCause
-from mainstay.api.holds import SCHEDULER, What
+from mainstay.api.holds import SCHEDULER, HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import condition_of, created_at, time_of
@@ -110,7 +110,7 @@ async def _held(case: Case, pod: Object, who: str) -> Found | None:
     metadata = pod["metadata"]
     holds = await case.holds(PODS, metadata["name"], metadata.get("namespace") or "")
     for hold in holds:
-        if hold.what is What.CONTROLLER and hold.target == SCHEDULER:
+        if hold.what is HoldScope.CONTROLLER and hold.target == SCHEDULER:
             text = f"{who} has no node, and {hold.words} (Hold {hold.name})"
             evidence = Evidence(source=f"Hold {hold.name}", revision=hold.revision)
             return Found(

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.explain.placements import recorded_words
-from mainstay.explain.story.lines import About, Link, Stale
+from mainstay.explain.story.lines import Link, Stale, StoryObject
 from mainstay.explain.story.render import OBSERVED_LATE
-from mainstay.explain.writers import Known, Version
+from mainstay.explain.writers import JournalLookup, Version
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 from mainstay.scheduler.reasons import Reason
@@ -38,7 +38,7 @@ _LATE_US: Final = OBSERVED_LATE // timedelta(microseconds=1)
 class Relevance:
     """For one story. `records` are all its placements."""
 
-    def __init__(self, known: Known, records: Iterable[DecisionRecord]) -> None:
+    def __init__(self, known: JournalLookup, records: Iterable[DecisionRecord]) -> None:
         self._known = known
         self._after = min((each.revision for record in records for each in record.view), default=0)
         self.related: dict[int, Version] = {}
@@ -97,7 +97,7 @@ class Relevance:
                 continue
             self.related |= {each.revision: each for each in versions}
             behind_ms = (now - missed[0].at) // 1000
-            names = tuple(dict.fromkeys(About(each.kind, each.key.name).words for each in versions))
+            names = tuple(dict.fromkeys(StoryObject(each.kind, each.key.name).words for each in versions))
             stale = Stale(seen.kind, seen.revision, missed[-1].revision, behind_ms, names)
             found.append(replace(stale, is_decisive=is_decisive))
         return tuple(found)
@@ -121,7 +121,7 @@ class Relevance:
         self.related |= {each.revision: each for each in told}
         return [
             Link(
-                f"{About(each.kind, each.key.name).words}@{each.revision}",
+                f"{StoryObject(each.kind, each.key.name).words}@{each.revision}",
                 revision=each.revision,
                 is_verified=bool(turned),
             )
@@ -160,7 +160,7 @@ class Relevance:
         return self._looked_at[revision]
 
 
-def find_relevance(known: Known, records: Sequence[DecisionRecord]) -> Relevance:
+def find_relevance(known: JournalLookup, records: Sequence[DecisionRecord]) -> Relevance:
     """For the placements of one story."""
     return Relevance(known, records)
 

@@ -1,8 +1,8 @@
 """Who asked for what: a note of every revision that a request has made, and of what a commit point has refused.
 
-The context of a write (server/storage/write_context.py) carries an `Asked` to where it is committed, because only there
-the revision is known: one request may make many, a deletion of a collection or a batch of bindings, and others none.
-What it finds out is also told to the audit log, by `ApiCall`.
+The context of a write (server/storage/write_context.py) carries a `WriteRequest` to where it is committed, because only
+there the revision is known: one request may make many, a deletion of a collection or a batch of bindings, and others
+none. What it finds out is also told to the audit log, by `ApiCall`.
 
 Not noted: leases, Events and the states of components, which are written all the time and say by themselves who writes
 them; dry runs; and what the server does of its own accord.
@@ -46,7 +46,7 @@ class _Asker(Struct, frozen=True, gc=False):
     subresource: str
 
 
-class Asked(Struct, gc=False):
+class WriteRequest(Struct, gc=False):
     """A request to write something. Without `notes` nothing is noted, and only `call` is filled in."""
 
     notes: WriteNotes | None

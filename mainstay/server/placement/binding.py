@@ -28,7 +28,7 @@ from mainstay.server.placement.ledger.charge import charge_key
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import Refusal, refused
-from mainstay.server.placement.ledger.room import Asked
+from mainstay.server.placement.ledger.room import BindOptions
 from mainstay.server.placement.pod_to_bind import PodToBind
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
@@ -116,7 +116,7 @@ class Binder:
         held = NO_ROOM_HELD
         if reservation and self._reservations is not None:
             held = await self._reservations.claimed(reservation, pod.whole(), request.node)
-        asked = Asked(request.observed, request.is_strict, request.observed is not None, pod.bears_cordon)
+        asked = BindOptions(request.observed, request.is_strict, request.observed is not None, pod.bears_cordon)
         charge = pod.charge_on(request.namespace, request.name, request.node)
         return await self._charging.bound(charge_key(request.namespace, request.name), charge, asked, held)
 

@@ -25,7 +25,7 @@ from mainstay.server.placement.ledger.ledger import (
     released,
 )
 from mainstay.server.placement.ledger.refusals import refused
-from mainstay.server.placement.ledger.room import Asked, find_refusal
+from mainstay.server.placement.ledger.room import BindOptions, find_refusal
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
 from mainstay.server.storage.shared_writes import Change, SharedWrite, SharedWrites
 from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Write
@@ -60,7 +60,7 @@ class Charging:
         self._tallies = tallies
 
     async def bound(
-        self, key: str, charge: Charge, asked: Asked, held: HeldRoom = NO_ROOM_HELD, charge_revision: int = ABSENT
+        self, key: str, charge: Charge, asked: BindOptions, held: HeldRoom = NO_ROOM_HELD, charge_revision: int = ABSENT
     ) -> TransactionParts:
         """A pod comes to a node, if that has room. Raises `ApiError` (409) at the commit if it has not.
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api.errors import ApiError, Cause, Reason, invalid, invalid_value
-from mainstay.api.holds import LONGEST, Held, HoldReason, What, freezing, held_of, longest_first
+from mainstay.api.holds import LONGEST, HoldReason, HoldScope, ParsedHold, freezing, held_of, longest_first
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
@@ -29,7 +29,7 @@ _SLACK_S: Final = 60  # The clock of a client that asks for the longest time the
 class _Noted(msgspec.Struct, frozen=True, omit_defaults=True):
     """All Holds of evictions, by name. Those whose time is over are there until they are removed."""
 
-    holds: dict[str, Held] = {}
+    holds: dict[str, ParsedHold] = {}
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -66,7 +66,7 @@ class HoldPoint:
 
 
 def _is_of_evictions(hold: Object | None) -> bool:
-    return hold is not None and (hold.get("spec") or {}).get("what") == What.EVICTIONS
+    return hold is not None and (hold.get("spec") or {}).get("what") == HoldScope.EVICTIONS
 
 
 def _require_in_time(new: Object, old: Object | None, now: datetime) -> None:
@@ -99,7 +99,7 @@ def unless_frozen(namespace: str, now: datetime) -> SharedWrite:
     return SharedWrite(FROZEN, change)
 
 
-def frozen_error(held: Held) -> ApiError:
+def frozen_error(held: ParsedHold) -> ApiError:
     """As with a budget, when to retry stands in the body alone: by a header clients would retry without showing why."""
     where = f" in namespace {held.namespace}" if held.namespace else ""
     message = f"evictions{where} are frozen by Hold {held.name}: {held.words}"

@@ -33,7 +33,7 @@ from mainstay.server.placement.ledger.charge import charge_for
 from mainstay.server.placement.ledger.ledger import Drift, build_write, held, ledger_in, ledger_key, let_go
 from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import Refusal
-from mainstay.server.placement.ledger.room import Asked, find_refusal
+from mainstay.server.placement.ledger.room import BindOptions, find_refusal
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import CORE, build_key, build_prefix
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
@@ -80,7 +80,7 @@ def holding(reservation: Object) -> SharedWrite:
 
     def change(entry: Entry | None) -> Sequence[Write]:
         ledger = ledger_in(entry)
-        refusal = find_refusal(ledger, 0 if entry is None else entry.revision, charge, Asked(needs_node=True))
+        refusal = find_refusal(ledger, 0 if entry is None else entry.revision, charge, BindOptions(needs_node=True))
         if refusal is not None:
             raise _refused(reservation["metadata"]["name"], refusal)
         return (build_write(key, held(ledger, charge.amounts, charge.ports)),)

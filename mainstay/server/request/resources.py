@@ -13,7 +13,7 @@ from mainstay.env import Clock
 from mainstay.http.messages import Answer
 from mainstay.server.auth import authorization
 from mainstay.server.auth.node_restriction import require_own
-from mainstay.server.decisions.write_notes import Asked, WriteNotes
+from mainstay.server.decisions.write_notes import WriteNotes, WriteRequest
 from mainstay.server.request.answers import no_page
 from mainstay.server.request.context import ApiCall
 from mainstay.server.request.handlers import READS, Answering, HandlerTable, ResourceCall
@@ -81,7 +81,7 @@ class ResourceRoute:
         call, target = asked.call, asked.target
         if node := authorization.agent_in(call.user):
             await require_own(self._store, node, call.request, target)
-        noted = Asked(self._notes, call, target, asked.options.get("fieldManager"))
+        noted = WriteRequest(self._notes, call, target, asked.options.get("fieldManager"))
         asked.context = read_write_context(call.request, call.user, self._clock, noted)
 
 

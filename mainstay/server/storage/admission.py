@@ -1,7 +1,7 @@
 """What happens to every object on its way in, besides what its kind says: a list of plain functions, run in order.
 
 Each looks at the new object and the old one, may fill something in, and raises `ApiError` to refuse. They read nothing:
-what they need to know of other objects is given to them by `Known`, which the server keeps up to date.
+what they need to know of other objects is given to them by `AdmissionContext`, which the server keeps up to date.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system
 
 
 @dataclass(slots=True)
-class Known:
+class AdmissionContext:
     """What admission knows of other objects."""
 
     priorities: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Known:
     default_priority: str = ""
 
 
-def build_admission(known: Known) -> Sequence[Admission]:
+def build_admission(known: AdmissionContext) -> Sequence[Admission]:
     """All of it, in order."""
 
     def priority(kind: Kind, new: Object, old: Object | None) -> None:
@@ -38,7 +38,7 @@ def _is_pod(kind: Kind) -> bool:
     return kind.kind == "Pod" and kind.group == ""
 
 
-def _set_priority(pod: Object, known: Known) -> None:
+def _set_priority(pod: Object, known: AdmissionContext) -> None:
     spec = pod["spec"]
     name = spec.get("priorityClassName") or known.default_priority
     value, policy = 0, "PreemptLowerPriority"

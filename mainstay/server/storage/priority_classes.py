@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.server.storage.admission import Known
+from mainstay.server.storage.admission import AdmissionContext
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
 from mainstay.store.interface import Change, Entry, Store
@@ -15,7 +15,7 @@ PREFIX: Final = "scheduling.k8s.io/priorityclasses/"
 
 class PriorityClasses:
     def __init__(self, store: Store, feed: Feed) -> None:
-        self.known = Known()
+        self.known = AdmissionContext()
         self._follower = PrefixFollower(store, feed, PREFIX, self._take, self._reset)
 
     async def start(self) -> None:

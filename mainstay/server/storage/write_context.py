@@ -11,7 +11,7 @@ from mainstay.api.headers import CAUSE, DECISION, TERM
 from mainstay.env import Clock
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User, agent_in
-from mainstay.server.decisions.write_notes import Asked
+from mainstay.server.decisions.write_notes import WriteRequest
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.operations import Operation, read_operation
 from mainstay.server.storage.stored import Written
@@ -33,7 +33,7 @@ class WriteContext:
     operation: Operation | None = None
     agent_of: str = ""
     """The node whose own agent writes this, if it is one: only that knows what has ended there."""
-    asked: Asked | None = None
+    asked: WriteRequest | None = None
     """Who asks for it, to be noted with the revision. None: the server itself."""
 
     @property
@@ -67,7 +67,7 @@ class WriteContext:
 NO_CONTEXT: Final = WriteContext()
 
 
-def read_write_context(request: Request, user: User, clock: Clock, asked: Asked | None = None) -> WriteContext:
+def read_write_context(request: Request, user: User, clock: Clock, asked: WriteRequest | None = None) -> WriteContext:
     """Raises `ApiError` (400) for headers that make no sense."""
     headers = request.headers
     decision, cause = headers.get(DECISION), headers.get(CAUSE)

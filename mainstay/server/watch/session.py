@@ -51,7 +51,7 @@ class Outgoing(Protocol):
     async def wait_closed(self) -> None: ...
 
 
-class Stored(Protocol):
+class StoredRange(Protocol):
     """What there is to begin with: the store, or what stands in for it."""
 
     async def range(self, prefix: str) -> Page: ...
@@ -59,7 +59,7 @@ class Stored(Protocol):
     async def revision(self) -> int: ...
 
 
-class Followed(Protocol):
+class ChangeFeed(Protocol):
     """What is told of afterwards: the feed, or what stands in for it (server/decisions/feed.py)."""
 
     revision: int
@@ -78,7 +78,7 @@ class Watching:
     """Serves watches. One for the whole server; it tells those who want to know how far the feed has got."""
 
     def __init__(
-        self, store: Stored, feed: Followed, clock: Clock, jitter: Random, epochs: StoreEpochs | None = None
+        self, store: StoredRange, feed: ChangeFeed, clock: Clock, jitter: Random, epochs: StoreEpochs | None = None
     ) -> None:
         self._store = store
         self._feed = feed
@@ -139,8 +139,8 @@ class _Session:
 
     def __init__(
         self,
-        store: Stored,
-        feed: Followed,
+        store: StoredRange,
+        feed: ChangeFeed,
         clock: Clock,
         selection: Selection,
         form: Form,

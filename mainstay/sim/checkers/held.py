@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.annotations import DESIRED_REPLICAS
-from mainstay.api.holds import Held, freezing, held_of, holding_controller, holding_rollout
+from mainstay.api.holds import ParsedHold, freezing, held_of, holding_controller, holding_rollout
 from mainstay.api.kind import Object
 from mainstay.api.well_known_labels import UNREACHABLE_TAINT
 from mainstay.sim.checkers import Violated
@@ -33,7 +33,7 @@ class HoldsThere:
     """The Holds in the store, and since when."""
 
     def __init__(self) -> None:
-        self._there: dict[str, tuple[Held, int]] = {}
+        self._there: dict[str, tuple[ParsedHold, int]] = {}
 
     def saw(self, event: RevisionCommitted) -> None:
         if not event.key.startswith(_HOLDS):
@@ -46,7 +46,7 @@ class HoldsThere:
         if held is not None:
             self._there[event.key] = (held, since_ns)
 
-    def binding(self, at_ns: int) -> list[Held]:
+    def binding(self, at_ns: int) -> list[ParsedHold]:
         """Those that everybody must know of by now."""
         return [
             held

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.pod.handlers import Asked, Told, ask, find_port
+from mainstay.agent.pod.handlers import HandlerResult, HandlerTarget, ask, find_port
 from mainstay.agent.runner import ContainerId
 from mainstay.agent.runners.pretend import PretendRunner
 from mainstay.env import network
@@ -15,7 +15,7 @@ from mainstay.sim.simulation import Simulation
 from tests.agent.cluster import a_container, seconds
 
 CONTAINER = a_container(ports=[{"name": "http", "containerPort": 8080}])
-WHOM = Asked(ContainerId("uid", "c", 0), CONTAINER, "pod")
+WHOM = HandlerTarget(ContainerId("uid", "c", 0), CONTAINER, "pod")
 
 
 class Answers(asyncio.Protocol):
@@ -45,7 +45,7 @@ async def a_pod_that_answers(sim: Simulation, text: bytes) -> AsyncIterator[Pret
     server.close()
 
 
-async def told(sim: Simulation, handler: dict[str, Any], text: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Told:
+async def told(sim: Simulation, handler: dict[str, Any], text: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> HandlerResult:
     async with a_pod_that_answers(sim, text) as runner:
         return await ask(handler, WHOM, runner, seconds(1))
 
@@ -74,7 +74,7 @@ async def test_a_request_has_its_path_and_headers(sim: Simulation):
 async def test_who_says_nothing_in_time_has_failed(sim: Simulation):
     found = await told(sim, {"httpGet": {"port": 8080}}, b"")
 
-    assert found == Told(False, "it took longer than 1s")
+    assert found == HandlerResult(False, "it took longer than 1s")
 
 
 async def test_what_is_no_http_has_failed(sim: Simulation):

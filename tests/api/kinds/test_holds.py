@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import What, freezing, held_of, holding_controller, holding_rollout, in_force, name_of
+from mainstay.api.holds import HoldScope, freezing, held_of, holding_controller, holding_rollout, in_force, name_of
 from mainstay.api.kind import Kind
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.kinds import BUILTIN
@@ -24,10 +24,10 @@ def problems(hold: dict[str, Any], old: dict[str, Any] | None = None, kind: Kind
 @pytest.mark.parametrize(
     ("what", "target"),
     [
-        (What.CONTROLLER, {"name": "deployment"}),
-        (What.EVICTIONS, {}),
-        (What.EVICTIONS, {"namespace": "shop"}),
-        (What.ROLLOUT, WEB),
+        (HoldScope.CONTROLLER, {"name": "deployment"}),
+        (HoldScope.EVICTIONS, {}),
+        (HoldScope.EVICTIONS, {"namespace": "shop"}),
+        (HoldScope.ROLLOUT, WEB),
     ],
 )
 def test_one_of_each_is_fine(what, target):
@@ -60,7 +60,7 @@ def test_a_hold_says_what_it_holds_who_answers_for_it_why_and_until_when():
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_would(field, value, problem):
-    hold = a_hold(What.EVICTIONS)
+    hold = a_hold(HoldScope.EVICTIONS)
     hold["spec"][field] = value
     found = problems(hold)
 
@@ -71,16 +71,16 @@ def test_what_makes_no_sense_is_refused_with_what_would(field, value, problem):
 @pytest.mark.parametrize(
     ("what", "target", "problem"),
     [
-        (What.CONTROLLER, {}, ("spec.target.name", "Required value")),
+        (HoldScope.CONTROLLER, {}, ("spec.target.name", "Required value")),
         (
-            What.CONTROLLER,
+            HoldScope.CONTROLLER,
             {"name": "job", "namespace": "a"},
             ("spec.target.namespace", "Forbidden: not supported for Controller"),
         ),
-        (What.EVICTIONS, {"name": "web"}, ("spec.target.name", "Forbidden: not supported for Evictions")),
-        (What.ROLLOUT, {"name": "web"}, ("spec.target.namespace", "Required value")),
+        (HoldScope.EVICTIONS, {"name": "web"}, ("spec.target.name", "Forbidden: not supported for Evictions")),
+        (HoldScope.ROLLOUT, {"name": "web"}, ("spec.target.namespace", "Required value")),
         (
-            What.ROLLOUT,
+            HoldScope.ROLLOUT,
             {**WEB, "kind": "Job"},
             ("spec.target.kind", 'Unsupported value: "Job": supported values: "Deployment"'),
         ),
@@ -91,24 +91,24 @@ def test_a_target_is_that_of_what_is_held(what, target, problem):
 
 
 def test_names_in_a_target_are_names():
-    assert list(problems(a_hold(What.ROLLOUT, {**WEB, "namespace": "a.b", "name": "A"}))) == [
+    assert list(problems(a_hold(HoldScope.ROLLOUT, {**WEB, "namespace": "a.b", "name": "A"}))) == [
         "spec.target.namespace",
         "spec.target.name",
     ]
 
 
 def test_what_is_held_stays_the_same_and_the_rest_may_change():
-    before = a_hold(What.CONTROLLER, {"name": "job"})
-    longer = a_hold(What.CONTROLLER, {"name": "job"}, ends=7200, owner="ben", reason="still looking")
-    other = a_hold(What.CONTROLLER, {"name": "deployment"})
+    before = a_hold(HoldScope.CONTROLLER, {"name": "job"})
+    longer = a_hold(HoldScope.CONTROLLER, {"name": "job"}, ends=7200, owner="ben", reason="still looking")
+    other = a_hold(HoldScope.CONTROLLER, {"name": "deployment"})
 
     assert problems(longer, before) == {}
     assert problems(other, before) == {"spec.target": "Forbidden: field is immutable; create another Hold"}
 
 
 def test_what_was_left_out_is_filled_in():
-    rollout = a_hold(What.ROLLOUT, {"namespace": "shop", "name": "web"}, expiresAt="2026-03-01T13:00:00.5+00:00")
-    evictions = a_hold(What.EVICTIONS)
+    rollout = a_hold(HoldScope.ROLLOUT, {"namespace": "shop", "name": "web"}, expiresAt="2026-03-01T13:00:00.5+00:00")
+    evictions = a_hold(HoldScope.EVICTIONS)
     del evictions["spec"]["target"]
 
     assert problems(rollout) == problems(evictions) == {}
@@ -118,22 +118,22 @@ def test_what_was_left_out_is_filled_in():
 
 
 def test_a_table_says_for_how_long_it_still_holds_and_that_it_does_no_more():
-    hold = a_hold(What.ROLLOUT, WEB)
+    hold = a_hold(HoldScope.ROLLOUT, WEB)
     table = TABLES[(HOLDS.group, HOLDS.kind)]
 
     assert [column.name for column in table.columns] == ["Name", "What", "Target", "Owner", "Left", "Reason", "Age"]
     assert table.cells(hold, NOON)[:6] == ["hold", "Rollout", "shop/web", "anna", "60m", "a look"]
     assert table.cells(hold, NOON + timedelta(hours=1))[4] == "Expired"
-    assert table.cells(a_hold(What.EVICTIONS), NOON)[2] == "every namespace"
+    assert table.cells(a_hold(HoldScope.EVICTIONS), NOON)[2] == "every namespace"
 
 
 # What holds whom.
 
 
 def test_one_is_in_force_until_its_time_is_over_or_it_is_deleted():
-    leaving = a_hold(What.EVICTIONS, name="leaving")
+    leaving = a_hold(HoldScope.EVICTIONS, name="leaving")
     leaving["metadata"]["deletionTimestamp"] = at(0)
-    holds = [a_hold(What.EVICTIONS, name="short", ends=60), a_hold(What.EVICTIONS, name="long"), leaving]
+    holds = [a_hold(HoldScope.EVICTIONS, name="short", ends=60), a_hold(HoldScope.EVICTIONS, name="long"), leaving]
 
     assert [held.name for held in in_force(holds, NOON)] == ["long", "short"]
     assert [held.name for held in in_force(holds, NOON + timedelta(seconds=60))] == ["long"]
@@ -143,9 +143,9 @@ def test_one_is_in_force_until_its_time_is_over_or_it_is_deleted():
 def test_each_concerns_what_it_names_and_nothing_else():
     holds = in_force(
         [
-            a_hold(What.CONTROLLER, {"name": "job"}, name="controller"),
-            a_hold(What.EVICTIONS, {"namespace": "shop"}, name="shop"),
-            a_hold(What.ROLLOUT, WEB, name="web"),
+            a_hold(HoldScope.CONTROLLER, {"name": "job"}, name="controller"),
+            a_hold(HoldScope.EVICTIONS, {"namespace": "shop"}, name="shop"),
+            a_hold(HoldScope.ROLLOUT, WEB, name="web"),
         ],
         NOON,
     )
@@ -153,11 +153,11 @@ def test_each_concerns_what_it_names_and_nothing_else():
     assert [holding_controller(holds, name) is not None for name in ("job", "web")] == [True, False]
     assert [freezing(holds, namespace) is not None for namespace in ("shop", "bank", "")] == [True, False, False]
     assert [holding_rollout(holds, "shop", name) is not None for name in ("web", "api")] == [True, False]
-    everywhere = in_force([a_hold(What.EVICTIONS)], NOON)
+    everywhere = in_force([a_hold(HoldScope.EVICTIONS)], NOON)
     assert [freezing(everywhere, namespace) is not None for namespace in ("shop", "bank", "")] == [True] * 3
 
 
 def test_those_who_hold_the_same_meet_at_its_name():
-    assert name_of(What.CONTROLLER, "node-health") == "controller.node-health"
-    assert (name_of(What.EVICTIONS), name_of(What.EVICTIONS, "", "shop")) == ("evictions", "evictions.shop")
-    assert name_of(What.ROLLOUT, "web", "shop") == "rollout.shop.web"
+    assert name_of(HoldScope.CONTROLLER, "node-health") == "controller.node-health"
+    assert (name_of(HoldScope.EVICTIONS), name_of(HoldScope.EVICTIONS, "", "shop")) == ("evictions", "evictions.shop")
+    assert name_of(HoldScope.ROLLOUT, "web", "shop") == "rollout.shop.web"

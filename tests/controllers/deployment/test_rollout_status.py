@@ -4,15 +4,15 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.controllers.deployment.rolling import compute_bounds
-from mainstay.controllers.deployment.status import Said, is_timed_out, said
+from mainstay.controllers.deployment.status import DeploymentStatus, is_timed_out, said
 from tests.controllers.objects import NOON, Object, a_deployment, a_set, at
 
 
-def say(deployment: Object, new: Object | None, *old: Object, now: float = 0, **more: Any) -> Said:
+def say(deployment: Object, new: Object | None, *old: Object, now: float = 0, **more: Any) -> DeploymentStatus:
     return said(deployment, new, old, compute_bounds(deployment), NOON + timedelta(seconds=now), **more)
 
 
-def progressing(found: Said) -> tuple[str, str, str] | None:
+def progressing(found: DeploymentStatus) -> tuple[str, str, str] | None:
     for condition in found.status["conditions"]:
         if condition["type"] == "Progressing":
             return condition["status"], condition["reason"], condition["message"]
@@ -166,7 +166,7 @@ def test_what_a_set_is_refused_the_deployment_says_too_and_the_new_sets_comes_fi
     def failure(message: str) -> Object:
         return {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
 
-    def failures(found: Said) -> list[str]:
+    def failures(found: DeploymentStatus) -> list[str]:
         return [each["message"] for each in found.status["conditions"] if each["type"] == "ReplicaFailure"]
 
     new, old = a_set("new", 1, conditions=[failure("of the new")]), a_set("old", 1, conditions=[failure("of the old")])

@@ -14,7 +14,7 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
 from mainstay.controllers.endpoints.routes import Port
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING
-from mainstay.controllers.endpoints.slices import BATCH, MANAGED_BY, MANAGER, EndpointSlices, Wrote
+from mainstay.controllers.endpoints.slices import BATCH, MANAGED_BY, MANAGER, EndpointSlices, LastSliceWrite
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
 from tests.controllers.endpoints.services import HTTP, Object, a_pod, a_service, a_slice, a_view, an_endpoint
 from tests.controllers.objects import NOON, a_node
@@ -31,7 +31,7 @@ OWNER = {
 }
 
 
-def decide(memory: Wrote | None = None, service: Object | None = None, **given) -> Decision:
+def decide(memory: LastSliceWrite | None = None, service: Object | None = None, **given) -> Decision:
     services = [a_service() if service is None else service]
     return SLICES.decide(a_view(SLICES, services=services, **given), KEY, memory)
 
@@ -88,7 +88,7 @@ def test_when_all_is_said_nothing_is_written():
 
 
 def test_a_pod_that_is_not_ready_any_more_is_written_at_once_in_the_version_that_was_seen():
-    decision = decide(Wrote(NOON), pods=[a_pod("p", ready=False)], slices=[a_slice("s", [an_endpoint("p")])])
+    decision = decide(LastSliceWrite(NOON), pods=[a_pod("p", ready=False)], slices=[a_slice("s", [an_endpoint("p")])])
 
     changed = {"endpoints": [an_endpoint("p", ready=False)], "ports": [HTTP.as_object()]}
     assert decision.actions == (patch("s", changed),)
@@ -96,7 +96,7 @@ def test_a_pod_that_is_not_ready_any_more_is_written_at_once_in_the_version_that
 
 @pytest.mark.parametrize("gone", [a_pod("p", phase="Succeeded"), a_pod("p", labels={"app": "debug"}), None])
 def test_a_pod_that_is_over_or_not_selected_any_more_is_taken_out_and_the_slice_stays(gone):
-    decision = decide(Wrote(NOON), pods=[gone] if gone else [], slices=[a_slice("s", [an_endpoint("p")])])
+    decision = decide(LastSliceWrite(NOON), pods=[gone] if gone else [], slices=[a_slice("s", [an_endpoint("p")])])
 
     assert decision.actions == (patch("s", {"endpoints": [], "ports": []}),)
 
@@ -105,12 +105,12 @@ def test_what_only_adds_waits_for_more_after_a_write_and_then_goes_together():
     pods = [a_pod("p"), a_pod("q", "10.0.0.2")]
     slices = [a_slice("s", [an_endpoint("p")])]
 
-    soon = decide(Wrote(NOON - BATCH / 4), pods=pods, slices=slices)
-    later = decide(Wrote(NOON - BATCH), pods=pods, slices=slices)
-    after_the_clock_went_back = decide(Wrote(NOON + timedelta(hours=1)), pods=pods, slices=slices)
+    soon = decide(LastSliceWrite(NOON - BATCH / 4), pods=pods, slices=slices)
+    later = decide(LastSliceWrite(NOON - BATCH), pods=pods, slices=slices)
+    after_the_clock_went_back = decide(LastSliceWrite(NOON + timedelta(hours=1)), pods=pods, slices=slices)
 
     assert (soon.actions, soon.result) == ((), WakeAt(NOON + BATCH * 3 / 4, "more may come"))
-    assert soon.memory == Wrote(NOON - BATCH / 4)
+    assert soon.memory == LastSliceWrite(NOON - BATCH / 4)
     added = {"endpoints": [an_endpoint("p"), an_endpoint("q", "10.0.0.2")], "ports": [HTTP.as_object()]}
     assert later.actions == after_the_clock_went_back.actions == (patch("s", added),)
 

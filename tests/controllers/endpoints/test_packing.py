@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers.endpoints.packing import Held, Packing, Slice, packed
+from mainstay.controllers.endpoints.packing import ExistingSlice, Packing, Slice, packed
 from mainstay.controllers.endpoints.routes import Endpoint, Group, Port
 
 A, B = Group("IPv4", (Port("http", "TCP", 1),)), Group("IPv4", (Port("http", "TCP", 2),))
@@ -22,12 +22,12 @@ def some(names: str) -> tuple[Endpoint, ...]:
     return tuple(an(name) for name in names)
 
 
-def pack(existing: Sequence[Held], wanted: dict[Group, tuple[Endpoint, ...]]) -> Packing:
+def pack(existing: Sequence[ExistingSlice], wanted: dict[Group, tuple[Endpoint, ...]]) -> Packing:
     return packed(existing, wanted, ["IPv4"], size_max=3)
 
 
 def test_what_is_as_it_should_be_is_left_alone():
-    assert pack([Held("s1", A, some("abc")), Held("s2", A, some("d"))], {A: some("abcd")}) == NOTHING
+    assert pack([ExistingSlice("s1", A, some("abc")), ExistingSlice("s2", A, some("d"))], {A: some("abcd")}) == NOTHING
 
 
 def test_new_endpoints_get_slices_that_are_filled():
@@ -35,20 +35,24 @@ def test_new_endpoints_get_slices_that_are_filled():
 
 
 def test_one_more_goes_into_the_fullest_slice_that_has_room():
-    existing = [Held("s1", A, some("a")), Held("s2", A, some("bc")), Held("s3", A, some("def"))]
+    existing = [
+        ExistingSlice("s1", A, some("a")),
+        ExistingSlice("s2", A, some("bc")),
+        ExistingSlice("s3", A, some("def")),
+    ]
 
     assert pack(existing, {A: some("abcdefg")}) == Packing({"s2": Slice(A, some("bcg"))})
 
 
 def test_more_go_into_one_slice_that_has_room_for_all_or_else_into_a_new_one():
-    existing = [Held("s1", A, some("a")), Held("s2", A, some("bc"))]
+    existing = [ExistingSlice("s1", A, some("a")), ExistingSlice("s2", A, some("bc"))]
 
     assert pack(existing, {A: some("abcxy")}) == Packing({"s1": Slice(A, some("axy"))})
-    assert pack([Held("s2", A, some("bc"))], {A: some("bcxy")}) == Packing({}, (Slice(A, some("xy")),))
+    assert pack([ExistingSlice("s2", A, some("bc"))], {A: some("bcxy")}) == Packing({}, (Slice(A, some("xy")),))
 
 
 def test_a_slice_that_changes_anyway_is_filled_first():
-    existing = [Held("s1", A, some("ab")), Held("s2", A, some("cd"))]
+    existing = [ExistingSlice("s1", A, some("ab")), ExistingSlice("s2", A, some("cd"))]
 
     assert pack(existing, {A: some("acdx")}) == Packing({"s1": Slice(A, some("ax"))})
 
@@ -56,50 +60,52 @@ def test_a_slice_that_changes_anyway_is_filled_first():
 def test_an_endpoint_that_changes_stays_where_it_is():
     changed = (an("a"), an("b", version=2))
 
-    assert pack([Held("s1", A, some("ab"))], {A: changed}) == Packing({"s1": Slice(A, changed)})
+    assert pack([ExistingSlice("s1", A, some("ab"))], {A: changed}) == Packing({"s1": Slice(A, changed)})
 
 
 def test_a_slice_that_becomes_empty_goes_unless_something_new_needs_one():
-    existing = [Held("s1", A, some("abc")), Held("s2", A, some("d"))]
+    existing = [ExistingSlice("s1", A, some("abc")), ExistingSlice("s2", A, some("d"))]
 
     assert pack(existing, {A: some("abc")}) == Packing({}, removed=("s2",))
     assert pack(existing, {A: some("abcx")}) == Packing({"s2": Slice(A, some("x"))})
 
 
 def test_when_all_are_gone_one_slice_stays_and_is_used_again():
-    emptied = pack([Held("s1", A, some("a")), Held("s2", A, some("b"))], {})
+    emptied = pack([ExistingSlice("s1", A, some("a")), ExistingSlice("s2", A, some("b"))], {})
     assert emptied == Packing({"s1": Slice(EMPTY, ())}, removed=("s2",))
-    assert pack([Held("s1", EMPTY, ())], {}) == NOTHING
-    assert pack([Held("s1", EMPTY, ())], {A: some("a")}) == Packing({"s1": Slice(A, some("a"))})
+    assert pack([ExistingSlice("s1", EMPTY, ())], {}) == NOTHING
+    assert pack([ExistingSlice("s1", EMPTY, ())], {A: some("a")}) == Packing({"s1": Slice(A, some("a"))})
     assert pack([], {}) == Packing({}, (Slice(EMPTY, ()),))
 
 
 def test_new_ports_are_written_in_place():
-    existing = [Held("s1", A, some("abc")), Held("s2", A, some("d"))]
+    existing = [ExistingSlice("s1", A, some("abc")), ExistingSlice("s2", A, some("d"))]
 
     assert pack(existing, {B: some("abcd")}) == Packing({"s1": Slice(B, some("abc")), "s2": Slice(B, some("d"))})
 
 
 def test_what_has_to_move_is_taken_out_before_it_is_put_in():
-    first = pack([Held("s1", A, some("ab"))], {A: some("a"), B: some("b")})
+    first = pack([ExistingSlice("s1", A, some("ab"))], {A: some("a"), B: some("b")})
     assert first == Packing({"s1": Slice(A, some("a"))}, waits=True)
-    assert pack([Held("s1", A, some("a"))], {A: some("a"), B: some("b")}) == Packing({}, (Slice(B, some("b")),))
+    assert pack([ExistingSlice("s1", A, some("a"))], {A: some("a"), B: some("b")}) == Packing(
+        {}, (Slice(B, some("b")),)
+    )
 
 
 def test_what_stands_in_two_slices_stays_in_the_first():
-    existing = [Held("s1", A, some("ab")), Held("s2", A, some("bc"))]
+    existing = [ExistingSlice("s1", A, some("ab")), ExistingSlice("s2", A, some("bc"))]
 
     assert pack(existing, {A: some("abc")}) == Packing({"s2": Slice(A, some("c"))})
 
 
 def test_a_family_that_is_not_wanted_any_more_goes():
-    existing = [Held("s1", A, some("a")), Held("s2", SIX, some("a"))]
+    existing = [ExistingSlice("s1", A, some("a")), ExistingSlice("s2", SIX, some("a"))]
 
     assert pack(existing, {A: some("a")}) == Packing({}, removed=("s2",))
 
 
 def test_families_do_not_disturb_each_other():
-    existing = [Held("s1", A, some("a")), Held("s2", SIX, some("a"))]
+    existing = [ExistingSlice("s1", A, some("a")), ExistingSlice("s2", SIX, some("a"))]
 
     assert packed(existing, {A: some("a"), SIX: some("a")}, ["IPv4", "IPv6"], size_max=3) == NOTHING
     more = packed(existing, {B: some("a"), SIX: some("ab")}, ["IPv4", "IPv6"], size_max=3)
@@ -126,17 +132,19 @@ def grouped(*parts: dict[str, tuple[Group, int]]) -> dict[Group, tuple[Endpoint,
     return found
 
 
-def applied(existing: Sequence[Held], packing: Packing) -> list[Held]:
+def applied(existing: Sequence[ExistingSlice], packing: Packing) -> list[ExistingSlice]:
     after = [each for each in existing if each.name not in packing.removed]
-    after = [Held(e.name, *_pair(packing.changed[e.name])) if e.name in packing.changed else e for e in after]
-    return after + [Held(f"n{number}{len(existing)}", *_pair(each)) for number, each in enumerate(packing.created)]
+    after = [ExistingSlice(e.name, *_pair(packing.changed[e.name])) if e.name in packing.changed else e for e in after]
+    return after + [
+        ExistingSlice(f"n{number}{len(existing)}", *_pair(each)) for number, each in enumerate(packing.created)
+    ]
 
 
 def _pair(piece: Slice) -> tuple[Group, tuple[Endpoint, ...]]:
     return piece.group, piece.endpoints
 
 
-def standing(slices: Sequence[Held]) -> list[tuple[Group, str, int]]:
+def standing(slices: Sequence[ExistingSlice]) -> list[tuple[Group, str, int]]:
     return sorted((s.group, e.identity, e.body["version"]) for s in slices for e in s.endpoints)
 
 
@@ -144,7 +152,7 @@ def standing(slices: Sequence[Held]) -> list[tuple[Group, str, int]]:
 def test_the_slices_have_exactly_what_is_wanted_and_then_nothing_changes(existing, four, six):
     wanted = grouped(four, six)
     families = ["IPv4", "IPv6"]
-    slices = [Held(f"s{number}", group, tuple(content)) for number, (group, content) in enumerate(existing)]
+    slices = [ExistingSlice(f"s{number}", group, tuple(content)) for number, (group, content) in enumerate(existing)]
     rounds = 0
     while (packing := packed(slices, wanted, families, size_max=3)) != NOTHING:
         rounds += 1

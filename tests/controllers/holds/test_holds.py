@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mainstay.api.holds import HoldReason, What, held_of, in_force
+from mainstay.api.holds import HoldReason, HoldScope, held_of, in_force
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.node_health import RELEASED, UNREACHABLE, Record, State
 from mainstay.api.object_key import ObjectKey
@@ -33,8 +33,8 @@ from tests.controllers.node_health.test_node_health import GONE, OTHERS, UNKNOWN
 from tests.controllers.objects import NOON, Object, a_deployment, a_hold, at
 
 WEB = {"kind": "Deployment", "namespace": "default", "name": "web"}
-HELD = a_hold(What.ROLLOUT, WEB, name="rollout.default.web")
-FROZEN = tuple(in_force([a_hold(What.EVICTIONS)], NOON))
+HELD = a_hold(HoldScope.ROLLOUT, WEB, name="rollout.default.web")
+FROZEN = tuple(in_force([a_hold(HoldScope.EVICTIONS)], NOON))
 WORDS = "anna holds it until 2026-03-01T13:00:00Z: a look"
 
 
@@ -92,10 +92,10 @@ def test_one_that_was_never_rolled_out_gets_no_pods():
 @pytest.mark.parametrize(
     "hold",
     [
-        a_hold(What.ROLLOUT, WEB, ends=0),
-        a_hold(What.ROLLOUT, {**WEB, "name": "api"}),
-        a_hold(What.ROLLOUT, {**WEB, "namespace": "shop"}),
-        a_hold(What.EVICTIONS),
+        a_hold(HoldScope.ROLLOUT, WEB, ends=0),
+        a_hold(HoldScope.ROLLOUT, {**WEB, "name": "api"}),
+        a_hold(HoldScope.ROLLOUT, {**WEB, "namespace": "shop"}),
+        a_hold(HoldScope.EVICTIONS),
     ],
 )
 def test_what_is_over_or_holds_something_else_holds_no_rollout(hold):
@@ -107,7 +107,7 @@ def test_a_hold_is_told_once_and_a_longer_one_again():
     held = ten(status=dict(first.status))
 
     again = decide(held, an_old(8), a_new(3), holds=[HELD])
-    longer = decide(held, an_old(8), a_new(3), holds=[a_hold(What.ROLLOUT, WEB, ends=7200)])
+    longer = decide(held, an_old(8), a_new(3), holds=[a_hold(HoldScope.ROLLOUT, WEB, ends=7200)])
 
     assert (again.events, said(again)) == ((), said(first))
     assert longer.events == ()
@@ -159,7 +159,7 @@ def test_the_progress_of_a_held_rollout_waits_for_the_holder():
 def test_a_hold_wakes_the_deployment_that_it_names():
     cache = Cache(HOLDS)
     woken = []
-    for hold in (HELD, a_hold(What.EVICTIONS)):
+    for hold in (HELD, a_hold(HoldScope.EVICTIONS)):
         entry = cache.read_item(json.dumps({**hold, "metadata": {**hold["metadata"], "resourceVersion": "1"}}).encode())
         woken.append(list(rollout_holds.held_deployments(Change(HOLDS, entry.key, ChangeType.ADDED, None, entry, 1))))
 
@@ -170,7 +170,9 @@ def test_a_hold_wakes_the_deployment_that_it_names():
 
 
 def frozen_in(*namespaces: str):
-    return tuple(in_force([a_hold(What.EVICTIONS, {"namespace": each} if each else {}) for each in namespaces], NOON))
+    return tuple(
+        in_force([a_hold(HoldScope.EVICTIONS, {"namespace": each} if each else {}) for each in namespaces], NOON)
+    )
 
 
 def silent(taints=(UNREACHABLE,), record: Record = UNKNOWN):
@@ -281,10 +283,10 @@ def conditions(decision: Decision) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize(
     ("hold", "more"),
     [
-        (a_hold(What.CONTROLLER, {"name": "deployment"}), {}),
-        (a_hold(What.CONTROLLER, {"name": "scheduler"}), {}),
-        (a_hold(What.EVICTIONS), {}),
-        (a_hold(What.EVICTIONS, {"namespace": "shop"}), {"namespaces": ["shop"]}),
+        (a_hold(HoldScope.CONTROLLER, {"name": "deployment"}), {}),
+        (a_hold(HoldScope.CONTROLLER, {"name": "scheduler"}), {}),
+        (a_hold(HoldScope.EVICTIONS), {}),
+        (a_hold(HoldScope.EVICTIONS, {"namespace": "shop"}), {"namespaces": ["shop"]}),
         (HELD, {"deployments": [a_deployment(1)]}),
     ],
 )
@@ -302,11 +304,15 @@ def test_a_hold_says_that_it_is_in_force_and_wakes_when_it_ends(hold, more):
     ("hold", "reason", "text"),
     [
         (
-            a_hold(What.CONTROLLER, {"name": "deploy"}),
+            a_hold(HoldScope.CONTROLLER, {"name": "deploy"}),
             HoldReason.NO_SUCH_CONTROLLER,
             "there are deployment, deployment-progress,",
         ),
-        (a_hold(What.EVICTIONS, {"namespace": "shop"}), HoldReason.NO_SUCH_NAMESPACE, "there is no namespace shop"),
+        (
+            a_hold(HoldScope.EVICTIONS, {"namespace": "shop"}),
+            HoldReason.NO_SUCH_NAMESPACE,
+            "there is no namespace shop",
+        ),
         (HELD, HoldReason.NO_SUCH_DEPLOYMENT, "there is no Deployment default/web; one that comes is held"),
     ],
 )
@@ -322,7 +328,7 @@ def test_one_that_names_what_is_not_there_says_so_and_tells_once(hold, reason, t
 
 
 def test_one_whose_time_is_over_says_so_for_a_day_and_then_goes():
-    hold = a_hold(What.EVICTIONS, status={"phase": "Active"})
+    hold = a_hold(HoldScope.EVICTIONS, status={"phase": "Active"})
     hold["metadata"]["resourceVersion"] = "7"
 
     over = judged(hold, now=3600)
@@ -338,4 +344,4 @@ def test_one_whose_time_is_over_says_so_for_a_day_and_then_goes():
 def test_every_controller_can_be_held_by_its_name_and_the_scheduler_as_well():
     assert {each.name for each in CONTROLLERS} < CAN_BE_HELD
     assert {"scheduler", "node-health", "repair", "namespace", "owner-cleanup", "pod-garbage", "root-ca"} < CAN_BE_HELD
-    assert held_of(a_hold(What.CONTROLLER, {"name": "scheduler"})) is not None
+    assert held_of(a_hold(HoldScope.CONTROLLER, {"name": "scheduler"})) is not None

@@ -8,7 +8,7 @@ from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.informer import Informers
-from mainstay.controllers.pod_gc.loop import INDEXES, Known, PodGarbage, Removal, garbage, garbage_in
+from mainstay.controllers.pod_gc.loop import INDEXES, PodGarbage, PodGcInput, Removal, garbage, garbage_in
 from mainstay.controllers.repair.snapshot import LOOKED_AT
 from mainstay.env import tasks
 from mainstay.loop.kernel import LoopContext
@@ -52,7 +52,7 @@ def test_what_leaves_is_found_in_a_cache_that_repair_has_indexed_first():
     cache.add_indexes(INDEXES)
     cache.replace([cache.read_item(msgspec.json.encode(pod))], 1)
 
-    assert garbage_in(cache, Known(10)) == [removal("lost", at_once=True)]
+    assert garbage_in(cache, PodGcInput(10)) == [removal("lost", at_once=True)]
 
 
 async def test_in_a_cluster_only_the_newest_that_have_ended_stay(sim):

@@ -22,7 +22,7 @@ from mainstay.controllers.repair.decide import (
     RemoveStranded,
     RepairSnapshot,
     ReplaceStranded,
-    Tell,
+    ReportFinding,
     decide,
     describe_workloads,
     summarize,
@@ -145,7 +145,7 @@ def test_stuck_finalizers_are_told_of_once_and_never_removed():
     assert (soon.steps, soon.findings) == ((), ())
     message = "it is to go since then, and waits for example.com/wait"
     finding = Finding(Fault.STUCK_FINALIZERS, NAMESPACES, ObjectKey("", "old"), "uid-old", message)
-    assert (late.steps, late.findings) == ((Tell(finding),), (finding,))
+    assert (late.steps, late.findings) == ((ReportFinding(finding),), (finding,))
     assert (later.steps, later.findings) == ((), (finding,))
 
 
@@ -200,7 +200,7 @@ def test_nothing_is_done_before_its_time_and_never_much_at_once(life):
         memory = plan.memory
         assert len(plan.steps) <= 2 * STEPS_MAX
         for step in plan.steps:
-            assert isinstance(step, RemoveStranded | Tell)
+            assert isinstance(step, RemoveStranded | ReportFinding)
             uid = step.pod.uid if isinstance(step, RemoveStranded) else step.finding.uid
             least = GONE_FOR if isinstance(step, RemoveStranded) else STUCK_AFTER
             assert timedelta(seconds=now - since[uid]) >= least

@@ -1,6 +1,6 @@
 """Traces are made of records: what belongs together has one trace, and links lead across controllers."""
 
-from mainstay.journal.record import DecisionRecord, Ending, Outcome, Seen, Subject, WriteRecord
+from mainstay.journal.record import DecisionRecord, Ending, Outcome, Subject, ViewPart, WriteRecord
 from mainstay.journal.trace_id import span_of, trace_of
 from mainstay.server.decisions import spans
 from mainstay.server.decisions.spans import Place, Spans
@@ -22,7 +22,7 @@ def a_decision(name: str, *, woken_by: tuple[int, ...] = (), ending: Ending = En
         build="",
         subject=Subject("pods", "shop", "web-1", uid="u-1", generation=3),
         outcome=Outcome(ending, "Unschedulable" if ending is Ending.RETRY else "", "no room"),
-        view=(Seen("pods", 41), Seen("nodes", 40)),
+        view=(ViewPart("pods", 41), ViewPart("nodes", 40)),
         now=6_000_000,
         woken_by=woken_by,
     )

@@ -28,14 +28,14 @@ from mainstay.server.placement.ledger.ledger import (
 from mainstay.server.placement.ledger.nodes import NodeFacts, has_other_facts, read_facts, with_node, without_node
 from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, compute_drift, find_drift, recount
 from mainstay.server.placement.ledger.refusals import Refusal, shown
-from mainstay.server.placement.ledger.room import Asked, bears_cordon, find_refusal, shortages
+from mainstay.server.placement.ledger.room import BindOptions, bears_cordon, find_refusal, shortages
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
 from mainstay.store.interface import Delete, Entry, Put, Write
 from tests.server.placement.ledger_cases import a_charge, a_ledger, a_node, a_sized_pod, require_sums
 
 PORT = "TCP/80/0.0.0.0"
-ASKED = Asked()
+ASKED = BindOptions()
 
 
 def entry(ledger: Ledger) -> Entry:
@@ -139,19 +139,19 @@ def test_accepted_bindings_never_take_more_than_there_is(pods: list[Charge], has
         (held(a_ledger(), {"cpu": 3500}), a_charge("a"), ASKED, "ReservationHeld", "cpu: wanted 1, free 500m"),
         (a_ledger(promised={"cpu": 3500}), a_charge("a"), ASKED, "CapacityChanged", "cpu: wanted 1, free 500m"),
         (a_ledger(is_accepting=False), a_charge("a"), ASKED, "NodeNotAccepting", "unschedulable"),
-        (a_ledger(is_accepting=False), a_charge("a"), Asked(bears_cordon=True), None, ""),
+        (a_ledger(is_accepting=False), a_charge("a"), BindOptions(bears_cordon=True), None, ""),
         (EMPTY, a_charge("a", 10**9), ASKED, None, ""),
-        (EMPTY, a_charge("a"), Asked(needs_node=True), "NodeGone", "there is no node n1"),
+        (EMPTY, a_charge("a"), BindOptions(needs_node=True), "NodeGone", "there is no node n1"),
         (a_ledger(ports={PORT: 1}), a_charge("a", 1, "TCP/80/10.0.0.1"), ASKED, "PortTaken", "TCP/80/10.0.0.1"),
         (a_ledger(held_ports={PORT: 1}), a_charge("a", 1, PORT), ASKED, "PortTaken", "TCP/80/0.0.0.0"),
         (a_ledger(ports={"TCP/80/10.0.0.2": 1}), a_charge("a", 1, "TCP/80/10.0.0.1"), ASKED, None, ""),
-        (a_ledger(), a_charge("a"), Asked(observed=6, is_strict=True), "Stale", "has changed at revision 7"),
-        (a_ledger(), a_charge("a"), Asked(observed=7, is_strict=True), None, ""),
-        (a_ledger(), a_charge("a"), Asked(observed=6), None, ""),
+        (a_ledger(), a_charge("a"), BindOptions(observed=6, is_strict=True), "Stale", "has changed at revision 7"),
+        (a_ledger(), a_charge("a"), BindOptions(observed=7, is_strict=True), None, ""),
+        (a_ledger(), a_charge("a"), BindOptions(observed=6), None, ""),
     ],
 )
 def test_a_pod_is_bound_only_where_there_is_room(
-    ledger: Ledger, charge: Charge, asked: Asked, cause: str | None, words: str
+    ledger: Ledger, charge: Charge, asked: BindOptions, cause: str | None, words: str
 ):
     refusal = find_refusal(ledger, 7, charge, asked)
 

@@ -22,7 +22,7 @@ from mainstay.server.placement.ledger.ledger import Ledger
 from mainstay.server.placement.ledger.refusals import Refusal, shown
 
 
-class Asked(msgspec.Struct, frozen=True):
+class BindOptions(msgspec.Struct, frozen=True):
     """What a binding says besides pod and node."""
 
     observed: int | None = None
@@ -35,7 +35,7 @@ class Asked(msgspec.Struct, frozen=True):
     """The pod may go to a node that takes no others."""
 
 
-def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: Asked) -> Refusal | None:
+def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptions) -> Refusal | None:
     """Why a pod cannot be bound; None if it can. `revision` is the ledger's, 0 if there is none yet.
 
     Room that the pod has reserved for itself must have been let go of before (ledger.py).
