@@ -12,14 +12,14 @@ from typing import Final
 from bench.measure import Figure, Stopwatch
 from mainstay.api.object_key import ObjectKey
 from mainstay.loop.queue.core import Queue
-from mainstay.loop.queue.items import DONE, Outcome, Priority, QueueSettings, Retry
+from mainstay.loop.queue.items import DONE, KeyRetry, Outcome, Priority, QueueSettings
 
 SEED: Final = 7
 KEYS: Final = 10_000
 TENANTS: Final = 20
 GOAL: Final = "≥ 250000"
 _SECOND_NS: Final = 1_000_000_000
-_AGAIN: Final = Retry(counts=False)
+_AGAIN: Final = KeyRetry(counts=False)
 
 
 def measure_queue(quick: bool) -> Iterable[Figure]:

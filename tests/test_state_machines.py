@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.api.node_health import State
+from mainstay.api.node_health import HealthState
 from mainstay.client import reflector
 from mainstay.client.reflector import Phase, Reflector
 from mainstay.controllers.node_health import states
@@ -21,7 +21,7 @@ def test_the_diagram_in_the_docs_is_drawn_from_the_table(table):
 def test_every_sign_of_a_node_leads_from_each_state_but_a_permit_only_from_those_that_are_silent():
     for sign in states.Sign:
         before = {state for state, each in states.STEPS.next if each == sign}
-        assert before == ({"Unknown", "Released"} if sign is states.Sign.PERMITTED else set(State))
+        assert before == ({"Unknown", "Released"} if sign is states.Sign.PERMITTED else set(HealthState))
 
 
 def test_a_step_that_is_not_in_the_table_is_a_bug():

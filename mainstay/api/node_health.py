@@ -49,7 +49,7 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 """Where agents renew the leases of their nodes."""
 
 
-class State(StrEnum):
+class HealthState(StrEnum):
     """What we make of a node. Shown to users: only add."""
 
     HEALTHY = "Healthy"
@@ -64,7 +64,7 @@ class State(StrEnum):
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """The annotation."""
 
-    state: str = State.HEALTHY
+    state: str = HealthState.HEALTHY
     since: str = ""
     evidence: tuple[str, ...] = ()
     held: str = ""

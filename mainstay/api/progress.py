@@ -19,7 +19,7 @@ from mainstay.api.kind import Object
 FIELD: Final = "progress"
 
 
-class Verdict(StrEnum):
+class ProgressVerdict(StrEnum):
     """What to make of it. Shown to users: only add."""
 
     COMPLETE = "complete"
@@ -39,7 +39,7 @@ class DeadlineState(StrEnum):
     PASSED = "passed"
 
 
-class Outcome(StrEnum):
+class ActionOutcome(StrEnum):
     """What came of an action."""
 
     REQUESTED = "requested"
@@ -68,9 +68,9 @@ class Limit(_Part, frozen=True):
     message: str = ""
 
 
-class Action(_Part, frozen=True):
+class ProgressAction(_Part, frozen=True):
     action: str
-    outcome: Outcome
+    outcome: ActionOutcome
     object: str = ""
     """Its name, if it has one: what could not be made has none. The server leaves out what is empty."""
     at: str = ""
@@ -102,11 +102,11 @@ class Progress(_Part, frozen=True, kw_only=True):
     succeeded: int | None = None
     """Of work that ends: how many pods have. None for what is to go on."""
     pending_reasons: tuple[PendingReason, ...] = ()
-    last_action: Action | None = None
+    last_action: ProgressAction | None = None
     last_error: Error | None = None
     deadline: Deadline
     limited_by: Limit | None = None
-    verdict: Verdict
+    verdict: ProgressVerdict
 
     def as_object(self) -> Object:
         found: Object = msgspec.to_builtins(self)

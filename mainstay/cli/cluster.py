@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.env import Chance, Disk
-from mainstay.supervisor.decide import Component
+from mainstay.supervisor.decide import ProcessSpec
 
 PORT: Final = 6443
 NODES: Final = 3
@@ -176,18 +176,18 @@ class Cluster:
             made.append(Node(name, f"zone-{letter}", f"127.{self.settings.network}.{index}.0/24"))
         return made
 
-    def components(self) -> list[Component]:
+    def components(self) -> list[ProcessSpec]:
         """All processes, in the order of starting."""
-        made = [Component(SERVER, self._server(), StopOrder.SERVER)]
-        made += [Component(node.name, self._agent(node), StopOrder.NODES) for node in self.nodes()]
+        made = [ProcessSpec(SERVER, self._server(), StopOrder.SERVER)]
+        made += [ProcessSpec(node.name, self._agent(node), StopOrder.NODES) for node in self.nodes()]
         # Without leader election: there is one scheduler, and the server rejects binds that would overcommit a node.
         # So a killed scheduler is back at once, without waiting for its lease to expire.
         if self.settings.has_scheduler:
-            made.append(Component(SCHEDULER, self._deciding(SCHEDULER, SCHEDULER, "--share"), StopOrder.DECIDING))
+            made.append(ProcessSpec(SCHEDULER, self._deciding(SCHEDULER, SCHEDULER, "--share"), StopOrder.DECIDING))
         for name in self._controllers():
             duration = f"{TAKEN_OVER_AFTER.total_seconds():g}s"
             argv = self._deciding(CONTROLLERS, name, "--lease-duration", duration)
-            made.append(Component(name, argv, StopOrder.DECIDING))
+            made.append(ProcessSpec(name, argv, StopOrder.DECIDING))
         return made
 
     def deciders(self) -> list[str]:

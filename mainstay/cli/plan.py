@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mainstay.api.kind import Object
     from mainstay.cli.kinds import KnownKind
     from mainstay.explain.plan.admission import Proposal
-    from mainstay.explain.plan.values import Plan
+    from mainstay.explain.plan.values import PlanAnswer
 
 _WITHOUT_SERVER: Final = "Planned without a server: defaults and validation of this build, no admission."
 
@@ -80,7 +80,7 @@ async def show_plan(opened: OpenJournal, screen: Screen, manifests: Sequence[Man
     return exit_for(found.verdict)
 
 
-async def build_plan(opened: OpenJournal, manifests: Sequence[Manifest], options: PlanOptions) -> "Plan":
+async def build_plan(opened: OpenJournal, manifests: Sequence[Manifest], options: PlanOptions) -> "PlanAnswer":
     from mainstay.explain.plan.admission import admitted_by_server, admitted_here
     from mainstay.explain.plan.planner import planned
     from mainstay.registry import REGISTRY

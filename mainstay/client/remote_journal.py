@@ -16,7 +16,7 @@ import msgspec
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Forbidden, NotFound, Throttled, Unauthorized, Unavailable
 from mainstay.journal import wire
-from mainstay.journal.answers import Answered, Changes, Decisions, Extent, State, Writes
+from mainstay.journal.answers import Answered, Changes, Decisions, Extent, StateAnswer, WritesAnswer
 from mainstay.journal.errors import JournalUnreachable
 from mainstay.journal.record import DecisionRecord
 from mainstay.journal.scan import Damage
@@ -40,7 +40,7 @@ class RemoteJournal:
         answers, _ = await self._of_all("extent", [], wire.extent_in)
         return max(answers, key=lambda each: each.reached)
 
-    async def state(self, vector: Mapping[str, int]) -> State:
+    async def state(self, vector: Mapping[str, int]) -> StateAnswer:
         return await self._of_first("state", wire.vector_query(vector), wire.state_in)
 
     async def changes(self, **wanted: Any) -> Changes:
@@ -60,7 +60,7 @@ class RemoteJournal:
         left_out = dict.fromkeys(each for answer in answers for each in answer.left_out)
         return Decisions((), _together(answers, damages), tuple(latest), tuple(lost), tuple(left_out))
 
-    async def writes(self, **wanted: Any) -> Writes:
+    async def writes(self, **wanted: Any) -> WritesAnswer:
         answers, damages = await self._of_all("writes", wire.query_of(wanted), wire.writes_in)
         if len(answers) == 1 and not damages:
             return answers[0]
@@ -68,7 +68,7 @@ class RemoteJournal:
             (each.revision, each.kind, each.namespace, each.name): each for answer in answers for each in answer.records
         }
         latest = [found[key] for key in sorted(found)][-wanted.get("limit", _LIMIT) :]
-        return Writes((), _together(answers, damages), tuple(latest))
+        return WritesAnswer((), _together(answers, damages), tuple(latest))
 
     async def memory(self, record: DecisionRecord) -> bytes | None:
         memory = record.memory

@@ -3,7 +3,7 @@
     with Children() as children:
         children.start(work)  # `work(send)` runs in the copy; `send` gives bytes to the parent
         while (heard := children.next()) is not None:
-            ...  # a `Message`, or `Ended`
+            ...  # a `Message`, or `ChildEnded`
 
 A fork starts where this process is: with everything imported, and whatever was built up before. It costs some
 milliseconds, where a new interpreter costs a tenth of a second and has to build everything again.
@@ -44,7 +44,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildEnded:
     """A child is over, and has sent nothing more. `how` is empty if its work has returned, else says what happened."""
 
     child: "Child"
@@ -82,15 +82,15 @@ class Child:
             del self._received[:end]
             yield Message(self, body)
 
-    def _end(self) -> Ended:
+    def _end(self) -> ChildEnded:
         os.close(self.pipe)
         _, status = os.waitpid(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         if self._killed_for:
-            return Ended(self, self._killed_for)
+            return ChildEnded(self, self._killed_for)
         if code == 0:
-            return Ended(self, "")
-        return Ended(self, f"ended by signal {-code}" if code < 0 else f"ended with status {code}")
+            return ChildEnded(self, "")
+        return ChildEnded(self, f"ended by signal {-code}" if code < 0 else f"ended with status {code}")
 
 
 def cores() -> int:
@@ -144,7 +144,7 @@ class Children:
     def __init__(self) -> None:
         self._poll = select.poll()
         self._by_pipe: dict[int, tuple[Child, float | None]] = {}
-        self._waiting: deque[Message | Ended] = deque()
+        self._waiting: deque[Message | ChildEnded] = deque()
 
     def __enter__(self) -> "Children":
         return self
@@ -166,7 +166,7 @@ class Children:
         self._poll.register(child.pipe, select.POLLIN)
         return child
 
-    def next(self) -> Message | Ended | None:
+    def next(self) -> Message | ChildEnded | None:
         """What happens next. Waits for it; None if no child is left."""
         while not self._waiting:
             if not self._by_pipe:
@@ -180,7 +180,7 @@ class Children:
             self._kill_late()
         return self._waiting.popleft()
 
-    def _over(self, child: Child) -> Ended:
+    def _over(self, child: Child) -> ChildEnded:
         self._poll.unregister(child.pipe)
         del self._by_pipe[child.pipe]
         return child._end()

@@ -4,8 +4,8 @@ A record names its view: each kind, or what selectors leave of it, as of a revis
 those revisions, so the caches can be filled as they were, with the decider's own indexes, and `decide` be given the
 same view and memory. Placements remember more than their records have; placement.py folds it from earlier ones.
 
-`Past` remembers what it has built, because the next decision mostly saw nearly the same. What the journal does not have
-is in `gaps`: then the view is what there is, and must not be taken for what was.
+`RebuiltObjects` remembers what it has built, because the next decision mostly saw nearly the same. What the journal
+does not have is in `gaps`: then the view is what there is, and must not be taken for what was.
 """
 
 from collections import OrderedDict
@@ -24,7 +24,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Entry
 from mainstay.client.indexes import Index
-from mainstay.journal.answers import Objects, Stored
+from mainstay.journal.answers import Objects, StoredVersion
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, ViewPart, WhyNot, moment
@@ -60,7 +60,7 @@ class Rebuilt:
     """Not empty: the view is not all that was seen."""
 
 
-class Past:
+class RebuiltObjects:
     """The objects of a journal as they were at revisions. Use one for many questions."""
 
     def __init__(self, journal: Journal) -> None:
@@ -123,7 +123,7 @@ class Past:
             cache.replace([self._entry(cache, key, stored.revision, stored.value)], revision)
         return cache, gaps
 
-    def _decoded(self, kind: KindName, key: ObjectKey, stored: Stored) -> Object:
+    def _decoded(self, kind: KindName, key: ObjectKey, stored: StoredVersion) -> Object:
         known = (kind, key, stored.revision)
         found = self._objects.get(known)
         if found is None:
@@ -143,10 +143,10 @@ class Past:
         return entry
 
 
-Rebuild = Callable[[Past, DecisionRecord, Decider], Awaitable[Rebuilt]]
+Rebuild = Callable[[RebuiltObjects, DecisionRecord, Decider], Awaitable[Rebuilt]]
 
 
-async def rebuild(past: Past, record: DecisionRecord, decider: Decider) -> Rebuilt:
+async def rebuild(past: RebuiltObjects, record: DecisionRecord, decider: Decider) -> Rebuilt:
     """The view and the memory of a decision. Raises `CannotRebuild`, `JournalUnreachable`."""
     require_replayable(record)
     if decider.schedule is Schedule.FRESH_READ:
@@ -163,7 +163,7 @@ async def rebuild(past: Past, record: DecisionRecord, decider: Decider) -> Rebui
 _Caches = tuple[dict[KindName, Cache], tuple[Gap, ...]]
 
 
-async def _what_was_cached(past: Past, record: DecisionRecord, reads: Sequence[Reads]) -> _Caches:
+async def _what_was_cached(past: RebuiltObjects, record: DecisionRecord, reads: Sequence[Reads]) -> _Caches:
     """The caches that a decider declares, as far as its record says that they were."""
     seen = {each.kind: each for each in record.view}
     if not seen:
@@ -180,7 +180,7 @@ async def _what_was_cached(past: Past, record: DecisionRecord, reads: Sequence[R
     return caches, tuple(gaps)
 
 
-async def _what_was_read(past: Past, record: DecisionRecord) -> _Caches:
+async def _what_was_read(past: RebuiltObjects, record: DecisionRecord) -> _Caches:
     """The lists that a record names; if it names none, the objects that it says were looked at."""
     caches: dict[KindName, Cache] = {}
     gaps: dict[Gap, None] = {}

@@ -21,7 +21,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from mainstay.api.holds import HoldReason
-from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Past, Rebuild, rebuild, require_replayable
+from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Rebuild, RebuiltObjects, rebuild, require_replayable
 from mainstay.journal import record as records
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Subject, WhyNot
@@ -115,12 +115,14 @@ async def replay_all(
     journal: Journal, wanted: Iterable[DecisionRecord], deciders: Deciders
 ) -> AsyncIterator[tuple[DecisionRecord, Answer]]:
     """Replay each. What was rebuilt for one is used for the next: give them in the order of their times."""
-    past = Past(journal)
+    past = RebuiltObjects(journal)
     for record in wanted:
         yield record, await replay(journal, record, deciders, past)
 
 
-async def replay(journal: Journal, record: DecisionRecord, deciders: Deciders, past: Past | None = None) -> Answer:
+async def replay(
+    journal: Journal, record: DecisionRecord, deciders: Deciders, past: RebuiltObjects | None = None
+) -> Answer:
     """Decide again. Raises `JournalUnreachable`."""
     try:
         require_replayable(record)
@@ -128,7 +130,7 @@ async def replay(journal: Journal, record: DecisionRecord, deciders: Deciders, p
         if found is None:
             return CannotReplay(WhyNot.READ_OUTSIDE, f"no decider is known for component {record.component!r}")
         decider, rebuild_for = found
-        rebuilt = await rebuild_for(past or Past(journal), record, decider)
+        rebuilt = await rebuild_for(past or RebuiltObjects(journal), record, decider)
     except CannotRebuild as error:
         return CannotReplay(error.why, str(error))
     if rebuilt.gaps:
@@ -204,7 +206,7 @@ def _rest_text(decided: Decided) -> str:
     return _text({"status": decision.status, "events": events, "memory": decision.memory})
 
 
-def _action_text(action: records.Action | None) -> str:
+def _action_text(action: records.RecordedAction | None) -> str:
     if action is None:
         return "none"
     at = f"{action.namespace}/{action.name}" if action.namespace else action.name

@@ -15,7 +15,7 @@ from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.fields import FieldChange, differences
-from mainstay.explain.rebuild import Past
+from mainstay.explain.rebuild import RebuiltObjects
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
 from mainstay.journal.keys import kind_of, object_key_of
@@ -87,7 +87,7 @@ class JournalLookup:
         self.notes: dict[str, None] = {}
         """What is not known, in words."""
         self.decisions: dict[str, DecisionRecord | None] = {}
-        self.past = Past(journal)
+        self.past = RebuiltObjects(journal)
         self._versions: dict[tuple[object, ...], list[Version]] = {}
         self._begins: int | None = None
         self._asked = 0

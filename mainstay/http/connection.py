@@ -43,7 +43,7 @@ FEED_BYTES_MAX: Final = 16 * 1024
 
 
 @dataclass(slots=True)
-class Service:
+class ConnectionContext:
     """What the connections of one server share."""
 
     handler: Handler
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
     _outlet: Outlet
     _reader: RequestReader
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ConnectionContext) -> None:
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None

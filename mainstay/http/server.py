@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.env import Clock, network, tasks
-from mainstay.http.connection import Connection, Service
+from mainstay.http.connection import Connection, ConnectionContext
 from mainstay.http.encoder import DateHeader
 from mainstay.http.limits import Limits
 from mainstay.http.messages import Handler
@@ -20,7 +20,7 @@ CANCELLED_WITHIN: Final = timedelta(seconds=2)
 class HttpServer:
     """Accepts connections on one address until it is drained."""
 
-    def __init__(self, listener: asyncio.Server, service: Service) -> None:
+    def __init__(self, listener: asyncio.Server, service: ConnectionContext) -> None:
         self._listener = listener
         self._service = service
         self.addresses: list[tuple[str, int]] = [sock.getsockname()[:2] for sock in listener.sockets]
@@ -40,7 +40,7 @@ class HttpServer:
 
         Raises `OSError` if the address cannot be had.
         """
-        service = Service(handler, limits, DateHeader(clock))
+        service = ConnectionContext(handler, limits, DateHeader(clock))
         listener = await network.listen(lambda: Connection(service), host, port, tls=tls)
         return cls(listener, service)
 

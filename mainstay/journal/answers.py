@@ -14,7 +14,7 @@ from mainstay.journal.scan import Damage
 _decode = msgspec.json.Decoder().decode
 
 
-class Stored(NamedTuple):
+class StoredVersion(NamedTuple):
     """An object as the store had it, and the revision that wrote it."""
 
     revision: int
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
         return obj
 
 
-Objects = dict[ObjectKey, Stored]
+Objects = dict[ObjectKey, StoredVersion]
 """In the order of their keys."""
 
 
@@ -43,7 +43,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class State(Answered):
+class StateAnswer(Answered):
     """The objects of some kinds, each kind as of a revision."""
 
     kinds: dict[str, Objects]
@@ -52,7 +52,7 @@ class State(Answered):
 
 
 @dataclass(frozen=True, slots=True)
-class View(Answered):
+class ViewAnswer(Answered):
     """What a decision saw. Selectors for fields are not applied: what a field is, only a kind knows."""
 
     parts: dict[ViewPart, Objects]
@@ -82,7 +82,7 @@ class Decisions(Answered):
 
 
 @dataclass(frozen=True, slots=True)
-class Writes(Answered):
+class WritesAnswer(Answered):
     """Who asked for revisions, in their order. A revision that is not here was made by the server itself, by another
     server, or its record was lost."""
 

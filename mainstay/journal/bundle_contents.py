@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kinds import BUILTIN
-from mainstay.journal.answers import State
+from mainstay.journal.answers import StateAnswer
 from mainstay.journal.bundle import SECRETS_MASKED, Contents, Head
 from mainstay.journal.interface import Journal
 from mainstay.journal.keys import key_of, kind_of, object_key_of, prefix_of
@@ -131,7 +131,7 @@ def _beginning(
     return max(first, oldest)
 
 
-async def _state(journal: Journal, revision: int, changes: Sequence[ChangeRecord]) -> State:
+async def _state(journal: Journal, revision: int, changes: Sequence[ChangeRecord]) -> StateAnswer:
     kinds = {kind.reference.text: revision for kind in BUILTIN}
     if revision:
         defined = await journal.state({_DEFINITIONS: revision})

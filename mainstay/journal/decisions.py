@@ -21,7 +21,7 @@ from mainstay.env.disk import DiskFull
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.files import Series
 from mainstay.journal.outbox import WAITING_BYTES_MAX, Waiting
-from mainstay.journal.record import DecisionRecord, Memory, WriteRecord, encode, micros
+from mainstay.journal.record import DecisionRecord, RecordedMemory, WriteRecord, encode, micros
 from mainstay.journal.retention import to_forget
 from mainstay.journal.segments import DEFAULT_LIMITS, Limits, Segments
 from mainstay.journal.watermark import Progress
@@ -107,7 +107,7 @@ class DecisionRecorder:
             self._put_notes()
             self._write_soon()
 
-    def remember(self, component: str, content: bytes) -> Memory:
+    def remember(self, component: str, content: bytes) -> RecordedMemory:
         """What a record says of this memory: see `Waiting.remember`."""
         memory = self._waiting.remember(component, content)
         self._write_soon()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from mainstay.journal.answers import Changes, Decisions, Extent, State, Writes
+from mainstay.journal.answers import Changes, Decisions, Extent, StateAnswer, WritesAnswer
 from mainstay.journal.record import DecisionRecord
 
 
@@ -20,7 +20,7 @@ class Journal(Protocol):
     async def extent(self) -> Extent:
         """How far it goes. A living journal first catches up with its store."""
 
-    async def state(self, vector: Mapping[str, int]) -> State:
+    async def state(self, vector: Mapping[str, int]) -> StateAnswer:
         """The objects of each kind, by its text, as of a revision."""
 
     async def changes(
@@ -65,7 +65,7 @@ class Journal(Protocol):
         since: datetime | None = None,
         before: datetime | None = None,
         limit: int = 1_000,
-    ) -> Writes:
+    ) -> WritesAnswer:
         """Who asked for the writes to an object or a kind. Of more than `limit`, the latest."""
 
     async def memory(self, record: DecisionRecord) -> bytes | None:

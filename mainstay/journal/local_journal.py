@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from mainstay.env import tasks
-from mainstay.journal.answers import Changes, Decisions, Extent, State, Writes
+from mainstay.journal.answers import Changes, Decisions, Extent, StateAnswer, WritesAnswer
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import DecisionRecord
 
@@ -20,7 +20,7 @@ class LocalJournal:
     async def extent(self) -> Extent:
         return await self._worker.run(self._reader.extent)
 
-    async def state(self, vector: Mapping[str, int]) -> State:
+    async def state(self, vector: Mapping[str, int]) -> StateAnswer:
         return await self._worker.run(self._reader.state, vector)
 
     async def changes(self, **wanted: Any) -> Changes:
@@ -32,7 +32,7 @@ class LocalJournal:
     async def decisions(self, **wanted: Any) -> Decisions:
         return await self._worker.run(partial(self._reader.decisions, **wanted))
 
-    async def writes(self, **wanted: Any) -> Writes:
+    async def writes(self, **wanted: Any) -> WritesAnswer:
         return await self._worker.run(partial(self._reader.writes, **wanted))
 
     async def memory(self, record: DecisionRecord) -> bytes | None:

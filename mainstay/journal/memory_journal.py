@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from mainstay.journal.answers import Changes, Decisions, Extent, Objects, State, Stored, Writes
+from mainstay.journal.answers import Changes, Decisions, Extent, Objects, StateAnswer, StoredVersion, WritesAnswer
 from mainstay.journal.coverage import Gap, explained, holes
 from mainstay.journal.keys import key_of, kind_of, object_key_of, prefix_of
 from mainstay.journal.record import (
@@ -76,8 +76,10 @@ class MemoryJournal:
         first, last = (self._changes[0].at, self._changes[-1].at) if self._changes else (0, 0)
         return Extent((), (), ((self.begins, self._reached),), first, last)
 
-    async def state(self, vector: Mapping[str, int]) -> State:
-        return State(self._gaps(vector.values()), (), {kind: self._objects(kind, vector[kind]) for kind in vector}, 0)
+    async def state(self, vector: Mapping[str, int]) -> StateAnswer:
+        return StateAnswer(
+            self._gaps(vector.values()), (), {kind: self._objects(kind, vector[kind]) for kind in vector}, 0
+        )
 
     async def changes(
         self,
@@ -153,7 +155,7 @@ class MemoryJournal:
         since: datetime | None = None,
         before: datetime | None = None,
         limit: int = 1_000,
-    ) -> Writes:
+    ) -> WritesAnswer:
         first, last = _times(since, before)
         found = [
             each
@@ -165,7 +167,7 @@ class MemoryJournal:
             and (namespace is None or each.namespace == namespace)
             and (not name or each.name == name)
         ]
-        return Writes((), (), tuple(sorted(found, key=lambda each: each.revision)[-limit:]))
+        return WritesAnswer((), (), tuple(sorted(found, key=lambda each: each.revision)[-limit:]))
 
     async def memory(self, record: DecisionRecord) -> bytes | None:
         memory = record.memory
@@ -197,10 +199,10 @@ class MemoryJournal:
             if number:
                 last = changes[number - 1]
                 if last.value is not None:
-                    found[object_key_of(key)] = Stored(last.revision, last.value)
+                    found[object_key_of(key)] = StoredVersion(last.revision, last.value)
             elif key in self._entries:
                 entry = self._entries[key]
-                found[object_key_of(key)] = Stored(entry.revision, entry.value)
+                found[object_key_of(key)] = StoredVersion(entry.revision, entry.value)
         return found
 
     def _gaps(self, revisions: Iterable[int]) -> tuple[Gap, ...]:

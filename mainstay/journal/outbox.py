@@ -22,8 +22,8 @@ from mainstay.journal.record import (
     NO_MEMORY,
     DecisionRecord,
     LostRecord,
-    Memory,
     MemoryRecord,
+    RecordedMemory,
     bounded,
     digest_of,
     encode,
@@ -125,7 +125,7 @@ class Waiting:
             if not self._put(data):
                 self._note(at, records=1)
 
-    def remember(self, component: str, content: bytes) -> Memory:
+    def remember(self, component: str, content: bytes) -> RecordedMemory:
         """What a record says of this memory. Large ones are kept whole as far as there is room for them, each once.
 
         The content is the memory as bytes, always encoded the same way, without anything that is secret.
@@ -133,7 +133,7 @@ class Waiting:
         if not content:
             return NO_MEMORY
         if len(content) <= MEMORY_BYTES_MAX:
-            return Memory(len(content), content)
+            return RecordedMemory(len(content), content)
         digest, at = digest_of(content), micros(self._clock.wall())
         kept = self._checkpoints.get(component)
         if kept is None or abs(at - kept.since) >= MEMORY_EVERY // timedelta(microseconds=1):
@@ -149,7 +149,7 @@ class Waiting:
         ):
             kept.digests[digest] = None
             kept.bytes += len(content)
-        return Memory(len(content), digest=digest)
+        return RecordedMemory(len(content), digest=digest)
 
     def batch(self, bytes_max: int = BATCH_BYTES) -> Batch:
         """What goes next: the same until it is `done`. Only while something is waiting."""

@@ -22,7 +22,16 @@ from typing import Final, TypeVar
 
 from mainstay.api import labels
 from mainstay.env import Disk
-from mainstay.journal.answers import Changes, Decisions, Extent, Objects, State, Stored, View, Writes
+from mainstay.journal.answers import (
+    Changes,
+    Decisions,
+    Extent,
+    Objects,
+    StateAnswer,
+    StoredVersion,
+    ViewAnswer,
+    WritesAnswer,
+)
 from mainstay.journal.coverage import Gap, explained, holes
 from mainstay.journal.files import BlockIndex, Interval, Series
 from mainstay.journal.keys import kind_of, object_key_of, prefix_of
@@ -87,11 +96,11 @@ class Reader:
 
         return self._steadily(read)
 
-    def state(self, vector: Mapping[str, int]) -> State:
+    def state(self, vector: Mapping[str, int]) -> StateAnswer:
         """The objects of each kind, as of its revision."""
         return self._steadily(lambda scan: _state(scan, vector))
 
-    def view(self, decision: DecisionRecord) -> View:
+    def view(self, decision: DecisionRecord) -> ViewAnswer:
         """What a decision saw: the part of its view that each cache held."""
         vectors: list[dict[str, int]] = []
         # Two caches of one kind may have been at different revisions: then the kind is needed twice.
@@ -109,7 +118,7 @@ class Reader:
         }
         gaps = dict.fromkeys(gap for state in states for gap in state.gaps)
         damages = dict.fromkeys(damage for state in states for damage in state.damages)
-        return View(tuple(gaps), tuple(damages), parts)
+        return ViewAnswer(tuple(gaps), tuple(damages), parts)
 
     def changes(
         self,
@@ -209,7 +218,7 @@ class Reader:
         since: datetime | None = None,
         before: datetime | None = None,
         limit: int = 1_000,
-    ) -> Writes:
+    ) -> WritesAnswer:
         """Who asked for the writes to an object or a kind. Of more than `limit`, the latest."""
         first, last = _times(since, before)
 
@@ -226,7 +235,7 @@ class Reader:
         named = name_of_object(kind, namespace, name) if kind and name and namespace is not None else ""
         containing = [each.encode() for each in (name, namespace or "", kind) if each]
 
-        def read(scan: Scan) -> Writes:
+        def read(scan: Scan) -> WritesAnswer:
             # Only times say which blocks to read. Those of a revision and of who asked for it may be two servers'.
             earliest = max(first, scan.time_of(after) - _SKEW_US) if after and not named else first
             return _writes(scan, matches, (earliest, last), named, containing, limit)
@@ -263,9 +272,9 @@ def _times(since: datetime | None, before: datetime | None) -> tuple[int, int]:
     return micros(since) if since else 0, micros(before) if before else 1 << 62
 
 
-def _state(scan: Scan, vector: Mapping[str, int]) -> State:
+def _state(scan: Scan, vector: Mapping[str, int]) -> StateAnswer:
     if not vector:
-        return State((), _history_damages(scan), {}, 0)
+        return StateAnswer((), _history_damages(scan), {}, 0)
     limits = {prefix_of(kind): revision for kind, revision in vector.items()}
     base, held = _snapshot(scan, min(vector.values()), limits)
     latest = max(vector.values())
@@ -285,7 +294,7 @@ def _state(scan: Scan, vector: Mapping[str, int]) -> State:
             if known is None or record.revision >= known[0]:
                 objects[record.key] = record.revision, record.value
     kinds = {kind: _objects(held[prefix_of(kind)]) for kind in vector}
-    return State(_gaps(scan, (base, latest), covers), _history_damages(scan), kinds, base)
+    return StateAnswer(_gaps(scan, (base, latest), covers), _history_damages(scan), kinds, base)
 
 
 _Held = dict[str, dict[str, tuple[int, bytes | None]]]
@@ -317,7 +326,9 @@ def _snapshot(scan: Scan, latest: int, limits: Mapping[str, int]) -> tuple[int, 
 
 def _objects(held: Mapping[str, tuple[int, bytes | None]]) -> Objects:
     return {
-        object_key_of(key): Stored(held[key][0], value) for key in sorted(held) if (value := held[key][1]) is not None
+        object_key_of(key): StoredVersion(held[key][0], value)
+        for key in sorted(held)
+        if (value := held[key][1]) is not None
     }
 
 
@@ -414,14 +425,14 @@ def _writes(
     named: str,
     containing: Sequence[bytes],
     limit: int,
-) -> Writes:
+) -> WritesAnswer:
     found: dict[tuple[int, str, str, str], WriteRecord] = {}
     for block in scan.blocks(Series.DECISIONS, partial(_is_within, times), named=named, containing=containing):
         for record in block.records:
             if isinstance(record, WriteRecord) and matches(record):
                 found[record.revision, record.kind, record.namespace, record.name] = record
     records = _last([found[key] for key in sorted(found)], limit)
-    return Writes((), scan.find_damages(Series.DECISIONS), tuple(records))
+    return WritesAnswer((), scan.find_damages(Series.DECISIONS), tuple(records))
 
 
 def _is_within(times: Interval, index: BlockIndex) -> bool:

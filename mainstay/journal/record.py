@@ -117,7 +117,7 @@ class LookedAt(_Part, frozen=True):
     """How many objects a list had."""
 
 
-class Memory(_Part, frozen=True):
+class RecordedMemory(_Part, frozen=True):
     """What a decision depended on that no store holds. Make one with `whole`."""
 
     size: int = 0
@@ -127,15 +127,15 @@ class Memory(_Part, frozen=True):
     """If it is not inline. A `MemoryRecord` with this digest may have it."""
 
 
-NO_MEMORY: Final = Memory()
+NO_MEMORY: Final = RecordedMemory()
 
 
-def whole(content: bytes) -> Memory:
+def whole(content: bytes) -> RecordedMemory:
     """A memory for a record that is about to be recorded. Who keeps the record sees to what is too large for it.
 
     The content must always be encoded the same way, and have nothing in it that is secret.
     """
-    return Memory(len(content), content)
+    return RecordedMemory(len(content), content)
 
 
 class Outcome(_Part, frozen=True):
@@ -153,7 +153,7 @@ class Condition(_Part, frozen=True):
     message: str = ""
 
 
-class Action(_Part, frozen=True):
+class RecordedAction(_Part, frozen=True):
     """A write that the decision asked for. Make one with `action`."""
 
     verb: str
@@ -195,7 +195,7 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     seed: str = ""
     flags: tuple[str, ...] = ()
     policies: tuple[Policy, ...] = ()
-    memory: Memory = NO_MEMORY
+    memory: RecordedMemory = NO_MEMORY
     queue_wait_us: int = 0
     attempts: int = 0
     woken_by: tuple[int, ...] = ()
@@ -206,7 +206,7 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     looked_at_count: int = 0
     reasons: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    actions: tuple[Action, ...] = ()
+    actions: tuple[RecordedAction, ...] = ()
     writes: tuple[WriteResult, ...] = ()
     trace: str = ""
     audits: tuple[str, ...] = ()
@@ -370,10 +370,12 @@ def digest_of(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()[:16]
 
 
-def action(verb: str, kind: str, namespace: str, name: str, *, subresource: str = "", body: bytes = b"") -> Action:
+def action(
+    verb: str, kind: str, namespace: str, name: str, *, subresource: str = "", body: bytes = b""
+) -> RecordedAction:
     """An action for a record. `body` is what is to be written, always encoded the same way."""
     digest = digest_of(body) if body and kind != "secrets" else b""
-    return Action(verb, kind, namespace, name, subresource, digest)
+    return RecordedAction(verb, kind, namespace, name, subresource, digest)
 
 
 def bounded(record: DecisionRecord) -> DecisionRecord:
@@ -411,7 +413,7 @@ def without_detail(record: DecisionRecord) -> DecisionRecord:
     """What is kept of a decision when there is no room for all: what it was about, how it ended, what it wrote."""
     return msgspec.structs.replace(
         record,
-        memory=Memory(record.memory.size, digest=record.memory.digest),
+        memory=RecordedMemory(record.memory.size, digest=record.memory.digest),
         looked_at=(),
         looked_at_count=max(record.looked_at_count, len(record.looked_at)),
         reasons=record.reasons[:1],

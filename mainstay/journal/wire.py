@@ -22,7 +22,7 @@ import msgspec
 import zstandard
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.journal.answers import Changes, Decisions, Extent, State, Stored, Writes
+from mainstay.journal.answers import Changes, Decisions, Extent, StateAnswer, StoredVersion, WritesAnswer
 from mainstay.journal.coverage import Gap
 from mainstay.journal.files import Interval
 from mainstay.journal.record import (
@@ -174,7 +174,7 @@ def extent_in(page: bytes) -> Extent:
     return Extent(found.gaps, found.damages, found.recorded, found.first_at, found.last_at)
 
 
-def state_page(state: State) -> bytes:
+def state_page(state: StateAnswer) -> bytes:
     kinds = [
         _Objects(kind, [(key.namespace, key.name, stored.revision, stored.value) for key, stored in objects.items()])
         for kind, objects in state.kinds.items()
@@ -182,15 +182,16 @@ def state_page(state: State) -> bytes:
     return _encode(_State(state.gaps, state.damages, state.based_on, kinds))
 
 
-def state_in(page: bytes) -> State:
+def state_in(page: bytes) -> StateAnswer:
     found = _state(page)
     kinds = {
         each.kind: {
-            ObjectKey(namespace, name): Stored(revision, value) for namespace, name, revision, value in each.objects
+            ObjectKey(namespace, name): StoredVersion(revision, value)
+            for namespace, name, revision, value in each.objects
         }
         for each in found.kinds
     }
-    return State(found.gaps, found.damages, kinds, found.based_on)
+    return StateAnswer(found.gaps, found.damages, kinds, found.based_on)
 
 
 def changes_page(changes: Changes) -> bytes:
@@ -225,13 +226,13 @@ def decision_in(page: bytes) -> DecisionRecord | None:
     return next(iter(decisions_in(page).records), None)
 
 
-def writes_page(writes: Writes) -> bytes:
+def writes_page(writes: WritesAnswer) -> bytes:
     return _records_page(writes.gaps, writes.damages, writes.records)
 
 
-def writes_in(page: bytes) -> Writes:
+def writes_in(page: bytes) -> WritesAnswer:
     gaps, damages, records = _records_in(page)
-    return Writes(gaps, damages, tuple(each for each in records if isinstance(each, WriteRecord)))
+    return WritesAnswer(gaps, damages, tuple(each for each in records if isinstance(each, WriteRecord)))
 
 
 def memory_page(content: bytes | None) -> bytes:

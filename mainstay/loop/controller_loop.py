@@ -52,7 +52,7 @@ from mainstay.loop.view import View
 
 _logger = logging.getLogger(__name__)
 
-_HELD_BACK: Final = outcomes.Retry(counts=False)
+_HELD_BACK: Final = outcomes.KeyRetry(counts=False)
 ASK_AGAIN: Final = timedelta(seconds=1)
 AT_ONCE_MAX: Final = 16  # Of the writes of one decision. Each takes a connection, which others want, too.
 
@@ -168,7 +168,7 @@ class ControllerLoop:
                 task.add_done_callback(lambda done: self._waiting.pop(done, None))
 
     async def _do(self, item: Item[ObjectKey]) -> None:
-        outcome: Outcome = outcomes.Retry(counts=False)
+        outcome: Outcome = outcomes.KeyRetry(counts=False)
         try:
             outcome = await self._reconcile(item)
         finally:
@@ -352,9 +352,9 @@ class ControllerLoop:
             case decisions.WakeAt(at=at):
                 return outcomes.WakeAfter(max(timedelta(0), at - self._clock.wall()))
             case decisions.Retry():
-                return outcomes.Retry()
+                return outcomes.KeyRetry()
             case decisions.GiveUp():
-                return outcomes.GiveUp()
+                return outcomes.KeyTerminal()
             case _:
                 return outcomes.GONE if is_gone else outcomes.DONE
 
@@ -386,7 +386,7 @@ def _stalled(decision: Decision, item: Item[ObjectKey], acted: Acted, outcome: O
             reason, message = type(acted.error).__name__, str(acted.error)
         case _:
             return None
-    if isinstance(outcome, outcomes.Retry):
+    if isinstance(outcome, outcomes.KeyRetry):
         if not outcome.counts or not item.is_last_attempt:
             return None
         message = f"given up after {item.attempt} attempts" + (f": {message}" if message else "")

@@ -24,7 +24,7 @@ from mainstay.journal.record import Ending, LookedAt, ViewPart, WriteResult, mic
 from mainstay.journal.record import Outcome as Ended
 from mainstay.loop.holds import HeldBack
 from mainstay.loop.kernel import Kernel, LoopContext
-from mainstay.loop.queue.items import Item, K, Outcome, Retry
+from mainstay.loop.queue.items import Item, K, KeyRetry, Outcome
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.record import describe_write, make_record, make_subject, pack_memory
 
@@ -73,13 +73,13 @@ class FreshReadLoop(Generic[K]):
 
     async def _work(self) -> None:
         while (item := await self.queue.get()) is not None:
-            outcome: Outcome = Retry(counts=False)
+            outcome: Outcome = KeyRetry(counts=False)
             try:
                 with self.kernel.fencing():
                     self.kernel.require()
                     outcome = await self.look(item)
             except Throttled as error:
-                outcome = Retry(at_least=error.retry_after, counts=False)
+                outcome = KeyRetry(at_least=error.retry_after, counts=False)
             except (HeldBack, ApiError) as error:
                 _logger.info("%s %s: %s", self.name, item.key, error)
             finally:

@@ -20,7 +20,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, Fenced, Throttled, Unavailable
 from mainstay.client.informer import Informer
 from mainstay.env import tasks
-from mainstay.journal.record import Ending, Memory, Outcome, Subject, ViewPart, WriteResult, micros
+from mainstay.journal.record import Ending, Outcome, RecordedMemory, Subject, ViewPart, WriteResult, micros
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.own_writes import OwnWrites
@@ -45,13 +45,13 @@ class Pass:
     now: datetime
     known: Any
     """What it went by besides the view: a frozen value."""
-    _memory: Memory | None = field(default=None, repr=False)
+    _memory: RecordedMemory | None = field(default=None, repr=False)
 
     def step(self, number: int) -> str:
         return f"{self.name}.{number}"
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> RecordedMemory:
         if self._memory is None:
             self._memory = pack_memory(self.known)
         return self._memory

@@ -23,9 +23,9 @@ from mainstay.journal.record import (
     DecisionRecord,
     Ending,
     LookedAt,
-    Memory,
     Outcome,
     Policy,
+    RecordedMemory,
     Subject,
     ViewPart,
     WriteResult,
@@ -61,7 +61,7 @@ class Fields(TypedDict, total=False):
     view: tuple[ViewPart, ...]
     seed: str
     policies: tuple[Policy, ...]
-    memory: Memory
+    memory: RecordedMemory
     queue_wait_us: int
     attempts: int
     woken_by: tuple[int, ...]
@@ -70,7 +70,7 @@ class Fields(TypedDict, total=False):
     looked_at_count: int
     reasons: tuple[str, ...]
     conditions: tuple[record.Condition, ...]
-    actions: tuple[record.Action, ...]
+    actions: tuple[record.RecordedAction, ...]
     writes: tuple[WriteResult, ...]
     why_not: tuple[str, ...]
     priority: int
@@ -93,7 +93,7 @@ def make_record(
     return record.bounded(made)
 
 
-def pack_memory(value: object) -> Memory:
+def pack_memory(value: object) -> RecordedMemory:
     """What a decision remembered, or went by besides its view: a frozen value."""
     return NO_MEMORY if value is None else record.whole(_pack(value))
 
@@ -119,7 +119,7 @@ def name_view(informers: Iterable[Informer]) -> tuple[ViewPart, ...]:
 class Decided:
     """Those fields of a record that follow from the decision alone: the same at work and in a replay."""
 
-    actions: tuple[record.Action, ...] = ()
+    actions: tuple[record.RecordedAction, ...] = ()
     reasons: tuple[str, ...] = ()
     conditions: tuple[record.Condition, ...] = ()
     rest: bytes = b""
@@ -131,7 +131,9 @@ class Decided:
     """What has the bodies of actions and what `rest` is a digest of, for people who look into a difference."""
 
 
-def describe_write(verb: str, kind: KindName, key: ObjectKey, subresource: str = "", body: Any = None) -> record.Action:
+def describe_write(
+    verb: str, kind: KindName, key: ObjectKey, subresource: str = "", body: Any = None
+) -> record.RecordedAction:
     """A write as records have it."""
     encoded = b"" if body is None else encode_sorted(body)
     return record.action(verb, kind.text, *key, subresource=subresource, body=encoded)
@@ -226,7 +228,7 @@ def _conditions(decision: Decision) -> tuple[record.Condition, ...]:
     return tuple([record.Condition(each.type, each.status, each.reason, each.message) for each in decision.conditions])
 
 
-def _actions(decision: Decision) -> tuple[record.Action, ...]:
+def _actions(decision: Decision) -> tuple[record.RecordedAction, ...]:
     return tuple([_action(each) for each in decision.actions])
 
 
@@ -282,7 +284,7 @@ def describe_outcome(decision: Decision) -> Outcome:
             return Outcome(Ending.DONE)
 
 
-def _action(action: Action) -> record.Action:
+def _action(action: Action) -> record.RecordedAction:
     kind, key = action.kind.text, find_key(action)
     match action:
         case Create(object=obj):

@@ -29,7 +29,7 @@ from mainstay.env.disk import DiskFull
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import InUse
 from mainstay.journal.outbox import WAITING_BYTES_MAX, Waiting
-from mainstay.journal.record import DecisionRecord, Memory, joined, micros
+from mainstay.journal.record import DecisionRecord, RecordedMemory, joined, micros
 from mainstay.journal.sampling import Sampler
 from mainstay.journal.watermark import Progress
 
@@ -111,7 +111,7 @@ class Shipper:
         self._waiting.record(self._sampler.marked(decision))
         self._send_soon()
 
-    def remember(self, component: str, content: bytes) -> Memory:
+    def remember(self, component: str, content: bytes) -> RecordedMemory:
         """What a record says of this memory: see `Waiting.remember`."""
         memory = self._waiting.remember(component, content)
         self._send_soon()

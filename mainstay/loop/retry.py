@@ -11,23 +11,23 @@ What an attempt may not be blamed for does not count towards the bound: else an 
 
 from mainstay.api.causes import QUOTA_EXCEEDED
 from mainstay.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, Throttled, Unavailable
-from mainstay.loop.queue.items import GiveUp, Retry
+from mainstay.loop.queue.items import KeyRetry, KeyTerminal
 
 
-def follow_up(error: ApiError) -> Retry | GiveUp:
+def follow_up(error: ApiError) -> KeyRetry | KeyTerminal:
     """When a key whose write failed is decided about again. The next decision may be another one."""
     match error:
         case Throttled(retry_after=after):
-            return Retry(at_least=after, counts=False)
+            return KeyRetry(at_least=after, counts=False)
         case Unavailable():
-            return Retry(counts=False)
+            return KeyRetry(counts=False)
         case Invalid() | BadRequest():
-            return GiveUp()
+            return KeyTerminal()
         case Forbidden() if any(cause.reason == QUOTA_EXCEEDED for cause in error.causes):
             # Other objects use it up, and may give it back; or it is raised. No change of this object would tell.
-            return Retry(counts=False)
+            return KeyRetry(counts=False)
         case Conflict() if error.reason == "Conflict" and not error.causes:
             # Another client was faster, and its change will be seen. That is no failure of the object.
-            return Retry(counts=False)
+            return KeyRetry(counts=False)
         case _:
-            return Retry()
+            return KeyRetry()

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS
-from mainstay.api.progress import Verdict, progress_of
+from mainstay.api.progress import ProgressVerdict, progress_of
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.deployment.controller import Deployments
@@ -101,7 +101,7 @@ class ProgressTold(AgentStage):
         told = (said.observed_generation, said.desired, said.admitted, said.ready, said.pending, said.starting)
         if told != wanted:
             raise Violated("progress", f"{name} reports {told} at the end, but it is {wanted}")
-        is_complete = said.verdict is Verdict.COMPLETE
+        is_complete = said.verdict is ProgressVerdict.COMPLETE
         if is_complete != (said.limited_by is None) or (is_complete and len(pods) != desired):
             raise Violated("progress", f"{name} is {said.verdict} at the end with {len(pods)} of {desired} pods")
 

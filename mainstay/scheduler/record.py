@@ -21,13 +21,13 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.journal.record import (
-    Action,
     DecisionRecord,
     Ending,
     LookedAt,
-    Memory,
     Outcome,
     Policy,
+    RecordedAction,
+    RecordedMemory,
     Subject,
     ViewPart,
     WhyNot,
@@ -138,7 +138,7 @@ def placement(deciding: Deciding, node: str, score: int, answer: Answer, answere
             write = Write("pods", deciding.namespace, deciding.pod, 0, "Unknown", True)
         case _:
             assert_never(answer)
-    action = Action("bind", "pods", deciding.namespace, deciding.pod, "binding")
+    action = RecordedAction("bind", "pods", deciding.namespace, deciding.pod, "binding")
     return _record(deciding, outcome, at, answered, (f"node={node}", f"score={score}"), (action,), (write,))
 
 
@@ -167,7 +167,7 @@ def unconfirmed(
                 setting.now,
                 view=setting.view,
                 seed=setting.seed,
-                memory=Memory(len(memory), memory),
+                memory=RecordedMemory(len(memory), memory),
                 reasons=tuple(f"{each.get('namespace')}/{each.get('name')}" for each in part),
                 why_not=(WhyNot.NOTHING_DECIDED,),
             )
@@ -192,7 +192,7 @@ def forgotten(setting: Setting, name: str, number: int, bind: Bind, message: str
         setting.now,
         view=setting.view,
         seed=setting.seed,
-        memory=Memory(len(memory), memory),
+        memory=RecordedMemory(len(memory), memory),
         reasons=(f"node={bind.node}",),
         why_not=(WhyNot.NOTHING_DECIDED,),
     )
@@ -204,7 +204,7 @@ def _record(
     at: int,
     answered: int,
     reasons: tuple[str, ...],
-    actions: tuple[Action, ...],
+    actions: tuple[RecordedAction, ...],
     writes: tuple[Write, ...],
     sent: tuple[Sent, ...] = (),
 ) -> DecisionRecord:
@@ -224,7 +224,7 @@ def _record(
         view=setting.view,
         seed=setting.seed,
         policies=setting.policies,
-        memory=Memory(len(memory), memory),
+        memory=RecordedMemory(len(memory), memory),
         queue_wait_us=deciding.queue_wait_us,
         attempts=deciding.attempts,
         woken_by=deciding.woken_by,

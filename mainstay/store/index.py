@@ -23,7 +23,7 @@ import msgspec
 from mainstay.store.errors import Compacted, Corrupt, FutureRevision
 from mainstay.store.interface import FIRST_REVISION, Change, Entry, Page
 from mainstay.store.keys import SortedKeys
-from mainstay.store.log import Gone, Row
+from mainstay.store.log import DeletedVersion, Row
 
 LATER_MAX: Final = 10_000
 """Of an older state, pages are made from the present one as long as not more than this has happened since."""
@@ -46,7 +46,7 @@ class Index:
         self._history: list[Transaction] = []
         self._history_start = 0
         """Where the history begins in that list: its old end is cut off only now and then, for that moves the rest."""
-        self._past: dict[str, list[Entry | Gone]] = {}
+        self._past: dict[str, list[Entry | DeletedVersion]] = {}
         self._live_keys = SortedKeys()
         self._dead_keys = SortedKeys()
         """Keys that are deleted now but still have a past."""
@@ -76,7 +76,7 @@ class Index:
             self.live[key] = change.entry
         else:
             del self.live[key]
-            self._past.setdefault(key, []).append(Gone(key, change.revision))
+            self._past.setdefault(key, []).append(DeletedVersion(key, change.revision))
             self._live_keys.remove(key)
             self._dead_keys.add(key)
 
@@ -173,7 +173,7 @@ class Index:
             self._history_start = 0
         return outdated
 
-    def _drop_oldest(self, key: str, count: int) -> list[Entry | Gone]:
+    def _drop_oldest(self, key: str, count: int) -> list[Entry | DeletedVersion]:
         past = self._past[key]
         versions = past[:count]
         del past[:count]
@@ -192,7 +192,7 @@ class Index:
             self._shared_rows.pop(revision, None)
         return Row(revision, tuple(self._find_version(key, revision) for key in keys))
 
-    def _find_version(self, key: str, revision: int) -> Entry | Gone:
+    def _find_version(self, key: str, revision: int) -> Entry | DeletedVersion:
         entry = self.live.get(key)
         if entry is not None and entry.revision == revision:
             return entry

@@ -50,7 +50,7 @@ from mainstay.store.interface import (
 )
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
 from mainstay.store.local_watch import LocalWatch, Watches
-from mainstay.store.log import Gone, Log, Row
+from mainstay.store.log import DeletedVersion, Log, Row
 
 _logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class LocalStore:
         self._holds = Holds()
         self._watches = Watches(index)
         self._staged: list[_Staged] = []
-        self._staged_entries: dict[str, Entry | Gone] = {}
+        self._staged_entries: dict[str, Entry | DeletedVersion] = {}
         """What the staged transactions make of each key they touch: the newest of them wins."""
         self._next_revision = index.revision + 1
         self._flushing: asyncio.Task[None] | None = None
@@ -202,7 +202,7 @@ class LocalStore:
 
     def _stage(self, transaction: Transaction) -> None:
         for change in transaction.changes:
-            self._staged_entries[change.key] = change.entry or Gone(change.key, change.revision)
+            self._staged_entries[change.key] = change.entry or DeletedVersion(change.key, change.revision)
         self._next_revision += 1
 
     async def _flush(self) -> None:
@@ -344,7 +344,7 @@ def _revision(entry: Entry | None) -> int:
 def _row(transaction: Transaction) -> Row:
     return Row(
         transaction.revision,
-        tuple(change.entry or Gone(change.key, change.revision) for change in transaction.changes),
+        tuple(change.entry or DeletedVersion(change.key, change.revision) for change in transaction.changes),
     )
 
 

@@ -18,7 +18,7 @@ from mainstay.store.errors import Corrupt
 from mainstay.store.interface import FIRST_REVISION, Entry
 
 
-class Gone(msgspec.Struct, frozen=True, gc=False):
+class DeletedVersion(msgspec.Struct, frozen=True, gc=False):
     """A version of a key that says: deleted at this revision."""
 
     key: str
@@ -29,7 +29,7 @@ class Row(msgspec.Struct, frozen=True):
     """What is kept of one transaction. Without writes: nothing, the row can go."""
 
     revision: int
-    writes: tuple[Entry | Gone, ...]
+    writes: tuple[Entry | DeletedVersion, ...]
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def decode_row(revision: int, data: bytes) -> Row:
     return Row(
         revision,
         tuple(
-            Entry(key, value, created, revision, version) if version else Gone(key, revision)
+            Entry(key, value, created, revision, version) if version else DeletedVersion(key, revision)
             for key, created, version, value in stored
         ),
     )

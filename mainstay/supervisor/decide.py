@@ -31,7 +31,7 @@ KILL_AGAIN_EVERY: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class ProcessSpec:
     """One process that should run."""
 
     name: str
@@ -66,7 +66,7 @@ Wish = Run | Stop
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class ComponentHistory:
     """What is remembered of one component."""
 
     process: Identity | None = None
@@ -84,22 +84,22 @@ class Past:
     killed_at_ns: int | None = None
 
 
-Memory = Mapping[str, Past]
+Memory = Mapping[str, ComponentHistory]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    component: Component
+class StartProcess:
+    component: ProcessSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class SendSignal:
     name: str
     identity: Identity
     number: signal.Signals
 
 
-Action = Start | Signal
+Action = StartProcess | SendSignal
 
 
 class ExitReason(StrEnum):
@@ -110,7 +110,7 @@ class ExitReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnded:
     """A process that ran at the last look has ended."""
 
     name: str
@@ -121,10 +121,10 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SupervisorPlan:
     actions: tuple[Action, ...]
     memory: Memory
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[ProcessEnded, ...] = ()
     wake_ns: int | None = None
     is_done: bool = False
     """The goal is reached and nothing is left to wait for: only ever true for a `Stop`."""
@@ -138,34 +138,34 @@ def pause(failures: int) -> timedelta:
 
 
 def decide(
-    wanted: Sequence[Component], running: Mapping[str, Process], memory: Memory, now_ns: int, wish: Wish
-) -> Plan:
+    wanted: Sequence[ProcessSpec], running: Mapping[str, Process], memory: Memory, now_ns: int, wish: Wish
+) -> SupervisorPlan:
     """Decide what to do now. `running` has all living processes by component name, also unwanted ones."""
     by_name = {component.name: component for component in wanted}
     names = [*by_name, *(name for name in sorted(running) if name not in by_name)]
     actions: list[Action] = []
-    ended: list[Ended] = []
+    ended: list[ProcessEnded] = []
     wakes: list[int] = []
-    remembered: dict[str, Past] = {}
+    remembered: dict[str, ComponentHistory] = {}
     turn = _turn_now(running, wish)
     for name in names:
         process, component = running.get(name), by_name.get(name)
-        past, news = _look(name, process, memory.get(name, Past()), now_ns)
+        past, news = _look(name, process, memory.get(name, ComponentHistory()), now_ns)
         ended += news
         if process is None:
             if isinstance(wish, Run) and component is not None:
                 if past.start_at_ns <= now_ns:
-                    actions.append(Start(component))
+                    actions.append(StartProcess(component))
                 else:
                     wakes.append(past.start_at_ns)
         elif _must_end(process, component, wish, turn):
             is_hurried = isinstance(wish, Stop) and wish.is_hurried
             past, number = _ending(past, now_ns, is_hurried)
             if number is not None:
-                actions.append(Signal(name, process.identity, number))
+                actions.append(SendSignal(name, process.identity, number))
             wakes.append(_next_step_ns(past))
         remembered[name] = past
-    return Plan(
+    return SupervisorPlan(
         actions=tuple(actions),
         memory=remembered,
         ended=tuple(ended),
@@ -174,26 +174,28 @@ def decide(
     )
 
 
-def not_started(past: Past, now_ns: int) -> Past:
+def not_started(past: ComponentHistory, now_ns: int) -> ComponentHistory:
     """Remember a start that failed: the same as a process that ended at once."""
     failures = past.failures + 1
     return replace(past, failures=failures, start_at_ns=now_ns + _ns(pause(failures)))
 
 
-def _look(name: str, process: Process | None, past: Past, now_ns: int) -> tuple[Past, list[Ended]]:
+def _look(
+    name: str, process: Process | None, past: ComponentHistory, now_ns: int
+) -> tuple[ComponentHistory, list[ProcessEnded]]:
     """Find what has ended and what is new since the last look."""
     found, ended = None if process is None else process.identity, past.process
     if found == ended:
         return past, []
-    news: list[Ended] = []
+    news: list[ProcessEnded] = []
     if ended is not None:
         ending = ExitReason.FAILED if past.asked_at_ns is None else ExitReason.ASKED
         past = _after_end(past, now_ns)
-        news = [Ended(name, ended, ending, past.failures, past.start_at_ns)]
+        news = [ProcessEnded(name, ended, ending, past.failures, past.start_at_ns)]
     return replace(past, process=found, since_ns=now_ns, asked_at_ns=None, killed_at_ns=None), news
 
 
-def _after_end(past: Past, now_ns: int) -> Past:
+def _after_end(past: ComponentHistory, now_ns: int) -> ComponentHistory:
     if past.asked_at_ns is not None:
         return replace(past, failures=0, start_at_ns=now_ns)
     was_steady = now_ns - past.since_ns >= _ns(STEADY_AFTER)
@@ -208,13 +210,13 @@ def _turn_now(running: Mapping[str, Process], wish: Wish) -> int | None:
     return min((process.turn for process in running.values() if process.turn <= wish.through), default=None)
 
 
-def _must_end(process: Process, component: Component | None, wish: Wish, turn: int | None) -> bool:
+def _must_end(process: Process, component: ProcessSpec | None, wish: Wish, turn: int | None) -> bool:
     if isinstance(wish, Run):
         return component is None or process.argv != component.argv
     return process.turn <= wish.through if wish.is_hurried else process.turn == turn
 
 
-def _ending(past: Past, now_ns: int, is_hurried: bool) -> tuple[Past, signal.Signals | None]:
+def _ending(past: ComponentHistory, now_ns: int, is_hurried: bool) -> tuple[ComponentHistory, signal.Signals | None]:
     """The next step of stopping a process, if it is due."""
     if past.asked_at_ns is None and not is_hurried:
         return replace(past, asked_at_ns=now_ns), signal.SIGTERM
@@ -226,7 +228,7 @@ def _ending(past: Past, now_ns: int, is_hurried: bool) -> tuple[Past, signal.Sig
     return past, None
 
 
-def _next_step_ns(past: Past) -> int:
+def _next_step_ns(past: ComponentHistory) -> int:
     if past.killed_at_ns is not None:
         return past.killed_at_ns + _ns(KILL_AGAIN_EVERY)
     assert past.asked_at_ns is not None

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from mainstay.env import SystemDisk, commands, log_files, process_search
 from mainstay.env.commands import Identity
-from mainstay.supervisor.decide import Component, Process
+from mainstay.supervisor.decide import Process, ProcessSpec
 
 MARK: Final = "MAINSTAY_COMPONENT"
 """An environment variable of each started process: the data directory and the name of the component."""
@@ -27,7 +27,7 @@ _LOG: Final = ".log"
 class Machine(Protocol):
     """All calls but `ended` block for a moment."""
 
-    def start(self, component: Component) -> Identity:
+    def start(self, component: ProcessSpec) -> Identity:
         """Start it, and return when it runs. Raises `OSError`."""
 
     def is_alive(self, identity: Identity) -> bool: ...
@@ -41,7 +41,7 @@ class Machine(Protocol):
     def exit_code(self, identity: Identity) -> int | None:
         """The signal, negative, or the exit code. None if that cannot be known."""
 
-    def lost(self, wanted: Sequence[Component]) -> Mapping[str, Process]:
+    def lost(self, wanted: Sequence[ProcessSpec]) -> Mapping[str, Process]:
         """Find components that run without a record, because their supervisor was killed before it wrote one."""
 
     def trim_logs(self) -> None:
@@ -56,7 +56,7 @@ class SystemMachine:
         self._logs = logs
         self._log_files = SystemDisk(logs)
 
-    def start(self, component: Component) -> Identity:
+    def start(self, component: ProcessSpec) -> Identity:
         environment = {**os.environ, MARK: f"{self._data_dir}#{component.name}"}
         # Not the working directory of `up`, which could then not be unmounted.
         return commands.start(component.argv, env=environment, cwd=self._data_dir, output=self.log_path(component.name))
@@ -73,7 +73,7 @@ class SystemMachine:
     def exit_code(self, identity: Identity) -> int | None:
         return commands.exit_code(identity)
 
-    def lost(self, wanted: Sequence[Component]) -> Mapping[str, Process]:
+    def lost(self, wanted: Sequence[ProcessSpec]) -> Mapping[str, Process]:
         by_mark = {f"{self._data_dir}#{component.name}": component for component in wanted}
         found = {}
         for each in process_search.marked(MARK):

@@ -24,7 +24,19 @@ from mainstay.env.commands import Identity
 from mainstay.env.disk import DiskFull, Locked
 from mainstay.supervisor import decide as deciding
 from mainstay.supervisor import records
-from mainstay.supervisor.decide import Component, Ended, ExitReason, Past, Plan, Process, Run, Signal, Start, Stop, Wish
+from mainstay.supervisor.decide import (
+    ComponentHistory,
+    ExitReason,
+    Process,
+    ProcessEnded,
+    ProcessSpec,
+    Run,
+    SendSignal,
+    StartProcess,
+    Stop,
+    SupervisorPlan,
+    Wish,
+)
 from mainstay.supervisor.machine import Machine
 from mainstay.supervisor.records import Record
 
@@ -61,7 +73,7 @@ class Supervisor:
 
     def __init__(self, machine: Machine, disk: Disk, clock: Clock, *, own: Identity) -> None:
         """`disk` is where the records are, and `own` is this very process."""
-        self._components: tuple[Component, ...] = ()
+        self._components: tuple[ProcessSpec, ...] = ()
         self._machine = machine
         self._disk = disk
         self._clock = clock
@@ -73,7 +85,7 @@ class Supervisor:
         self._running: dict[str, Process] = {}
         self._waiting: dict[Identity, asyncio.Task[None]] = {}
         self._outdated: set[Identity] = set()
-        self._memory: Mapping[str, Past] = {}
+        self._memory: Mapping[str, ComponentHistory] = {}
         self._records: dict[str, Record] = {}
         self.on_failure: Callable[[Failure], None] = lambda _failure: None
 
@@ -81,7 +93,7 @@ class Supervisor:
         """Be the only one. Raises `Supervised`, then nothing was done."""
         await self._worker.run(self._lock)
 
-    async def begin(self, components: Sequence[Component]) -> Sequence[str]:
+    async def begin(self, components: Sequence[ProcessSpec]) -> Sequence[str]:
         """Find what runs already. Returns the names of what can be left as it is."""
         self._components = tuple(components)
         await self._worker.run(self._find)
@@ -154,7 +166,7 @@ class Supervisor:
             await self._act(plan)
             if plan.is_done:
                 return
-            if not any(isinstance(action, Start) for action in plan.actions):
+            if not any(isinstance(action, StartProcess) for action in plan.actions):
                 await self._wait(plan.wake_ns)
 
     def _observe(self) -> None:
@@ -170,18 +182,18 @@ class Supervisor:
             for name, process in self._running.items()
         }
 
-    async def _act(self, plan: Plan) -> None:
+    async def _act(self, plan: SupervisorPlan) -> None:
         for action in plan.actions:
             match action:
-                case Start(component):
+                case StartProcess(component):
                     if isinstance(self._wish, Run):  # It may have changed since it was decided.
                         await self._start(component)
-                case Signal(_, identity, number):
+                case SendSignal(_, identity, number):
                     await self._worker.run(self._machine.send, identity, number)
                 case _:
                     assert_never(action)
 
-    async def _start(self, component: Component) -> None:
+    async def _start(self, component: ProcessSpec) -> None:
         past = self._memory[component.name]
         try:
             identity = await self._worker.run(self._machine.start, component)
@@ -214,7 +226,7 @@ class Supervisor:
         self._waiting.pop(identity, None)
         self._woken.set()
 
-    async def _tell(self, news: Ended) -> None:
+    async def _tell(self, news: ProcessEnded) -> None:
         past, record = self._memory[news.name], self._records.get(news.name)
         pause = timedelta(microseconds=max(news.start_at_ns - self._clock.monotonic_ns(), 0) // 1000)
         if record is not None:
@@ -244,7 +256,9 @@ class Supervisor:
         except Locked:
             other = records.read(self._disk, records.SUPERVISOR)
             raise Supervised(0 if other is None else other.pid) from None
-        records.write(self._disk, _record_of(records.SUPERVISOR, Process(self._own, ()), self._clock.wall(), Past()))
+        records.write(
+            self._disk, _record_of(records.SUPERVISOR, Process(self._own, ()), self._clock.wall(), ComponentHistory())
+        )
 
     def _find(self) -> None:
         self._records = dict(records.read_all(self._disk))
@@ -273,12 +287,16 @@ class Supervisor:
             # The process is there all the same, and carries its mark.
             _log.warning("cannot write the record of %s: %s", record.name, error)
 
-    def _past_of(self, name: str) -> Past:
+    def _past_of(self, name: str) -> ComponentHistory:
         record = self._records.get(name)
-        return Past() if record is None else Past(restarts=record.restarts, failures=record.failures)
+        return (
+            ComponentHistory()
+            if record is None
+            else ComponentHistory(restarts=record.restarts, failures=record.failures)
+        )
 
 
-def _record_of(name: str, process: Process, since: datetime, past: Past) -> Record:
+def _record_of(name: str, process: Process, since: datetime, past: ComponentHistory) -> Record:
     identity = process.identity
     return Record(
         name=name,

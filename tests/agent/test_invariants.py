@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mainstay.agent.node.pods import Pods
-from mainstay.agent.pod.plan import Start
+from mainstay.agent.pod.plan import StartContainer
 from mainstay.agent.pod.worker import PodWorker
 from mainstay.api.kind_names import PODS
 from mainstay.env import tasks
@@ -56,6 +56,6 @@ async def test_a_worker_that_is_not_that_of_its_pod_does_not_end_for_it(
 async def test_a_second_attempt_is_not_started_beside_the_first(sim: Simulation, monkeypatch: pytest.MonkeyPatch):
     async with a_node_with_a_pod(sim, monkeypatch) as (_, worker):
         with pytest.raises(BrokenInvariant, match="one attempt of a container runs at a time: pod") as raised:
-            await worker._start(Start("c", 1))
+            await worker._start(StartContainer("c", 1))
 
         assert "attempt=0" in raised.value.story

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.env.processes import Children, Ended, Message, cores
+from mainstay.env.processes import ChildEnded, Children, Message, cores
 
 
-def heard_from(children: Children) -> list[Message | Ended]:
+def heard_from(children: Children) -> list[Message | ChildEnded]:
     heard = []
     while (each := children.next()) is not None:
         heard.append(each)
@@ -28,7 +28,7 @@ def test_a_copy_starts_where_this_process_is_and_changes_nothing_here():
         child = children.start(work)
         heard = heard_from(children)
 
-    assert heard == [Message(child, b"before,in the copy"), Ended(child, "")]
+    assert heard == [Message(child, b"before,in the copy"), ChildEnded(child, "")]
     assert seen == ["before"]
 
 
@@ -71,7 +71,7 @@ def test_work_that_fails_is_told_and_its_error_is_shown(capfd: pytest.CaptureFix
 
     with Children() as children:
         child = children.start(work)
-        assert heard_from(children) == [Ended(child, "ended with status 70")]
+        assert heard_from(children) == [ChildEnded(child, "ended with status 70")]
 
     assert "RuntimeError: it broke" in capfd.readouterr().err
 
@@ -79,7 +79,7 @@ def test_work_that_fails_is_told_and_its_error_is_shown(capfd: pytest.CaptureFix
 def test_a_copy_that_is_killed_says_by_what():
     with Children() as children:
         child = children.start(lambda send: os.kill(os.getpid(), 9))
-        assert heard_from(children) == [Ended(child, "ended by signal 9")]
+        assert heard_from(children) == [ChildEnded(child, "ended by signal 9")]
 
 
 def test_a_copy_that_takes_too_long_is_killed():
@@ -90,7 +90,7 @@ def test_a_copy_that_takes_too_long_is_killed():
 
     with Children() as children:
         child = children.start(works_for_ever, at_most=timedelta(milliseconds=200))
-        assert heard_from(children) == [Message(child, b"begun"), Ended(child, "it took too long")]
+        assert heard_from(children) == [Message(child, b"begun"), ChildEnded(child, "it took too long")]
 
 
 def test_leaving_the_block_ends_those_that_are_left():

@@ -21,7 +21,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS, RESER
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.env import tasks
-from mainstay.explain.plan.values import Plan
+from mainstay.explain.plan.values import PlanAnswer
 from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.plan_agreement import apply, fate, plan_of, some_nodes
@@ -82,7 +82,7 @@ async def tried(sim: Simulation, advice: Advice) -> None:
             advice.failures.append(f"seed {sim.seed}: {sentence} | {command} | {before} then {after}")
 
 
-def _cures(plan: Plan) -> list[tuple[str, str, str]]:
+def _cures(plan: PlanAnswer) -> list[tuple[str, str, str]]:
     workload = plan.workloads[0]
     found = [cure for wait in workload.waits for cure in wait.cures] + [
         cure for refused in workload.refused for cure in refused.cures

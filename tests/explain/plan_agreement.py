@@ -31,7 +31,7 @@ from mainstay.client.errors import ApiError
 from mainstay.controllers.deployment import revisions
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
-from mainstay.explain.plan.values import Plan, WorkloadPlan
+from mainstay.explain.plan.values import PlanAnswer, WorkloadPlan
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 
@@ -127,7 +127,7 @@ async def compared(sim: Simulation, agreement: Agreement) -> None:
             agreement.add(name, workload, await fate(cluster, workload))
 
 
-async def plan_of(cluster: Cluster, objects: list[Object], namespace: str = "default") -> Plan:
+async def plan_of(cluster: Cluster, objects: list[Object], namespace: str = "default") -> PlanAnswer:
     """What the command `mainstay plan` would say, asking the server of a simulated cluster."""
     kinds = await list_kinds(cluster.journal)
     opened = OpenJournal(journal=cluster.journal, kinds=kinds, namespace=namespace, client=cluster.client)

@@ -22,7 +22,7 @@ from mainstay.scheduler.policy import DEFAULT, Allocation
 from mainstay.scheduler.reasons import Placed, Reason
 from mainstay.scheduler.record import Remembered
 from mainstay.scheduler.what_if import Objects
-from mainstay.scheduler.why.placement import Scheduling, Verdict, explained, scheduling
+from mainstay.scheduler.why.placement import FilterVerdict, Scheduling, explained, scheduling
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.scheduler import naive
@@ -83,8 +83,8 @@ def test_a_verdict_says_what_was_wanted_and_what_there_is() -> None:
     assert placement.chosen == ""
     assert placement.scores == {}
     assert placement.refused == {
-        "big": (Verdict("TaintToleration", Reason.UNTOLERATED_TAINT, "gpu=yes:NoSchedule"),),
-        "small": (Verdict("NodeResourcesFit", Reason.NODE_TOO_SMALL, "cpu", 2000, 1000),),
+        "big": (FilterVerdict("TaintToleration", Reason.UNTOLERATED_TAINT, "gpu=yes:NoSchedule"),),
+        "small": (FilterVerdict("NodeResourcesFit", Reason.NODE_TOO_SMALL, "cpu", 2000, 1000),),
     }
 
 

@@ -17,7 +17,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.text import text_of
-from mainstay.explain.plan.values import Plan
+from mainstay.explain.plan.values import PlanAnswer
 from mainstay.explain.why.answer import Verdict
 from mainstay.sim.cluster.cluster import ADMIN, NodeOptions, whole_cluster
 from mainstay.sim.cluster.world import World
@@ -291,7 +291,7 @@ async def test_without_a_server_the_same_is_planned_from_the_journal_alone(sim: 
     assert not any("Planned without a server" in note for note in asked.notes)
 
 
-def _counts(plan: Plan) -> tuple[int, int]:
+def _counts(plan: PlanAnswer) -> tuple[int, int]:
     return plan.workloads[0].running, plan.workloads[0].kept
 
 
@@ -378,7 +378,7 @@ def test_the_command_is_there_and_says_what_it_needs(capsys: pytest.CaptureFixtu
 
 
 def test_words_of_a_plan_that_changes_nothing() -> None:
-    plan = Plan(
+    plan = PlanAnswer(
         verdict=Verdict.SATISFIED,
         sentence="Nothing would change.",
         revision=7,

@@ -12,15 +12,15 @@ from mainstay.api.kind_names import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import NODE, label
 from mainstay.controllers.service_account.controller import RootAuthorities, ServiceAccounts
-from mainstay.explain.rebuild import CannotRebuild, Past, rebuild
+from mainstay.explain.rebuild import CannotRebuild, RebuiltObjects, rebuild
 from mainstay.journal.keys import key_of
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import (
     ChangeRecord,
     DecisionRecord,
     Ending,
-    Memory,
     Outcome,
+    RecordedMemory,
     Subject,
     ViewPart,
     WhyNot,
@@ -67,7 +67,7 @@ def a_journal(*written: tuple[int, KindName, str, dict[str, Any] | None], begins
     return journal
 
 
-def a_record(*view: ViewPart, subject: str = "n1", memory: Memory | None = None, **more: Any) -> DecisionRecord:
+def a_record(*view: ViewPart, subject: str = "n1", memory: RecordedMemory | None = None, **more: Any) -> DecisionRecord:
     return DecisionRecord(
         "counting-1",
         micros(NOON),
@@ -78,7 +78,7 @@ def a_record(*view: ViewPart, subject: str = "n1", memory: Memory | None = None,
         view=view,
         now=micros(NOON),
         seed="seed",
-        memory=memory or Memory(),
+        memory=memory or RecordedMemory(),
         **more,
     )
 
@@ -96,7 +96,7 @@ async def test_each_kind_is_as_it_was_at_its_own_revision():
         (5, NODES, "n2", {}),
     )
 
-    rebuilt = await rebuild(Past(journal), a_record(ViewPart("nodes", 1), ViewPart("pods", 3)), COUNTING)
+    rebuilt = await rebuild(RebuiltObjects(journal), a_record(ViewPart("nodes", 1), ViewPart("pods", 3)), COUNTING)
 
     assert [each["metadata"]["name"] for each in rebuilt.view.all(PODS)] == ["a", "b"]
     assert [each["metadata"]["name"] for each in rebuilt.view.all(NODES)] == ["n1"]
@@ -109,7 +109,7 @@ async def test_each_kind_is_as_it_was_at_its_own_revision():
 async def test_objects_are_as_a_server_gives_them_and_are_found_by_the_indexes_of_the_controller():
     journal = a_journal((1, NODES, "n1", {}), (2, PODS, "default/a", on("n1", app="web")), (3, PODS, "x/b", on("n2")))
 
-    rebuilt = await rebuild(Past(journal), a_record(ViewPart("nodes", 3), ViewPart("pods", 3)), COUNTING)
+    rebuilt = await rebuild(RebuiltObjects(journal), a_record(ViewPart("nodes", 3), ViewPart("pods", 3)), COUNTING)
 
     [pod] = rebuilt.view.by(PODS, APP.name, "web")
     assert (pod["kind"], pod["apiVersion"], pod["metadata"]["resourceVersion"]) == ("Pod", "v1", "2")
@@ -125,12 +125,14 @@ async def test_only_what_a_cache_had_selected_is_there():
     )
     seen = (ViewPart("namespaces", 4), ViewPart("serviceaccounts", 4, fields="metadata.name=default"))
 
-    rebuilt = await rebuild(Past(journal), a_record(*seen, subject="default"), decide_per_key(ServiceAccounts()))
+    rebuilt = await rebuild(
+        RebuiltObjects(journal), a_record(*seen, subject="default"), decide_per_key(ServiceAccounts())
+    )
 
     found = [each["metadata"] for each in rebuilt.view.all(SERVICE_ACCOUNTS)]
     assert [(each["namespace"], each["name"]) for each in found] == [("default", "default"), ("shop", "default")]
     only_shop = ViewPart("serviceaccounts", 4, namespace="shop")
-    past = Past(journal)
+    past = RebuiltObjects(journal)
     assert len((await past.cache(only_shop, SERVICE_ACCOUNTS, ()))[0]) == 1
     labelled = ViewPart("serviceaccounts", 4, labels="app=web")
     assert len((await past.cache(labelled, SERVICE_ACCOUNTS, ()))[0]) == 0
@@ -140,7 +142,9 @@ async def test_an_unknown_field_is_reported_instead_of_guessed():
     journal = a_journal((1, SERVICE_ACCOUNTS, "default/default", {}))
 
     with pytest.raises(CannotRebuild, match=r"selected by 'spec\.colour', which is not known here") as raised:
-        await Past(journal).cache(ViewPart("serviceaccounts", 1, fields="spec.colour=red"), SERVICE_ACCOUNTS, ())
+        await RebuiltObjects(journal).cache(
+            ViewPart("serviceaccounts", 1, fields="spec.colour=red"), SERVICE_ACCOUNTS, ()
+        )
 
     assert raised.value.why is WhyNot.VIEW_NOT_NAMED
 
@@ -149,7 +153,9 @@ async def test_what_the_controller_remembered_is_a_value_of_its_own_type_again()
     journal = a_journal((1, NODES, "n1", {}))
     memory = whole(msgspec.msgpack.encode(Tried(NOON, 3)))
 
-    rebuilt = await rebuild(Past(journal), a_record(ViewPart("nodes", 1), ViewPart("pods", 1), memory=memory), COUNTING)
+    rebuilt = await rebuild(
+        RebuiltObjects(journal), a_record(ViewPart("nodes", 1), ViewPart("pods", 1), memory=memory), COUNTING
+    )
 
     assert rebuilt.memory == Tried(NOON, 3)
 
@@ -160,7 +166,7 @@ async def test_what_a_controller_was_made_with_is_not_taken_for_its_memory():
     record = a_record(ViewPart("namespaces", 1), ViewPart("configmaps", 1), subject="default", memory=memory)
 
     decider = decide_per_key(RootAuthorities(""), RootAuthorities)
-    rebuilt = await rebuild(Past(journal), record, decider)
+    rebuilt = await rebuild(RebuiltObjects(journal), record, decider)
 
     assert rebuilt.memory == ("pem", None)
     (decided,) = decider.decide(rebuilt.view, rebuilt.memory)
@@ -175,19 +181,21 @@ async def test_a_missing_memory_and_an_invalid_one_are_reported():
     seen = (ViewPart("nodes", 1), ViewPart("pods", 1))
 
     with pytest.raises(CannotRebuild, match="no checkpoint has it"):
-        await rebuild(Past(journal), a_record(*seen, memory=Memory(5_000, digest=b"x" * 16)), COUNTING)
+        await rebuild(
+            RebuiltObjects(journal), a_record(*seen, memory=RecordedMemory(5_000, digest=b"x" * 16)), COUNTING
+        )
     with pytest.raises(CannotRebuild, match="from a build whose memory was another one"):
-        await rebuild(Past(journal), a_record(*seen, memory=whole(msgspec.msgpack.encode([1, 2]))), COUNTING)
+        await rebuild(RebuiltObjects(journal), a_record(*seen, memory=whole(msgspec.msgpack.encode([1, 2]))), COUNTING)
     with pytest.raises(CannotRebuild, match="overloaded"):
-        await rebuild(Past(journal), a_record(*seen, why_not=(WhyNot.DETAIL_DROPPED,)), COUNTING)
+        await rebuild(RebuiltObjects(journal), a_record(*seen, why_not=(WhyNot.DETAIL_DROPPED,)), COUNTING)
     with pytest.raises(CannotRebuild, match="does not name what it saw"):
-        await rebuild(Past(journal), a_record(), COUNTING)
+        await rebuild(RebuiltObjects(journal), a_record(), COUNTING)
 
 
 async def test_what_the_journal_does_not_have_is_a_gap():
     journal = a_journal((11, NODES, "n1", {}), begins=10)
 
-    rebuilt = await rebuild(Past(journal), a_record(ViewPart("nodes", 11), ViewPart("pods", 5)), COUNTING)
+    rebuilt = await rebuild(RebuiltObjects(journal), a_record(ViewPart("nodes", 11), ViewPart("pods", 5)), COUNTING)
 
     assert rebuilt.gaps
 

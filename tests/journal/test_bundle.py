@@ -13,8 +13,8 @@ from mainstay.journal.record import (
     ChangeRecord,
     EntryRecord,
     LostRecord,
-    Memory,
     MemoryRecord,
+    RecordedMemory,
     Subject,
     ViewPart,
     WriteRecord,
@@ -140,9 +140,9 @@ async def test_large_memories_come_along(sim):
     journal, content = a_journal(), b"m" * 5_000
     digest = digest_of(content)
     journal.remember(MemoryRecord("node-health", digest, AT, content))
-    decision = a_decision(id="large", at=AT + 95 * SECOND, memory=Memory(5_000, digest=digest))
+    decision = a_decision(id="large", at=AT + 95 * SECOND, memory=RecordedMemory(5_000, digest=digest))
     journal.decided(decision)
-    gone = a_decision(id="gone", at=AT + 95 * SECOND, memory=Memory(5_001, digest=b"gone"))
+    gone = a_decision(id="gone", at=AT + 95 * SECOND, memory=RecordedMemory(5_001, digest=b"gone"))
     journal.decided(gone)
 
     bundle = await reopened(journal, 90)

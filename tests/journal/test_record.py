@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from mainstay.journal import record
 from mainstay.journal.record import (
     NO_MEMORY,
-    Action,
     ChangeRecord,
     Condition,
     DecisionRecord,
     Ending,
     LookedAt,
-    Memory,
     Outcome,
     Policy,
+    RecordedAction,
+    RecordedMemory,
     Subject,
     ViewPart,
     WhyNot,
@@ -41,7 +41,7 @@ FULL = DecisionRecord(
     seed="5",
     flags=("gangs",),
     policies=(Policy("placementpolicies.mainstay.dev", "default", "uid-p", 9),),
-    memory=Memory(3, b"abc"),
+    memory=RecordedMemory(3, b"abc"),
     queue_wait_us=15,
     attempts=2,
     woken_by=(11, 12),
@@ -50,7 +50,7 @@ FULL = DecisionRecord(
     looked_at_count=2,
     reasons=("NoRoom",),
     conditions=(Condition("PodScheduled", "False", "Unschedulable", "no room"),),
-    actions=(Action("bind", "pods", "default", "web-1", "binding", b"1234"),),
+    actions=(RecordedAction("bind", "pods", "default", "web-1", "binding", b"1234"),),
     writes=(WriteResult("pods", "default", "web-1", 0, "Conflict"),),
     trace="t",
     audits=("a",),
@@ -114,7 +114,7 @@ def test_a_record_is_bounded_whatever_it_is_given():
         looked_at=tuple(LookedAt("pods", "a", f"p{number}", number) for number in range(1000)),
         reasons=("x" * 10_000,) * 1000,
         conditions=(Condition("Ready", "False", "No", "x" * 10_000),) * 1000,
-        actions=(Action("create", "pods", "a", "b"),) * 1000,
+        actions=(RecordedAction("create", "pods", "a", "b"),) * 1000,
         writes=(WriteResult("pods", "a", "b", 1),) * 1000,
         outcome=Outcome(Ending.RETRY, "No", "x" * 10_000),
     )
@@ -138,7 +138,7 @@ def test_a_decision_without_detail_says_that_it_cannot_be_made_again():
         FULL.view,
         FULL.writes,
     )
-    assert (kept.memory, kept.looked_at, kept.looked_at_count) == (Memory(3), (), 2)
+    assert (kept.memory, kept.looked_at, kept.looked_at_count) == (RecordedMemory(3), (), 2)
     assert kept.why_not == (WhyNot.READ_OUTSIDE, WhyNot.DETAIL_DROPPED)
     assert not a_decision().why_not
     assert without_detail(a_decision()).why_not

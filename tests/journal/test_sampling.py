@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from mainstay.journal.record import (
-    Action,
     Condition,
     DecisionRecord,
     Ending,
     LookedAt,
-    Memory,
     Outcome,
     Policy,
+    RecordedAction,
+    RecordedMemory,
     SampledRecord,
     Subject,
     WhyNot,
@@ -36,7 +36,7 @@ from mainstay.journal.sampling import (
 from tests.journal.builders import AT, a_decision
 
 WINDOW_US = int(POLICY_WINDOW.total_seconds() * 1_000_000)
-BIND = Action("bind", "pods", "default", "web")
+BIND = RecordedAction("bind", "pods", "default", "web")
 
 
 def a_noop(number: int = 1, **parts: Any) -> DecisionRecord:
@@ -110,7 +110,9 @@ def test_decisions_after_a_component_follows_another_policy_are_part_of_the_chan
 
 
 def test_a_summary_of_a_decision_that_said_nothing_can_still_be_replayed():
-    record = a_noop(memory=Memory(3, b"abc"), looked_at=(LookedAt("pods", "default", "web", 5),), woken_by=(1, 2, 3))
+    record = a_noop(
+        memory=RecordedMemory(3, b"abc"), looked_at=(LookedAt("pods", "default", "web", 5),), woken_by=(1, 2, 3)
+    )
 
     summary = summarised(record)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mainstay.api.retry_shape import RetryShape
 from mainstay.loop.queue.core import Queue
-from mainstay.loop.queue.items import DONE, Item, Outcome, QueueSettings, Retry, State
+from mainstay.loop.queue.items import DONE, Item, KeyRetry, KeyState, Outcome, QueueSettings
 
 S = 1_000_000_000
 SHAPE = RetryShape(attempts_max=3, first_delay=timedelta(seconds=4), delay_max=timedelta(minutes=1), jitter=0)
@@ -34,6 +34,6 @@ def taken(queue: Queue[str], now_ns: int = 0, *, outcome: Outcome = DONE, at_mos
     return keys
 
 
-def failed(queue: Queue[str], key: str, now_ns: int, retry: Retry | None = None) -> State:
+def failed(queue: Queue[str], key: str, now_ns: int, retry: KeyRetry | None = None) -> KeyState:
     assert take(queue, now_ns).key == key
-    return queue.done(key, retry or Retry(), now_ns)
+    return queue.done(key, retry or KeyRetry(), now_ns)

@@ -4,12 +4,14 @@ import logging
 
 import pytest
 
-from mainstay.journal.record import Action, DecisionRecord, Ending, Outcome, Subject, WriteResult
+from mainstay.journal.record import DecisionRecord, Ending, Outcome, RecordedAction, Subject, WriteResult
 from mainstay.journal.trace_id import trace_of
 from mainstay.loop.decision_log import log_decision
 
 
-def a_record(ending: Ending = Ending.DONE, *, actions: tuple[Action, ...] = (), reason: str = "") -> DecisionRecord:
+def a_record(
+    ending: Ending = Ending.DONE, *, actions: tuple[RecordedAction, ...] = (), reason: str = ""
+) -> DecisionRecord:
     return DecisionRecord(
         id="deployment-1",
         at=0,
@@ -25,7 +27,7 @@ def a_record(ending: Ending = Ending.DONE, *, actions: tuple[Action, ...] = (), 
 
 def test_a_decision_that_did_something_is_told_with_the_ids_that_all_signals_share(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO, "mainstay.decisions"):
-        log_decision(a_record(actions=(Action("create", "replicasets.apps", "shop", "web-1"),)))
+        log_decision(a_record(actions=(RecordedAction("create", "replicasets.apps", "shop", "web-1"),)))
 
     [line] = caplog.records
     told = vars(line)

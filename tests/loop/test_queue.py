@@ -14,11 +14,11 @@ from mainstay.loop.queue.items import (
     DONE,
     GONE,
     EnqueueReason,
-    GiveUp,
+    KeyRetry,
+    KeyState,
+    KeyTerminal,
     Priority,
     QueueSettings,
-    Retry,
-    State,
     WakeAfter,
 )
 from tests.loop.queues import S, a_queue, failed, take, taken
@@ -64,9 +64,9 @@ def test_a_key_in_hand_is_not_handed_out_again_but_looked_at_once_more_afterward
     queue.add("a", 0, woken_by=3)
 
     assert queue.get(0) is None
-    assert queue.done("a", DONE, 0) is State.READY
+    assert queue.done("a", DONE, 0) is KeyState.READY
     assert take(queue).woken_by == (2, 3)
-    assert queue.done("a", DONE, 0) is State.FORGOTTEN
+    assert queue.done("a", DONE, 0) is KeyState.FORGOTTEN
 
 
 def test_being_done_with_a_key_that_one_does_not_have_is_a_bug():
@@ -115,7 +115,7 @@ def test_a_wish_for_later_that_comes_true_in_hand_means_one_more_look():
     take(queue)
     queue.enqueue_due(5 * S)
 
-    assert queue.done("a", DONE, 6 * S) is State.READY
+    assert queue.done("a", DONE, 6 * S) is KeyState.READY
     assert take(queue, 6 * S).because is EnqueueReason.TIMER
 
 
@@ -185,7 +185,7 @@ def test_a_key_that_is_gone_is_not_resynced():
     queue.add("a", 0)
     take(queue)
 
-    assert queue.done("a", GONE, 0) is State.FORGOTTEN
+    assert queue.done("a", GONE, 0) is KeyState.FORGOTTEN
     assert (taken(queue, 1000 * S), queue.due_ns()) == ([], None)
 
 
@@ -195,7 +195,7 @@ def test_a_key_that_is_gone_and_comes_back_meanwhile_is_looked_at():
     take(queue)
     queue.add("a", 0)
 
-    assert queue.done("a", GONE, 0) is State.READY
+    assert queue.done("a", GONE, 0) is KeyState.READY
 
 
 # Failing
@@ -205,12 +205,12 @@ def test_a_failing_key_waits_longer_each_time_and_is_then_terminal():
     queue = a_queue()
     queue.add("a", 0, woken_by=1)
 
-    assert failed(queue, "a", 0) is State.BACKING_OFF
+    assert failed(queue, "a", 0) is KeyState.BACKING_OFF
     assert taken(queue, 4 * S - 1) == []
-    assert failed(queue, "a", 4 * S) is State.BACKING_OFF
+    assert failed(queue, "a", 4 * S) is KeyState.BACKING_OFF
     item = take(queue, 12 * S)
     assert (item.attempt, item.is_last_attempt, item.because, item.woken_by) == (3, True, EnqueueReason.RETRY, (1,))
-    assert queue.done("a", Retry(), 12 * S) is State.TERMINAL
+    assert queue.done("a", KeyRetry(), 12 * S) is KeyState.TERMINAL
     assert (queue.get(10_000 * S), queue.figures(0).terminal) == (None, 1)
 
 
@@ -218,7 +218,7 @@ def test_a_terminal_key_starts_again_when_it_changes():
     queue = a_queue()
     queue.add("a", 0)
     take(queue)
-    assert queue.done("a", GiveUp(), 0) is State.TERMINAL
+    assert queue.done("a", KeyTerminal(), 0) is KeyState.TERMINAL
 
     queue.add("a", S)
 
@@ -230,7 +230,7 @@ def test_neither_timer_nor_resync_brings_back_what_was_terminal():
     queue.add("a", 0)
     queue.add_after("a", 0, timedelta(seconds=5))
     take(queue)
-    queue.done("a", GiveUp(), 0)
+    queue.done("a", KeyTerminal(), 0)
 
     assert taken(queue, 100 * S) == []
 
@@ -241,11 +241,11 @@ def test_the_write_that_tells_of_giving_up_does_not_bring_the_key_back():
     take(queue)
     queue.add("a", 0, woken_by=12)  # The worker's own status, seen by its watch before it is done.
 
-    assert queue.done("a", GiveUp(seen=12), 0) is State.TERMINAL
+    assert queue.done("a", KeyTerminal(seen=12), 0) is KeyState.TERMINAL
     queue.add("a", 0, woken_by=12)
-    assert queue.state("a") is State.TERMINAL
+    assert queue.state("a") is KeyState.TERMINAL
     queue.add("a", 0, woken_by=13)
-    assert queue.state("a") is State.READY
+    assert queue.state("a") is KeyState.READY
 
 
 def test_a_change_during_the_last_attempt_is_a_new_beginning():
@@ -254,7 +254,7 @@ def test_a_change_during_the_last_attempt_is_a_new_beginning():
     take(queue)
     queue.add("a", 0, woken_by=13)
 
-    assert queue.done("a", GiveUp(seen=12), 0) is State.READY
+    assert queue.done("a", KeyTerminal(seen=12), 0) is KeyState.READY
 
 
 def test_a_change_shortens_the_backoff_but_does_not_end_it():
@@ -276,7 +276,7 @@ def test_a_key_that_fails_and_changes_all_the_time_is_tried_once_a_second():
         queue.add("a", now_ns)
         if queue.get(now_ns) is not None:
             attempts += 1
-            queue.done("a", Retry(counts=False), now_ns)
+            queue.done("a", KeyRetry(counts=False), now_ns)
 
     assert attempts == 10
 
@@ -286,7 +286,7 @@ def test_what_is_no_fault_of_the_key_is_tried_for_ever_but_ever_less():
     queue.add("a", 0)
     now_ns = 0
     for _ in range(100):
-        assert failed(queue, "a", now_ns, Retry(counts=False)) is State.BACKING_OFF
+        assert failed(queue, "a", now_ns, KeyRetry(counts=False)) is KeyState.BACKING_OFF
         due_ns = queue.due_ns()
         assert due_ns is not None
         now_ns = due_ns
@@ -300,7 +300,7 @@ def test_what_is_no_fault_of_the_key_is_tried_for_ever_but_ever_less():
 def test_a_server_that_asks_to_wait_longer_is_obeyed_even_when_the_key_changes():
     queue = a_queue()
     queue.add("a", 0)
-    failed(queue, "a", 0, Retry(at_least=timedelta(seconds=30)))
+    failed(queue, "a", 0, KeyRetry(at_least=timedelta(seconds=30)))
     queue.add("a", 0)
 
     assert taken(queue, 30 * S - 1) == []
@@ -328,14 +328,18 @@ def test_past_the_deadline_a_key_is_given_up_although_it_has_attempts_left():
     queue = a_queue(retry=shape)
     queue.add("a", 0)
 
-    assert [failed(queue, "a", at * S) for at in (0, 4, 8)] == [State.BACKING_OFF, State.BACKING_OFF, State.TERMINAL]
+    assert [failed(queue, "a", at * S) for at in (0, 4, 8)] == [
+        KeyState.BACKING_OFF,
+        KeyState.BACKING_OFF,
+        KeyState.TERMINAL,
+    ]
 
 
 def test_when_everything_fails_at_once_retries_keep_to_their_rate():
     queue = a_queue(retries_per_second=10, retries_burst=50)
     for number in range(500):
         queue.add(f"key-{number}", 0)
-    taken(queue, outcome=Retry())
+    taken(queue, outcome=KeyRetry())
 
     per_second = [len(taken(queue, second * S)) for second in range(60)]
 
@@ -414,7 +418,7 @@ def test_everything_about_one_key_can_be_asked():
 
     assert figures is not None
     assert (figures.state, figures.tenant, figures.failures, figures.attempts_left, figures.due_ns) == (
-        State.BACKING_OFF,
+        KeyState.BACKING_OFF,
         "tenant",
         1,
         2,
@@ -489,39 +493,41 @@ class AnyOrder(RuleBasedStateMachine):
 
     @precondition(lambda self: self.processing)
     @rule(
-        outcome=st.sampled_from([DONE, GONE, Retry(), Retry(counts=False), GiveUp(), WakeAfter(timedelta(seconds=7))]),
+        outcome=st.sampled_from(
+            [DONE, GONE, KeyRetry(), KeyRetry(counts=False), KeyTerminal(), WakeAfter(timedelta(seconds=7))]
+        ),
         which=st.integers(0, 3),
     )
     def done(self, outcome, which):
         key = self.processing.pop(which % len(self.processing))
         state = self.queue.done(key, outcome, self.now_ns)
         covered = self.covered.pop(key)
-        if state is State.BACKING_OFF:
+        if state is KeyState.BACKING_OFF:
             self.owed[key] = covered + self.owed.get(key, [])
-        if state is State.TERMINAL:
+        if state is KeyState.TERMINAL:
             assert key not in self.owed
 
     @invariant()
     def what_is_owed_is_on_its_way(self):
         for key in self.owed:
-            assert self.queue.state(key) in (State.READY, State.PROCESSING, State.BACKING_OFF)
+            assert self.queue.state(key) in (KeyState.READY, KeyState.PROCESSING, KeyState.BACKING_OFF)
 
     @invariant()
     def figures_agree_with_the_states_of_the_keys(self):
         figures = self.queue.figures(self.now_ns)
         states = [self.queue.state(key) for key in "abcd"]
-        assert figures.ready == states.count(State.READY) == sum(figures.ready_by_priority.values())
-        assert figures.processing == states.count(State.PROCESSING) == len(self.processing)
-        assert figures.terminal == states.count(State.TERMINAL)
-        assert figures.backing_off == states.count(State.BACKING_OFF)
-        assert figures.waiting == states.count(State.WAITING) + states.count(State.BACKING_OFF)
+        assert figures.ready == states.count(KeyState.READY) == sum(figures.ready_by_priority.values())
+        assert figures.processing == states.count(KeyState.PROCESSING) == len(self.processing)
+        assert figures.terminal == states.count(KeyState.TERMINAL)
+        assert figures.backing_off == states.count(KeyState.BACKING_OFF)
+        assert figures.waiting == states.count(KeyState.WAITING) + states.count(KeyState.BACKING_OFF)
         assert sum(tenant.ready for tenant in figures.tenants) == figures.ready
         assert all(tenant.processing <= 2 for tenant in figures.tenants)
 
     def teardown(self):
         for key in self.processing:
             self.queue.done(key, DONE, self.now_ns)
-        left = [key for key in "abcd" if self.queue.state(key) in (State.READY, State.BACKING_OFF)]
+        left = [key for key in "abcd" if self.queue.state(key) in (KeyState.READY, KeyState.BACKING_OFF)]
         seen = taken(self.queue, self.now_ns + 120 * S, at_most=20)
         assert sorted(set(seen) & set(left)) == left
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.loop.queue import lines
-from mainstay.loop.queue.items import DONE, Priority, State
+from mainstay.loop.queue.items import DONE, KeyState, Priority
 from tests.loop.queues import S, a_queue, take, taken
 from tests.twins import queue as twins
 
@@ -147,7 +147,7 @@ def waits_of_a_watched_key(
             queue.add(f"{tenant}-{number}-{wake_priority.name}", 0, tenant, wake_priority)
         else:
             taken(queue, at_most=1)
-    ahead = sum(1 for n in range(6) if queue.state(f"quiet-{n}-{priority.name}") is State.READY)
+    ahead = sum(1 for n in range(6) if queue.state(f"quiet-{n}-{priority.name}") is KeyState.READY)
     queue.add("watched", 0, "quiet", priority)
     others = sum(weights[tenant] for tenant in TENANTS if tenant != "quiet")
     turns_in_band = ahead + 1 + ceil(Fraction(ahead + 1, weights["quiet"])) * others

@@ -15,7 +15,7 @@ from mainstay.client.errors import (
     Throttled,
     Unavailable,
 )
-from mainstay.loop.queue.items import GiveUp, Retry
+from mainstay.loop.queue.items import KeyRetry, KeyTerminal
 from mainstay.loop.retry import follow_up
 
 QUOTA = {"causes": [{"reason": "QuotaExceeded", "message": "exceeded quota: small"}]}
@@ -32,16 +32,18 @@ FIELDS = {"causes": [{"reason": "FieldManagerConflict", "field": ".spec.replicas
     ids=lambda error: type(error).__name__,
 )
 def test_a_failure_that_is_not_the_fault_of_the_object_does_not_count(error: ApiError):
-    assert follow_up(error) == Retry(counts=False)
+    assert follow_up(error) == KeyRetry(counts=False)
 
 
 def test_a_server_that_asks_for_patience_is_given_it():
-    assert follow_up(Throttled("later", retry_after=timedelta(seconds=7))) == Retry(timedelta(seconds=7), counts=False)
+    assert follow_up(Throttled("later", retry_after=timedelta(seconds=7))) == KeyRetry(
+        timedelta(seconds=7), counts=False
+    )
 
 
 @pytest.mark.parametrize("error", [Invalid("no"), BadRequest("no")], ids=["invalid", "bad request"])
 def test_what_can_never_be_accepted_is_terminal(error: ApiError):
-    assert follow_up(error) == GiveUp()
+    assert follow_up(error) == KeyTerminal()
 
 
 @pytest.mark.parametrize(
@@ -56,4 +58,4 @@ def test_what_can_never_be_accepted_is_terminal(error: ApiError):
     ids=["forbidden", "field managers", "name taken", "not found", "exists"],
 )
 def test_everything_else_counts(error: ApiError):
-    assert follow_up(error) == Retry()
+    assert follow_up(error) == KeyRetry()

@@ -13,10 +13,10 @@ from mainstay.loop.queue.items import (
     EnqueueReason,
     Figures,
     Item,
+    KeyRetry,
+    KeyState,
     Priority,
     QueueSettings,
-    Retry,
-    State,
     WakeAfter,
 )
 from mainstay.loop.queue.work_queue import WorkQueue
@@ -245,7 +245,7 @@ async def test_a_failing_key_comes_back_by_itself_and_says_why(sim):
     queue = a_queue(sim)
     queue.add("a")
     await got(queue)
-    assert queue.done("a", Retry()) is State.BACKING_OFF
+    assert queue.done("a", KeyRetry()) is KeyState.BACKING_OFF
 
     item = await got(queue)
 
@@ -318,7 +318,7 @@ async def test_a_look_that_never_ends_shows_in_the_figures(sim):
     assert (figures.processing, figures.oldest_processing_age) == (1, timedelta(minutes=5))
     key = queue.look("a")
     assert key is not None
-    assert key.state is State.PROCESSING
+    assert key.state is KeyState.PROCESSING
 
 
 def test_a_worker_that_waits_for_nothing_sets_no_timer():

@@ -15,7 +15,7 @@ from mainstay.store import open_sqlite
 from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull, Unavailable
 from mainstay.store.interface import Committed, Delete, Entry, Put, Store
 from mainstay.store.local import LocalStore
-from mainstay.store.log import Gone, Row, checksum, decode_row, encode_row
+from mainstay.store.log import DeletedVersion, Row, checksum, decode_row, encode_row
 from mainstay.store.sqlite_log import DATABASE, SqliteLog
 
 
@@ -319,7 +319,7 @@ async def test_a_compaction_that_was_cut_short_is_finished_on_opening(tmp_path):
     before = await store.range("")
     await store.close()
     with sqlite3.connect(tmp_path / DATABASE) as database:
-        writes = encode_row(Row(3, (Gone("a", 3), Entry("b", b"2", 2, 3, 2))))
+        writes = encode_row(Row(3, (DeletedVersion("a", 3), Entry("b", b"2", 2, 3, 2))))
         values = (checksum(3, writes), writes)
         database.execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = 3", values)
     database.close()

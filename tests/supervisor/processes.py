@@ -13,14 +13,14 @@ from datetime import timedelta
 
 from mainstay.env import Clock
 from mainstay.env.commands import Identity
-from mainstay.supervisor.decide import Component, Process
+from mainstay.supervisor.decide import Process, ProcessSpec
 
 PIDS = range(100, 106)
 
 
 @dataclass
 class Fake:
-    component: Component
+    component: ProcessSpec
     identity: Identity
     starter: int
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -49,7 +49,7 @@ class FakeMachine:
 
     # What a supervisor sees.
 
-    def start(self, component: Component) -> Identity:
+    def start(self, component: ProcessSpec) -> Identity:
         if self.broken:
             raise OSError(2, self.broken, component.argv[0])
         fake = self._begin(component, self._starter)
@@ -85,7 +85,7 @@ class FakeMachine:
                 return fake.code
         return None
 
-    def lost(self, wanted: Sequence[Component]) -> Mapping[str, Process]:
+    def lost(self, wanted: Sequence[ProcessSpec]) -> Mapping[str, Process]:
         names = {component.name for component in wanted}
         return {
             fake.component.name: Process(fake.identity, fake.component.argv, fake.component.turn)
@@ -119,7 +119,7 @@ class FakeMachine:
 
     def a_stranger(self, pid: int) -> None:
         """Somebody else's process gets this number."""
-        self.alive[pid] = fake = Fake(Component("stranger", ("vi",)), self._identity(pid), -1)
+        self.alive[pid] = fake = Fake(ProcessSpec("stranger", ("vi",)), self._identity(pid), -1)
         self.all.append(fake)
 
     def another_supervisor(self) -> None:
@@ -131,7 +131,7 @@ class FakeMachine:
             self.end(fake, -9)
         self.boot += "+"
 
-    def _begin(self, component: Component, starter: int) -> Fake:
+    def _begin(self, component: ProcessSpec, starter: int) -> Fake:
         # Two servers on one store, or two agents of one node: what a supervisor must never bring about.
         assert component.name not in self.running(), f"{component.name} is started while it runs"
         fake = Fake(component, self._identity(self._a_pid()), starter)

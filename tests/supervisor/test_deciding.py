@@ -14,24 +14,24 @@ from mainstay.supervisor.decide import (
     PAUSE_MAX,
     PAUSE_MIN,
     STEADY_AFTER,
-    Component,
-    Ended,
+    ComponentHistory,
     ExitReason,
-    Past,
-    Plan,
     Process,
+    ProcessEnded,
+    ProcessSpec,
     Run,
-    Signal,
-    Start,
+    SendSignal,
+    StartProcess,
     Stop,
+    SupervisorPlan,
     decide,
     not_started,
     pause,
 )
 
 S = 1_000_000_000
-SERVER = Component("server", ("server", "--port", "1"), 2)
-AGENT = Component("agent", ("agent",), 1)
+SERVER = ProcessSpec("server", ("server", "--port", "1"), 2)
+AGENT = ProcessSpec("agent", ("agent",), 1)
 NOW = 1000 * S
 
 
@@ -39,7 +39,7 @@ def who(pid: int, started: int = 1) -> Identity:
     return Identity(pid, started, "boot")
 
 
-def process(component: Component, pid: int = 7, argv: tuple[str, ...] | None = None) -> Process:
+def process(component: ProcessSpec, pid: int = 7, argv: tuple[str, ...] | None = None) -> Process:
     return Process(who(pid), component.argv if argv is None else argv, component.turn)
 
 
@@ -50,13 +50,16 @@ def ns(length: timedelta) -> int:
 def test_what_is_not_there_is_started_in_order():
     plan = decide([SERVER, AGENT], {}, {}, NOW, Run())
 
-    assert plan == Plan(actions=(Start(SERVER), Start(AGENT)), memory={"server": Past(), "agent": Past()})
+    assert plan == SupervisorPlan(
+        actions=(StartProcess(SERVER), StartProcess(AGENT)),
+        memory={"server": ComponentHistory(), "agent": ComponentHistory()},
+    )
 
 
 def test_a_process_that_runs_as_wanted_is_adopted():
     plan = decide([SERVER], {"server": process(SERVER)}, {}, NOW, Run())
 
-    assert plan == Plan(actions=(), memory={"server": Past(process=who(7), since_ns=NOW)})
+    assert plan == SupervisorPlan(actions=(), memory={"server": ComponentHistory(process=who(7), since_ns=NOW)})
 
 
 def test_what_runs_otherwise_than_wanted_is_asked_to_end_and_killed_after_its_grace():
@@ -67,10 +70,10 @@ def test_what_runs_otherwise_than_wanted_is_asked_to_end_and_killed_after_its_gr
     killed = decide([SERVER], other, asked.memory, NOW + ns(GRACE), Run())
     again = decide([SERVER], other, killed.memory, NOW + ns(GRACE + KILL_AGAIN_EVERY), Run())
 
-    assert asked.actions == (Signal("server", who(7), signal.SIGTERM),)
+    assert asked.actions == (SendSignal("server", who(7), signal.SIGTERM),)
     assert (waiting.actions, waiting.wake_ns) == ((), NOW + ns(GRACE))
-    assert killed.actions == (Signal("server", who(7), signal.SIGKILL),)
-    assert again.actions == (Signal("server", who(7), signal.SIGKILL),)
+    assert killed.actions == (SendSignal("server", who(7), signal.SIGKILL),)
+    assert again.actions == (SendSignal("server", who(7), signal.SIGKILL),)
 
 
 def test_what_was_asked_to_end_is_restarted_without_a_pause_and_has_not_failed():
@@ -79,15 +82,15 @@ def test_what_was_asked_to_end_is_restarted_without_a_pause_and_has_not_failed()
 
     plan = decide([SERVER], {}, asked.memory, NOW + S, Run())
 
-    assert plan.actions == (Start(SERVER),)
-    assert plan.ended == (Ended("server", who(7), ExitReason.ASKED, 0, NOW + S),)
+    assert plan.actions == (StartProcess(SERVER),)
+    assert plan.ended == (ProcessEnded("server", who(7), ExitReason.ASKED, 0, NOW + S),)
     assert plan.memory["server"].restarts == 0
 
 
 def test_what_is_not_wanted_any_more_is_ended():
     plan = decide([SERVER], {"server": process(SERVER), "old": process(AGENT, 8)}, {}, NOW, Run())
 
-    assert plan.actions == (Signal("old", who(8), signal.SIGTERM),)
+    assert plan.actions == (SendSignal("old", who(8), signal.SIGTERM),)
 
 
 def test_what_has_ended_is_started_again_after_a_pause():
@@ -97,9 +100,9 @@ def test_what_has_ended_is_started_again_after_a_pause():
     at = NOW + S + ns(PAUSE_MIN)
 
     assert (ended.actions, ended.wake_ns) == ((), at)
-    assert ended.ended == (Ended("server", who(7), ExitReason.FAILED, 1, at),)
+    assert ended.ended == (ProcessEnded("server", who(7), ExitReason.FAILED, 1, at),)
     assert decide([SERVER], {}, ended.memory, at - 1, Run()).actions == ()
-    assert decide([SERVER], {}, ended.memory, at, Run()).actions == (Start(SERVER),)
+    assert decide([SERVER], {}, ended.memory, at, Run()).actions == (StartProcess(SERVER),)
 
 
 def test_another_process_under_the_same_name_is_the_end_of_the_one_before():
@@ -122,7 +125,7 @@ def test_no_pause_is_longer_than_the_next(failures: int):
 
 
 def test_one_that_ran_for_a_minute_begins_with_the_shortest_pause_again():
-    running = Past(process=who(7), since_ns=NOW, failures=9, restarts=9)
+    running = ComponentHistory(process=who(7), since_ns=NOW, failures=9, restarts=9)
 
     soon = decide([SERVER], {}, {"server": running}, NOW + ns(STEADY_AFTER) - 1, Run()).memory["server"]
     late = decide([SERVER], {}, {"server": running}, NOW + ns(STEADY_AFTER), Run()).memory["server"]
@@ -132,7 +135,7 @@ def test_one_that_ran_for_a_minute_begins_with_the_shortest_pause_again():
 
 
 def test_one_that_cannot_be_started_is_tried_again_with_growing_pauses():
-    first = not_started(Past(), NOW)
+    first = not_started(ComponentHistory(), NOW)
     second = not_started(first, NOW)
 
     assert first.start_at_ns == NOW + ns(PAUSE_MIN)
@@ -146,8 +149,8 @@ def test_stopping_goes_by_turns():
     second = decide([SERVER, AGENT], {"server": running["server"]}, first.memory, NOW + 1, Stop(2))
     third = decide([SERVER, AGENT], {}, second.memory, NOW + 2, Stop(2))
 
-    assert first.actions == (Signal("agent", who(8), signal.SIGTERM),)
-    assert second.actions == (Signal("server", who(7), signal.SIGTERM),)
+    assert first.actions == (SendSignal("agent", who(8), signal.SIGTERM),)
+    assert second.actions == (SendSignal("server", who(7), signal.SIGTERM),)
     assert [plan.is_done for plan in (first, second, third)] == [False, False, True]
 
 
@@ -163,8 +166,8 @@ def test_a_forced_stop_kills_all_at_once():
     plan = decide([SERVER, AGENT], running, {}, NOW, Stop(2, is_hurried=True))
 
     assert plan.actions == (
-        Signal("server", who(7), signal.SIGKILL),
-        Signal("agent", who(8), signal.SIGKILL),
+        SendSignal("server", who(7), signal.SIGKILL),
+        SendSignal("agent", who(8), signal.SIGKILL),
     )
 
 
@@ -174,7 +177,7 @@ def test_hurrying_reaches_what_was_only_asked():
 
     plan = decide([AGENT], running, asked.memory, NOW + 1, Stop(2, is_hurried=True))
 
-    assert plan.actions == (Signal("agent", who(8), signal.SIGKILL),)
+    assert plan.actions == (SendSignal("agent", who(8), signal.SIGKILL),)
 
 
 @pytest.mark.parametrize("wish", [Run(), Stop(2), Stop(2, True)])

@@ -15,13 +15,13 @@ from mainstay.env.commands import Identity
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.supervisor import records
-from mainstay.supervisor.decide import PAUSE_MAX, Component
+from mainstay.supervisor.decide import PAUSE_MAX, ProcessSpec
 from mainstay.supervisor.supervisor import Failure, Supervised, Supervisor
 from tests.supervisor.processes import FakeMachine
 from tests.twins import supervising as twins
 
-SERVER = Component("server", ("python", "server"), 2)
-AGENT = Component("agent", ("python", "agent"), 1)
+SERVER = ProcessSpec("server", ("python", "server"), 2)
+AGENT = ProcessSpec("agent", ("python", "agent"), 1)
 BOTH = [SERVER, AGENT]
 
 
@@ -47,7 +47,7 @@ class Machine:
         supervisor.on_failure = self.failures.append
         return supervisor
 
-    async def up(self, components: list[Component]) -> list[str]:
+    async def up(self, components: list[ProcessSpec]) -> list[str]:
         self._supervisor = self.a_supervisor()
         await self._supervisor.lock()
         adopted = await self._supervisor.begin(components)
@@ -158,7 +158,7 @@ async def what_is_wanted_otherwise_is_replaced(machine: Machine) -> None:
     await machine.up(BOTH)
     await tasks.sleep(seconds(1))
     await machine.kill()
-    other = Component("server", ("python", "server", "--port", "2"), 2)
+    other = ProcessSpec("server", ("python", "server", "--port", "2"), 2)
 
     assert await machine.up([other, AGENT]) == ["agent"]
     await tasks.sleep(seconds(5))

@@ -6,13 +6,13 @@ import pytest
 
 from mainstay.client.client import Client
 from mainstay.client.served_kinds import Served, served_kinds
-from mainstay.controllers.garbage.decide import GarbageInput, Remove, Standing
+from mainstay.controllers.garbage.decide import GarbageInput, RemoveObject, Standing
 from mainstay.controllers.garbage.follow import Following
 from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.controllers.garbage.vertices import Node, Reference
 from mainstay.controllers.namespace import content
 from mainstay.controllers.namespace import loop as namespaces
-from mainstay.controllers.namespace.content import Found, Plan
+from mainstay.controllers.namespace.content import Found, NamespacePlan
 from mainstay.controllers.namespace.loop import NamespaceDeletion
 from mainstay.loop.queue.items import DONE
 
@@ -92,7 +92,9 @@ def deletes_whatever_it_has_become(patch: pytest.MonkeyPatch) -> None:
 
     honest = OwnerCleanup._remove
 
-    async def remove(self: OwnerCleanup, node: Node, obj: dict[str, Any], plan: Remove, known: GarbageInput) -> None:
+    async def remove(
+        self: OwnerCleanup, node: Node, obj: dict[str, Any], plan: RemoveObject, known: GarbageInput
+    ) -> None:
         await honest(self, node, {"metadata": {**obj["metadata"], "resourceVersion": ""}}, plan, known)
 
     patch.setattr(OwnerCleanup, "_remove", remove)
@@ -112,10 +114,10 @@ def knows_no_custom_kinds(patch: pytest.MonkeyPatch) -> None:
 def is_done_when_all_was_told_to_go(patch: pytest.MonkeyPatch) -> None:
     honest = content.decide
 
-    def decide(found: Found) -> Plan:
+    def decide(found: Found) -> NamespacePlan:
         plan = honest(found)
         is_over = all(each.is_leaving for each in found.left) and not found.unlisted and not found.undiscovered
-        return Plan(is_over=True) if is_over else plan
+        return NamespacePlan(is_over=True) if is_over else plan
 
     patch.setattr(namespaces, "decide", decide)
 

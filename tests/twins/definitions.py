@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from mainstay.server.crd import definitions
-from mainstay.server.crd.definitions import Definitions, Plan, View
+from mainstay.server.crd.definitions import DefinitionPlan, Definitions, DefinitionView
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -15,7 +15,7 @@ def writes_whenever_it_looks(patch: pytest.MonkeyPatch) -> None:
     honest = definitions.decide
     looks = itertools.count()
 
-    def decide(view: View) -> Plan:
+    def decide(view: DefinitionView) -> DefinitionPlan:
         plan = honest(view)
         if plan.wanted is not None:
             plan.wanted["status"] = {**plan.wanted["status"], "looks": next(looks)}
@@ -36,5 +36,5 @@ def lets_go_before_the_objects_are_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Definitions, "_clear", clear)
     honest = definitions.decide
     patch.setattr(
-        definitions, "decide", lambda view: honest(View(view.crd, view.others, view.builtin, False, view.now))
+        definitions, "decide", lambda view: honest(DefinitionView(view.crd, view.others, view.builtin, False, view.now))
     )

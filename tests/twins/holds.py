@@ -11,7 +11,7 @@ from mainstay.api.holds import HoldReason, ParsedHold, held_of
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment import controller
-from mainstay.controllers.deployment.controller import Deployments, Rollout, Step
+from mainstay.controllers.deployment.controller import Deployments, Rollout, RolloutStep
 from mainstay.controllers.node_health import decide as node_health
 from mainstay.controllers.node_health import loop as node_loop
 from mainstay.loop.decision import DONE, Decision, WakeAt
@@ -94,15 +94,15 @@ def hears_nothing_while_it_is_held(patch: pytest.MonkeyPatch) -> None:
 def fills_up_what_is_held(patch: pytest.MonkeyPatch) -> None:
     """As a Deployment that is paused: up to what it may have at most."""
 
-    def held_step(rollout: Rollout, held: ParsedHold) -> Step:
-        return Step(controller.rescaled(rollout), is_rolling=False, why="held")
+    def held_step(rollout: Rollout, held: ParsedHold) -> RolloutStep:
+        return RolloutStep(controller.rescaled(rollout), is_rolling=False, why="held")
 
     patch.setattr(controller, "held_step", held_step)
 
 
 def does_not_scale_what_is_held(patch: pytest.MonkeyPatch) -> None:
-    def held_step(rollout: Rollout, held: ParsedHold) -> Step:
-        return Step({}, is_rolling=False, why="held")
+    def held_step(rollout: Rollout, held: ParsedHold) -> RolloutStep:
+        return RolloutStep({}, is_rolling=False, why="held")
 
     patch.setattr(controller, "held_step", held_step)
 

@@ -17,7 +17,7 @@ from mainstay.controllers.node_health import loop as node_loop
 from mainstay.controllers.node_health import pods as node_pods
 from mainstay.controllers.node_health.evidence import Hearing, judge_hearing
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
-from mainstay.controllers.node_health.plan import MarkPod, NodeSnapshot, Remove, Step, WriteNode
+from mainstay.controllers.node_health.plan import MarkPod, NodeSnapshot, RemoveDeadPod, Step, WriteNode
 from mainstay.loop import evidence
 from mainstay.loop.periodic import Pass
 
@@ -123,7 +123,7 @@ def removes_pods_of_nodes_that_are_late(patch: pytest.MonkeyPatch) -> None:
     """By force, as if an operator had said that the machine is off."""
     honest = node_pods.removals
 
-    def removals(snapshot: NodeSnapshot) -> list[Remove]:
+    def removals(snapshot: NodeSnapshot) -> list[RemoveDeadPod]:
         off = {
             name: replace(facts, taints=(OFF,), ready=("Unknown", "", ""))
             for name, facts in snapshot.nodes.items()

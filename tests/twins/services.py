@@ -12,7 +12,7 @@ from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import ENDPOINT_SLICES
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.progress import Error, Limit, Progress, Verdict
+from mainstay.api.progress import Error, Limit, Progress, ProgressVerdict
 from mainstay.client.entry import Change, Entry
 from mainstay.controllers.endpoints import selectors, slices
 from mainstay.controllers.endpoints.packing import _Packer
@@ -120,7 +120,9 @@ def writes_the_whole_status(patch: pytest.MonkeyPatch) -> None:
 def says_when_it_last_looked_at_an_error(patch: pytest.MonkeyPatch) -> None:
     """Two of these keep each other awake."""
 
-    def last_error(limit: Limit | None, verdict: Verdict, before: Progress | None, now: datetime) -> Error | None:
+    def last_error(
+        limit: Limit | None, verdict: ProgressVerdict, before: Progress | None, now: datetime
+    ) -> Error | None:
         return Error("Looked", at=times.format_time(now))
 
     patch.setattr(controller, "_last_error", last_error)

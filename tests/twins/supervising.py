@@ -52,7 +52,7 @@ def adopts_whatever_it_runs(patch: pytest.MonkeyPatch, machine: FakeMachine) -> 
     honest = decide._must_end
 
     def must_end(
-        process: decide.Process, component: decide.Component | None, wish: decide.Wish, turn: int | None
+        process: decide.Process, component: decide.ProcessSpec | None, wish: decide.Wish, turn: int | None
     ) -> bool:
         return False if isinstance(wish, decide.Run) else honest(process, component, wish, turn)
 

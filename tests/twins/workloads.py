@@ -9,10 +9,10 @@ import pytest
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.node_health import State
+from mainstay.api.node_health import HealthState
 from mainstay.api.retry_shape import RetryShape
 from mainstay.controllers.deployment import controller
-from mainstay.controllers.deployment.controller import Rollout, Step, size_of
+from mainstay.controllers.deployment.controller import Rollout, RolloutStep, size_of
 from mainstay.controllers.node_health import decide
 from mainstay.controllers.pods import slots
 from mainstay.controllers.replicaset import controller as replicaset
@@ -30,10 +30,10 @@ def waits_until_the_template_before_has_come_up(patch: pytest.MonkeyPatch) -> No
     """As a StatefulSet does: what is broken is never replaced."""
     honest = controller.rolled
 
-    def rolled(rollout: Rollout, view: View) -> Step:
+    def rolled(rollout: Rollout, view: View) -> RolloutStep:
         sizes = [size_of(each) for each in rollout.old]
         if rollout.new is None and any(each.wanted > each.available for each in sizes):
-            return Step({}, why="the last rollout is not done")
+            return RolloutStep({}, why="the last rollout is not done")
         return honest(rollout, view)
 
     patch.setattr(controller, "rolled", rolled)
@@ -87,7 +87,7 @@ def gives_up_every_pod_that_was_unknown_once(patch: pytest.MonkeyPatch) -> None:
     honest = decide._verdict
 
     def verdict(facts: Any, heard: Any, since_ns: int, now_ns: int, silences: Any) -> Any:
-        if facts.record.state in (State.UNKNOWN, State.RELEASED):
+        if facts.record.state in (HealthState.UNKNOWN, HealthState.RELEASED):
             heard = replace(heard, heartbeat_ns=since_ns, first_ns=since_ns)
         return honest(facts, heard, since_ns, now_ns, silences)
 

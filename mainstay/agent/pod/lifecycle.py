@@ -26,8 +26,18 @@ from mainstay.agent.pod.attempts import Attempt, Container, Containers, Role, bu
 from mainstay.agent.pod.conditions import READY, is_true
 from mainstay.agent.pod.container_status import is_hook_through, is_started
 from mainstay.agent.pod.facts import FailedProbe, HookFailed, HookRunning, PodFacts, Waiting
-from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start, Step
-from mainstay.agent.pod.status import FAILED, TERMINAL, Verdict, build_status, fails_for_good
+from mainstay.agent.pod.plan import (
+    End,
+    EndReason,
+    MakeVolumes,
+    PodPlan,
+    Prune,
+    RemovePod,
+    RunHook,
+    StartContainer,
+    Step,
+)
+from mainstay.agent.pod.status import FAILED, TERMINAL, PodVerdict, build_status, fails_for_good
 from mainstay.agent.runner import Exited, Running
 from mainstay.api import times
 from mainstay.api.annotations import is_at_most_one
@@ -51,7 +61,7 @@ class _Over:
     """Nothing of the pod is started any more, and all that runs is ended."""
 
     why: EndReason
-    verdict: Verdict
+    verdict: PodVerdict
     since: datetime | None = None
     """When it came to that, if known."""
 
@@ -72,27 +82,27 @@ class _Moments:
 class _Starting:
     """Which containers are begun now, and what keeps others from it."""
 
-    starts: list[Start] = field(default_factory=list)
+    starts: list[StartContainer] = field(default_factory=list)
     holds: dict[str, Waiting] = field(default_factory=dict)
     wants_place: bool = False
 
 
-def decide(pod: Object, facts: PodFacts, now: datetime) -> Plan:
+def decide(pod: Object, facts: PodFacts, now: datetime) -> PodPlan:
     """Say what to do next. Write the status, take the steps in order, then wait until a fact changes or `wake_at`."""
     containers = build_containers(pod, facts)
     moments = _Moments(now)
     over = _over(pod, facts, containers, moments)
     if over is not None:
         status = build_status(pod, facts, containers, holds={}, over=over.verdict, now=now)
-        return Plan(tuple(_ending(pod, facts, containers, over, status, moments)), status, moments.first)
+        return PodPlan(tuple(_ending(pod, facts, containers, over, status, moments)), status, moments.first)
 
     begin = _starting(pod, facts, containers, moments)
     status = build_status(pod, facts, containers, holds=begin.holds, over=None, now=now)
     steps: list[Step] = _keeping(pod, facts, containers)
     if begin.wants_place:
-        steps.append(Place())
+        steps.append(MakeVolumes())
     steps += begin.starts
-    return Plan(tuple(steps), status, moments.first)
+    return PodPlan(tuple(steps), status, moments.first)
 
 
 # Whether it is over.
@@ -102,20 +112,20 @@ def _over(pod: Object, facts: PodFacts, containers: Containers, moments: _Moment
     phase = (pod.get("status") or _NOTHING).get("phase")
     if phase in TERMINAL:
         is_deleted = "deletionTimestamp" in pod["metadata"]
-        return _Over(EndReason.POD_DELETED if is_deleted else EndReason.POD_OVER, Verdict(phase))
+        return _Over(EndReason.POD_DELETED if is_deleted else EndReason.POD_OVER, PodVerdict(phase))
     if facts.refused is not None:
-        verdict = Verdict(FAILED, facts.refused.reason, f"Pod was rejected: {facts.refused.message}")
+        verdict = PodVerdict(FAILED, facts.refused.reason, f"Pod was rejected: {facts.refused.message}")
         return _Over(EndReason.POD_OVER, verdict)
     if "deletionTimestamp" in pod["metadata"]:
-        return _Over(EndReason.POD_DELETED, Verdict())
+        return _Over(EndReason.POD_DELETED, PodVerdict())
     deadline = _deadline(pod, facts)
     if deadline is not None and deadline <= moments.now:
         message = "Pod was active on the node longer than the specified deadline"
-        return _Over(EndReason.DEADLINE, Verdict(FAILED, "DeadlineExceeded", message), deadline)
+        return _Over(EndReason.DEADLINE, PodVerdict(FAILED, "DeadlineExceeded", message), deadline)
     failed = [each.exited for each in containers.init if fails_for_good(each)]
     done = failed or [each.exited for each in containers.main if _is_done(each, facts)]
     if failed or len(done) == len(containers.main):
-        return _Over(EndReason.POD_OVER, Verdict(), max(each.finished_at for each in done if each is not None))
+        return _Over(EndReason.POD_OVER, PodVerdict(), max(each.finished_at for each in done if each is not None))
     moments.add(deadline)
     return None
 
@@ -141,7 +151,7 @@ def _ending(
     stored = pod.get("status") or _NOTHING
     is_deleted = "deletionTimestamp" in pod["metadata"]
     if not containers.is_live:
-        return [Remove()] if is_deleted and _is_removable(pod, stored, status) else []
+        return [RemovePod()] if is_deleted and _is_removable(pod, stored, status) else []
     grace = _grace(pod)
     since = facts.ending_since or (
         times.parse_time(pod["metadata"]["deletionTimestamp"]) - grace if is_deleted else moments.now
@@ -245,7 +255,7 @@ def _starting(pod: Object, facts: PodFacts, containers: Containers, moments: _Mo
         if shown is not None:
             begin.holds[container.name] = shown
         if hold is None and facts.is_placed and not is_busy:
-            begin.starts.append(Start(container.name, container.next_attempt))
+            begin.starts.append(StartContainer(container.name, container.next_attempt))
             # The next one starts after its hook: sidecars of an older kind rely on that.
             is_busy = container.hook("postStart") is not None
     return begin

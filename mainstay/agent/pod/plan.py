@@ -28,12 +28,12 @@ class EndReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MakeVolumes:
     """Make its volumes. Nothing starts before they are there (`PodFacts.is_placed`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartContainer:
     """Begin an attempt of a container."""
 
     name: str
@@ -70,15 +70,15 @@ class Prune:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemovePod:
     """Nothing of it runs, and its last status is stored: delete the pod without grace, if it has still this uid."""
 
 
-Step = Place | Start | RunHook | End | Prune | Remove
+Step = MakeVolumes | StartContainer | RunHook | End | Prune | RemovePod
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PodPlan:
     steps: tuple[Step, ...]
     status: Object
     """The whole status the pod should have. Equal to what is stored if nothing has changed."""

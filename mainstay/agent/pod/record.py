@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mainstay.agent.pod.facts import Refused
-from mainstay.agent.pod.plan import End, Plan, Remove, RunHook, Start
+from mainstay.agent.pod.plan import End, PodPlan, RemovePod, RunHook, StartContainer
 from mainstay.api.kind import Object
 from mainstay.client.call import NOTHING_SAID, WriteOptions
 from mainstay.env import Chance
@@ -61,7 +61,7 @@ class PodDecisionSummary:
     conditions: tuple[Condition, ...] = ()
 
 
-def told_of(plan: Plan, refused: Refused | None) -> PodDecisionSummary | None:
+def told_of(plan: PodPlan, refused: Refused | None) -> PodDecisionSummary | None:
     """What a plan changes, in words. None: nothing that is worth it."""
     steps = tuple(text for text in map(_step, plan.steps) if text)
     outcome = _outcome(plan, refused)
@@ -127,7 +127,7 @@ def gone() -> PodDecisionSummary:
     )
 
 
-def _outcome(plan: Plan, refused: Refused | None) -> Outcome | None:
+def _outcome(plan: PodPlan, refused: Refused | None) -> Outcome | None:
     status = plan.status
     if refused is not None:
         return Outcome(Ending.REFUSED, refused.reason, refused.message)
@@ -135,14 +135,14 @@ def _outcome(plan: Plan, refused: Refused | None) -> Outcome | None:
     if ends:
         names = ", ".join(dict.fromkeys(step.id.name for step in ends))
         return Outcome(Ending.DONE, str(ends[0].why), f"ends {names}")
-    if any(isinstance(step, Remove) for step in plan.steps):
+    if any(isinstance(step, RemovePod) for step in plan.steps):
         return Outcome(Ending.DONE, Reason.REMOVING)
     for name, reason, message in _waiting(status):
         if reason == _BACK_OFF:
             wake_at = micros(plan.wake_at) if plan.wake_at is not None else 0
             return Outcome(Ending.WAKE_AT, reason, f"{name}: {message}", wake_at)
         return Outcome(Ending.RETRY, reason, f"{name}: {message}")
-    starts = [step for step in plan.steps if isinstance(step, Start)]
+    starts = [step for step in plan.steps if isinstance(step, StartContainer)]
     if starts:
         is_again = any(step.attempt for step in starts)
         names = ", ".join(step.name for step in starts)
@@ -159,13 +159,13 @@ def _outcome(plan: Plan, refused: Refused | None) -> Outcome | None:
 
 def _step(step: Any) -> str:
     match step:
-        case Start(name=name, attempt=attempt):
+        case StartContainer(name=name, attempt=attempt):
             return f"start {name} attempt {attempt}"
         case End(id=id_, why=why):
             return f"end {id_.name} attempt {id_.attempt}: {why}"
         case RunHook(id=id_):
             return f"run the postStart hook of {id_.name}"
-        case Remove():
+        case RemovePod():
             return "remove the pod"
         case _:
             return ""

@@ -30,7 +30,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodVerdict:
     """The pod is over, or about to be."""
 
     phase: str | None = None
@@ -45,7 +45,7 @@ def build_status(
     containers: Containers,
     *,
     holds: Mapping[str, Waiting],
-    over: Verdict | None,
+    over: PodVerdict | None,
     now: datetime,
 ) -> Object:
     """The whole status the pod should have. `holds` says what keeps containers from being started; `over`, that
@@ -84,7 +84,7 @@ def build_status(
     return status
 
 
-def _explain(status: Object, stored: Object, over: Verdict | None) -> None:
+def _explain(status: Object, stored: Object, over: PodVerdict | None) -> None:
     """The pod's own reason and message: kept on a pod that is over, else only those of the verdict."""
     if stored.get("phase") in TERMINAL:
         return
@@ -97,7 +97,12 @@ def _explain(status: Object, stored: Object, over: Verdict | None) -> None:
 
 
 def _phase(
-    containers: Containers, statuses: Mapping[str, Object], over: Verdict | None, stored: Object, *, comes_again: bool
+    containers: Containers,
+    statuses: Mapping[str, Object],
+    over: PodVerdict | None,
+    stored: Object,
+    *,
+    comes_again: bool,
 ) -> str:
     before: str = stored.get("phase") or PENDING
     if before in TERMINAL:

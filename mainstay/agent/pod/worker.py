@@ -29,7 +29,7 @@ from mainstay.agent.pod.facts import HookRunning, HookState, PodFacts, ProbeVerd
 from mainstay.agent.pod.handlers import HandlerTarget
 from mainstay.agent.pod.hooks import after_start, before_end
 from mainstay.agent.pod.lifecycle import decide
-from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
+from mainstay.agent.pod.plan import End, EndReason, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
 from mainstay.agent.pod.preparation import TRY_AGAIN_AFTER, Preparing
 from mainstay.agent.pod.prober import Probing, has_probes
 from mainstay.agent.pod.record import AgentRecording, PodDecisionSummary, gone, told_of, write_for
@@ -280,12 +280,12 @@ class PodWorker:
             waits.append(await self._refresh())
         return min(waits) if waits else None
 
-    async def _do(self, step: Place | Start | RunHook | End | Prune | Remove) -> timedelta | None:
+    async def _do(self, step: MakeVolumes | StartContainer | RunHook | End | Prune | RemovePod) -> timedelta | None:
         """Carry out a step. Returns a time if it could not be, and how long to wait with it at most."""
         match step:
-            case Place():
+            case MakeVolumes():
                 return await self._make_place()
-            case Start():
+            case StartContainer():
                 return await (self._start(step) if self._may_start else self._ask_first())
             case RunHook(id_, hook):
                 if id_ not in self._hooks:
@@ -295,7 +295,7 @@ class PodWorker:
                 await self._end(step)
             case Prune(name, keep):
                 await self._home.runner.prune(self.uid, name, keep)
-            case Remove():
+            case RemovePod():
                 return await self._remove()
             case _:
                 assert_never(step)
@@ -355,7 +355,7 @@ class PodWorker:
         self.wake()
         return None
 
-    async def _start(self, step: Start) -> timedelta | None:
+    async def _start(self, step: StartContainer) -> timedelta | None:
         home = self._home
         container = _container(self._pod, step.name)
         if self._place is None or container is None:
@@ -501,7 +501,7 @@ class PodWorker:
         for id_ in [each for each in self._verdicts if each not in instances]:
             del self._verdicts[id_]
 
-    def _say_what_is_new(self, plan: Plan) -> None:
+    def _say_what_is_new(self, plan: PodPlan) -> None:
         """In Events."""
         events, instances = self._home.events, self._home.runner.instances(self.uid)
         for id_ in list(self._begun):

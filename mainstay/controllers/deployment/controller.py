@@ -66,7 +66,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RolloutStep:
     """What to do next."""
 
     sizes: Mapping[str, int]
@@ -163,7 +163,7 @@ class Deployments(Controller):
 # Which step.
 
 
-def held_step(rollout: Rollout, held: ParsedHold) -> Step:
+def held_step(rollout: Rollout, held: ParsedHold) -> RolloutStep:
     """Nothing, but what another number of replicas takes: who scales does not mean the template."""
     why = f"held by Hold {held.name}: {held.words}"
     active = [each for each in rollout.sets if size_of(each).wanted]
@@ -174,57 +174,57 @@ def held_step(rollout: Rollout, held: ParsedHold) -> Step:
         DESIRED_REPLICAS in revisions.annotations_of(each) and revisions.number_in(each, DESIRED_REPLICAS) != wanted
         for each in counting
     )
-    return Step(rescaled(rollout) if is_rescaled else {}, is_rolling=False, why=why)
+    return RolloutStep(rescaled(rollout) if is_rescaled else {}, is_rolling=False, why=why)
 
 
-def next_step(rollout: Rollout, view: View) -> Step:
+def next_step(rollout: Rollout, view: View) -> RolloutStep:
     """What to do next about a Deployment that is there to stay."""
     spec = rollout.deployment["spec"]
     if spec.get("paused"):
-        return Step(rescaled(rollout), tidies=True, is_rolling=False, why="paused")
+        return RolloutStep(rescaled(rollout), tidies=True, is_rolling=False, why="paused")
     if (spec.get("strategy") or {}).get("type") == "Recreate":
         return recreated(rollout)
     if _was_rescaled(rollout):
         sizes, why = rescaled(rollout), f"{rollout.bounds.replicas} replicas are wanted now"
         if len(sizes) > 1 and _shrinks(rollout, sizes) and (unsaid := _unsaid(rollout)):
-            return Step({}, is_rolling=False, why=f"{why}, and {unsaid[0]} has not said yet what there is of it")
-        return Step(sizes, is_rolling=False, why=why)
+            return RolloutStep({}, is_rolling=False, why=f"{why}, and {unsaid[0]} has not said yet what there is of it")
+        return RolloutStep(sizes, is_rolling=False, why=why)
     return rolled(rollout, view)
 
 
-def rolled(rollout: Rollout, view: View) -> Step:
+def rolled(rollout: Rollout, view: View) -> RolloutStep:
     bounds, new = rollout.bounds, rollout.new
     old = [size_of(each) for each in rollout.old]
     if new is None:
-        return Step({}, creates=rolling.grown(bounds, SetSize("", 0, 0), old), why="no set has this template")
+        return RolloutStep({}, creates=rolling.grown(bounds, SetSize("", 0, 0), old), why="no set has this template")
     size = size_of(new)
     if rollout_status.is_timed_out(rollout.deployment, new) and size.available < size.wanted <= bounds.replicas:
-        return Step({}, why="stopped by its deadline")
+        return RolloutStep({}, why="stopped by its deadline")
     grown = rolling.grown(bounds, size, old)
     if grown != size.wanted:
-        return Step({size.name: grown}, why=f"the new set goes from {size.wanted} to {grown}")
+        return RolloutStep({size.name: grown}, why=f"the new set goes from {size.wanted} to {grown}")
     if rolling.shrunk(bounds, size, old):
         if unsaid := _unsaid(rollout):
-            return Step({}, why=f"{unsaid[0]} has not said yet what there is of it")
+            return RolloutStep({}, why=f"{unsaid[0]} has not said yet what there is of it")
         shrunk = rolling.shrunk(bounds, size, _with_spares(rollout, old, view))
         if not shrunk:
-            return Step({}, why="old pods stay that are the last of their failure domain")
-        return Step(shrunk, why="old sets become smaller")
-    return Step({}, tidies=True)
+            return RolloutStep({}, why="old pods stay that are the last of their failure domain")
+        return RolloutStep(shrunk, why="old sets become smaller")
+    return RolloutStep({}, tidies=True)
 
 
-def recreated(rollout: Rollout) -> Step:
+def recreated(rollout: Rollout) -> RolloutStep:
     """All of the old, then all of the new."""
     running = {each["metadata"]["name"]: 0 for each in rollout.old if size_of(each).wanted}
     if running:
-        return Step(running, why="old pods go first")
+        return RolloutStep(running, why="old pods go first")
     if not all(revisions.is_at_rest(each) for each in rollout.old):
-        return Step({}, why="old pods are still there")
+        return RolloutStep({}, why="old pods are still there")
     wanted = rollout.bounds.replicas
     if rollout.new is None:
-        return Step({}, creates=wanted, why="the old pods are gone")
+        return RolloutStep({}, creates=wanted, why="the old pods are gone")
     size = size_of(rollout.new)
-    return Step({} if size.wanted == wanted else {size.name: wanted}, tidies=True)
+    return RolloutStep({} if size.wanted == wanted else {size.name: wanted}, tidies=True)
 
 
 def _was_rescaled(rollout: Rollout) -> bool:

@@ -33,7 +33,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeepObject:
     """Leave it as it is."""
 
     why: str = ""
@@ -50,11 +50,11 @@ class LetGo:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveObject:
     propagation: Propagation
 
 
-Plan = Keep | LetGo | Remove
+Plan = KeepObject | LetGo | RemoveObject
 
 
 def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) -> Plan:
@@ -66,24 +66,24 @@ def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) 
     references = parse_references(obj)
     assert len(references) == len(standings)
     if "deletionTimestamp" in metadata:
-        return Keep("it is on its way out")
+        return KeepObject("it is on its way out")
     if not references:
-        return Keep("it has no owners")
+        return KeepObject("it has no owners")
     over = frozenset(_uids(references, standings, Standing.ABSENT) + _uids(references, standings, Standing.WAITS))
     if Standing.HOLDS in standings:
         # A uid may be named twice, rightly and wrongly. What is right counts.
         over -= frozenset(_uids(references, standings, Standing.HOLDS))
-        return LetGo(over) if over else Keep("an owner is there")
+        return LetGo(over) if over else KeepObject("an owner is there")
     if Standing.UNKNOWN in standings:
-        return Keep("it is not known whether its owners exist", is_unsure=True)
+        return KeepObject("it is not known whether its owners exist", is_unsure=True)
     if Standing.IMPOSSIBLE in standings:
-        return Keep("it has no namespace, and names an owner that is in one")
+        return KeepObject("it has no namespace, and names an owner that is in one")
     finalizers: list[str] = metadata.get("finalizers") or []
     if Standing.WAITS in standings and has_dependents:
-        return Remove(Propagation.FOREGROUND)
+        return RemoveObject(Propagation.FOREGROUND)
     if ORPHAN in finalizers:
-        return Remove(Propagation.ORPHAN)
-    return Remove(Propagation.FOREGROUND if FOREGROUND in finalizers else Propagation.BACKGROUND)
+        return RemoveObject(Propagation.ORPHAN)
+    return RemoveObject(Propagation.FOREGROUND if FOREGROUND in finalizers else Propagation.BACKGROUND)
 
 
 class GarbageReason(StrEnum):
@@ -119,7 +119,7 @@ def written(obj: Object, known: GarbageInput) -> tuple[str, Any] | None:
             match decide(obj, known.standings, has_dependents=known.has_dependents):
                 case LetGo(owners=owners):
                     return "patch", {"ownerReferences": owners_but(obj, owners)}
-                case Remove(propagation=propagation):
+                case RemoveObject(propagation=propagation):
                     return "delete", str(propagation)
     return None
 

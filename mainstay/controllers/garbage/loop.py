@@ -22,14 +22,14 @@ from typing import Final, assert_never
 from mainstay.api.kind import Object
 from mainstay.client.errors import NotFound
 from mainstay.controllers.garbage import decide as deciding
-from mainstay.controllers.garbage.decide import GarbageInput, GarbageReason, Keep, LetGo, Remove, Standing
+from mainstay.controllers.garbage.decide import GarbageInput, GarbageReason, KeepObject, LetGo, RemoveObject, Standing
 from mainstay.controllers.garbage.follow import Following
 from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Node, Reference, parse_references
 from mainstay.env import tasks
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.fresh_read import FreshRead, FreshReadLoop
 from mainstay.loop.kernel import LoopContext, LoopSpec
-from mainstay.loop.queue.items import DONE, GONE, Item, Outcome, Retry, WakeAfter
+from mainstay.loop.queue.items import DONE, GONE, Item, KeyRetry, Outcome, WakeAfter
 from mainstay.loop.record import Decided, describe_write
 from mainstay.loop.view import View
 
@@ -110,16 +110,16 @@ class OwnerCleanup(FreshReadLoop[str]):
         if Standing.WAITS in standings and Standing.HOLDS not in standings:
             # It goes with its own dependents, if it has any. To say that it has none, all must be known.
             if not await self.following.is_whole(int(obj["metadata"]["resourceVersion"])):
-                return Retry(counts=False)
+                return KeyRetry(counts=False)
             has_dependents = bool(self.graph.dependents(node))
         for reference, standing in zip(references, standings, strict=True):
             await self._tell_of_misplaced(node, obj, reference, standing)
         known = GarbageInput(GarbageReason.OWNERS, tuple(standings), has_dependents)
         plan = deciding.decide(obj, standings, has_dependents=has_dependents)
         match plan:
-            case Keep(is_unsure=True):
-                return Retry(counts=False)
-            case Keep():
+            case KeepObject(is_unsure=True):
+                return KeyRetry(counts=False)
+            case KeepObject():
                 is_followed = all(self.graph.holds(each, node.key.namespace) for each in references)
                 return DONE if is_followed or "deletionTimestamp" in obj["metadata"] else WakeAfter(LOOK_AGAIN)
             case LetGo(owners=owners):
@@ -127,7 +127,7 @@ class OwnerCleanup(FreshReadLoop[str]):
                 why = "some of its owners are gone, and one is not"
                 await self._patch(node, obj, {"ownerReferences": kept}, why, known)
                 return DONE
-            case Remove():
+            case RemoveObject():
                 await self._remove(node, obj, plan, known)
                 return DONE
             case _:
@@ -188,7 +188,7 @@ class OwnerCleanup(FreshReadLoop[str]):
 
     async def _finish(self, node: Node, obj: Object) -> Outcome:
         if not await self.following.is_whole(int(obj["metadata"]["resourceVersion"])):
-            return Retry(counts=False)
+            return KeyRetry(counts=False)
         finalizer = deciding.find_finalizer(obj)
         if finalizer == ORPHAN:
             dependents = self.graph.dependents(node)
@@ -230,7 +230,7 @@ class OwnerCleanup(FreshReadLoop[str]):
             read=FreshRead(known, body=metadata),
         )
 
-    async def _remove(self, node: Node, obj: Object, plan: Remove, known: GarbageInput) -> None:
+    async def _remove(self, node: Node, obj: Object, plan: RemoveObject, known: GarbageInput) -> None:
         given, key = obj["metadata"], node.key
         await self.write(
             "delete",

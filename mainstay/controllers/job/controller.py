@@ -44,7 +44,7 @@ from mainstay.controllers.job.failures import (
 from mainstay.controllers.job.indexes import index_of, is_indexed
 from mainstay.controllers.job.pods import HELD, is_tracked, is_withdrawn, job_name_of, new_pod, replaces_only_failed
 from mainstay.controllers.job.status import JobSnapshot, conditions_of, says_more, seen_of, status_of
-from mainstay.controllers.job.tally import Outcome, failures_after, outcome_of
+from mainstay.controllers.job.tally import PodOutcome, failures_after, outcome_of
 from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.events import describe_pods, refused
@@ -248,7 +248,7 @@ def _taken(seen: JobSnapshot) -> list[int]:
 
 
 def _failures(job: Object, last: Object | None) -> int:
-    if last is None or outcome_of(job, last, is_failing=False) is not Outcome.FAILED:
+    if last is None or outcome_of(job, last, is_failing=False) is not PodOutcome.FAILED:
         return 0
     return failures_after(job, last)
 

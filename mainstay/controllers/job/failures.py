@@ -20,7 +20,7 @@ from mainstay.controllers.job import indexes
 from mainstay.controllers.job.failure_policy import FailureAction, rule_for
 from mainstay.controllers.job.indexes import is_indexed
 from mainstay.controllers.job.pods import is_tracked, is_withdrawn
-from mainstay.controllers.job.tally import Outcome, Tally, failures_after, outcome_of
+from mainstay.controllers.job.tally import PodOutcome, Tally, failures_after, outcome_of
 
 SUCCESS: Final = "SuccessCriteriaMet"
 FAILURE: Final = "FailureTarget"
@@ -143,7 +143,7 @@ def next_try(job: Object, pods: Iterable[Object]) -> datetime | None:
     )
     in_a_row = 0
     for _, outcome in reversed(ended):
-        if outcome is Outcome.SUCCEEDED:
+        if outcome is PodOutcome.SUCCEEDED:
             break
         in_a_row += 1
     return ended[-1][0] + pause_after(in_a_row) if in_a_row else None
@@ -151,7 +151,7 @@ def next_try(job: Object, pods: Iterable[Object]) -> datetime | None:
 
 def next_try_of_index(job: Object, last: Object | None) -> datetime | None:
     """The same for one index. `last` is its last pod."""
-    if last is None or outcome_of(job, last, is_failing=False) is not Outcome.FAILED:
+    if last is None or outcome_of(job, last, is_failing=False) is not PodOutcome.FAILED:
         return None
     return ended_at(last) + pause_after(max(1, failures_after(job, last)))
 

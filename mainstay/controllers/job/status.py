@@ -23,7 +23,7 @@ from mainstay.controllers.job.failures import (
 )
 from mainstay.controllers.job.indexes import is_indexed
 from mainstay.controllers.job.pods import is_withdrawn
-from mainstay.controllers.job.tally import Outcome, Tally, tally
+from mainstay.controllers.job.tally import PodOutcome, Tally, tally
 from mainstay.loop.conditions import Condition, Truth
 
 
@@ -59,7 +59,7 @@ def seen_of(job: Object, pods: tuple[Object, ...], now: datetime) -> JobSnapshot
 def status_of(seen: JobSnapshot) -> dict[str, Any]:
     job, counted = seen.job, seen.counted
     before = job.get("status") or {}
-    listed = {outcome.value: list(uids) for outcome, uids in zip(Outcome, counted.listed, strict=True) if uids}
+    listed = {outcome.value: list(uids) for outcome, uids in zip(PodOutcome, counted.listed, strict=True) if uids}
     # A merge patch leaves alone what is not named.
     gone = {name: None for name in before.get("uncountedTerminatedPods") or {} if name not in listed}
     started = before.get("startTime")

@@ -39,7 +39,7 @@ from mainstay.controllers.job.pods import (
 UNCOUNTED_MAX: Final = 500  # Uids in a status at a time. The rest waits for its turn, held by the finalizer.
 
 
-class Outcome(StrEnum):
+class PodOutcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
@@ -65,17 +65,17 @@ class Tally:
     """All that have ended are counted."""
 
 
-def outcome_of(job: Object, pod: Object, *, is_failing: bool) -> Outcome | None:
+def outcome_of(job: Object, pod: Object, *, is_failing: bool) -> PodOutcome | None:
     """How a pod has ended; None if it has not."""
     phase = (pod.get("status") or {}).get("phase")
     if phase == "Succeeded":
-        return Outcome.SUCCEEDED
+        return PodOutcome.SUCCEEDED
     if phase == "Failed":
-        return Outcome.FAILED
+        return PodOutcome.FAILED
     if not pod_state.is_leaving(pod):
         return None
     is_as_good_as_failed = is_failing or not replaces_only_failed(job) or is_removed_by_force(pod)
-    return Outcome.FAILED if is_as_good_as_failed else None
+    return PodOutcome.FAILED if is_as_good_as_failed else None
 
 
 def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: bool) -> Tally:
@@ -86,9 +86,9 @@ def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: b
     status = job.get("status") or {}
     indexed, completions = is_indexed(job), int(job["spec"].get("completions") or 0)
     held_ones = {pod["metadata"]["uid"]: pod for pod in pods if is_tracked(pod) and not is_withdrawn(pod)}
-    listed: dict[Outcome, list[str]] = {}
+    listed: dict[PodOutcome, list[str]] = {}
     counted, let_go = {}, []
-    for outcome in Outcome:
+    for outcome in PodOutcome:
         uids = (status.get("uncountedTerminatedPods") or {}).get(outcome.value) or ()
         listed[outcome] = [uid for uid in uids if uid in held_ones]
         let_go += [held_ones[uid] for uid in listed[outcome]]
@@ -98,7 +98,7 @@ def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: b
     stored = indexes.stored(job, "completedIndexes") if indexed else ()
     completed = dict.fromkeys(stored)
     kept: frozenset[str] = frozenset() if is_ending else _kept_for_their_index(job, pods)
-    held, waiting = [], dict.fromkeys(Outcome, 0)
+    held, waiting = [], dict.fromkeys(PodOutcome, 0)
     for uid, pod in held_ones.items():
         ended = outcome_of(job, pod, is_failing=is_failing)
         if uid in known or ended is None:
@@ -106,33 +106,33 @@ def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: b
         index = index_of(pod)
         if indexed and (index is None or index >= completions):
             let_go.append(pod)  # The job wants no such index any more.
-        elif indexed and index is not None and ended is Outcome.SUCCEEDED:
+        elif indexed and index is not None and ended is PodOutcome.SUCCEEDED:
             if index in stored:
                 let_go.append(pod)
             completed[index] = None
-        elif ended is Outcome.FAILED and uid in kept:
+        elif ended is PodOutcome.FAILED and uid in kept:
             held.append(pod)
             waiting[ended] += _counts(job, pod)
-        elif ended is Outcome.FAILED and not _counts(job, pod):
+        elif ended is PodOutcome.FAILED and not _counts(job, pod):
             let_go.append(pod)
         elif sum(map(len, listed.values())) < UNCOUNTED_MAX:
             listed[ended].append(uid)
         else:
             waiting[ended] += 1
-    succeeded, failed = listed[Outcome.SUCCEEDED], listed[Outcome.FAILED]
+    succeeded, failed = listed[PodOutcome.SUCCEEDED], listed[PodOutcome.FAILED]
     done = tuple(sorted(completed))
-    in_all = {each: counted[each] + len(listed[each]) + waiting[each] for each in Outcome}
+    in_all = {each: counted[each] + len(listed[each]) + waiting[each] for each in PodOutcome}
     is_settled = not (succeeded or failed or let_go or held or any(waiting.values())) and done == stored
     return Tally(
-        succeeded=len(done) if indexed else counted[Outcome.SUCCEEDED],
-        failed=counted[Outcome.FAILED],
+        succeeded=len(done) if indexed else counted[PodOutcome.SUCCEEDED],
+        failed=counted[PodOutcome.FAILED],
         listed=(tuple(succeeded), tuple(failed)),
         completed=done,
         failed_indexes=_failed_indexes(job, pods, done, is_failing=is_failing),
         let_go=tuple(let_go),
         held=tuple(held),
-        succeeded_in_all=len(done) if indexed else in_all[Outcome.SUCCEEDED],
-        failed_in_all=in_all[Outcome.FAILED],
+        succeeded_in_all=len(done) if indexed else in_all[PodOutcome.SUCCEEDED],
+        failed_in_all=in_all[PodOutcome.FAILED],
         is_settled=is_settled,
     )
 
@@ -174,7 +174,7 @@ def _failed_indexes(job: Object, pods: Sequence[Object], completed: Indexes, *, 
     for index, pod in last_of_each_index(pods).items():
         if index >= completions or index in completed or not is_tracked(pod):
             continue
-        if outcome_of(job, pod, is_failing=is_failing) is Outcome.FAILED:
+        if outcome_of(job, pod, is_failing=is_failing) is PodOutcome.FAILED:
             rule = rule_for(job, pod)
             is_given_up = rule is not None and rule.action is FailureAction.FAIL_INDEX
             if is_given_up or failures_after(job, pod) > limit:

@@ -71,22 +71,22 @@ def in_order(left: Iterable[Left]) -> tuple[Left, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NamespacePlan:
     deletes: tuple[Left, ...] = ()
     conditions: tuple[Condition, ...] = ()
     is_over: bool = False
     """Nothing is left: let it go."""
 
 
-def decide(found: Found) -> Plan:
+def decide(found: Found) -> NamespacePlan:
     """What to delete next, and what to say."""
     if not found.left and not found.unlisted and not found.undiscovered:
-        return Plan(is_over=True)
+        return NamespacePlan(is_over=True)
     staying = [each for each in found.left if not each.is_leaving]
     has_pods = PODS.text in found.unlisted or any(each.kind == PODS for each in found.left)
     if has_pods:
         staying = [each for each in staying if each.kind == PODS]
-    return Plan(tuple(staying), conditions_of(found))
+    return NamespacePlan(tuple(staying), conditions_of(found))
 
 
 def said_after(found: Found, known: NamespaceInput) -> tuple[Condition, ...]:

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES, PODS
-from mainstay.api.node_health import HEALTH, LEASE_NAMESPACE, NO_RECORD, SUSPECT, State, text_of
+from mainstay.api.node_health import HEALTH, LEASE_NAMESPACE, NO_RECORD, SUSPECT, HealthState, text_of
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import NO_EXECUTE
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, Fenced, NotFound
-from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Remove, Replace, WriteNode
+from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, RemoveDeadPod, ReplacePods, WriteNode
 from mainstay.env import Clock
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.periodic import Writes
@@ -43,7 +43,7 @@ class Actions:
         if step.lease is not None and not await self._is_lease_at(step.name, step.lease):
             return []  # It is alive after all, and we shall hear of it.
         parts = [self._status_of(step), self._taints_of(step, node)]
-        if step.state is not State.HEALTHY:
+        if step.state is not HealthState.HEALTHY:
             parts.reverse()
         wrote, version = [], step.version
         for body, subresource in parts:
@@ -116,7 +116,7 @@ class Actions:
                     _let_pass(error)
         return wrote
 
-    async def remove(self, step: Remove, write: Writes) -> None:
+    async def remove(self, step: RemoveDeadPod, write: Writes) -> None:
         """By force: no agent is there to end it in order."""
         with suppress(NotFound):
             try:
@@ -126,7 +126,7 @@ class Actions:
             except Conflict as error:
                 _let_pass(error)
 
-    async def replace(self, step: Replace, write: Writes) -> None:
+    async def replace(self, step: ReplacePods, write: Writes) -> None:
         lease = await self._taken(step, write)
         if lease is None:
             return
@@ -141,7 +141,7 @@ class Actions:
         except (Conflict, NotFound) as error:
             _let_pass(error)
 
-    async def _taken(self, step: Replace, write: Writes) -> Object | None:
+    async def _taken(self, step: ReplacePods, write: Writes) -> Object | None:
         """The Lease, held by us; None: another client was faster."""
         try:
             if not step.revision:

@@ -36,8 +36,8 @@ from mainstay.api.node_health import (
     TAINTS,
     UNHEARD,
     UNREACHABLE,
+    HealthState,
     Record,
-    State,
 )
 from mainstay.api.taints import NO_EXECUTE, Taint
 from mainstay.controllers.node_health import zones
@@ -51,7 +51,16 @@ from mainstay.controllers.node_health.heartbeats import (
     listening,
     silent_for,
 )
-from mainstay.controllers.node_health.plan import HOLDER, Memory, NodeSnapshot, Plan, Say, Step, Verdict, WriteNode
+from mainstay.controllers.node_health.plan import (
+    HOLDER,
+    HealthVerdict,
+    NodeHealthMemory,
+    NodeHealthPlan,
+    NodeSnapshot,
+    Say,
+    Step,
+    WriteNode,
+)
 from mainstay.controllers.node_health.pods import (
     EVICTIONS_MAX,
     RELEASES_MAX,
@@ -72,7 +81,9 @@ _WAITS: Final = "it waits for its turn: nodes of a zone are released one by one"
 _HOUR_NS: Final = 3_600_000_000_000
 
 
-def doubtful(nodes: Mapping[str, NodeFacts], heard: Mapping[str, Heard], memory: Memory, now_ns: int) -> list[str]:
+def doubtful(
+    nodes: Mapping[str, NodeFacts], heard: Mapping[str, Heard], memory: NodeHealthMemory, now_ns: int
+) -> list[str]:
     """The nodes whose pods have to be looked at."""
     since_ns = now_ns if memory.listening is None else memory.listening.since_ns
     return [
@@ -85,14 +96,14 @@ def doubtful(nodes: Mapping[str, NodeFacts], heard: Mapping[str, Heard], memory:
     ]
 
 
-def decide(snapshot: NodeSnapshot, memory: Memory) -> Plan:
+def decide(snapshot: NodeSnapshot, memory: NodeHealthMemory) -> NodeHealthPlan:
     now_ns = snapshot.now_ns
     heard_so_far = listening(memory.listening, not snapshot.own, now_ns)
     if snapshot.own:
         why = _why_isolated(snapshot.own, ())
         memory = structs.replace(memory, listening=heard_so_far, isolated=why)
         stopped = zones.looked_at(memory.buckets, _silences(snapshot, heard_so_far), now_ns, is_stopped=True)
-        return Plan((), structs.replace(memory, buckets=stopped))
+        return NodeHealthPlan((), structs.replace(memory, buckets=stopped))
     silences = _silences(snapshot, heard_so_far)
     isolated = _why_isolated((), silences)
     isolation = extend_isolation(memory.isolation, now_ns) if isolated else None
@@ -125,10 +136,10 @@ def decide(snapshot: NodeSnapshot, memory: Memory) -> Plan:
         *removals(snapshot)[:EVICTIONS_MAX],
         *replacements(snapshot, verdicts)[:RELEASES_MAX],
     ]
-    return Plan(tuple(steps), structs.replace(memory, marked=marked))
+    return NodeHealthPlan(tuple(steps), structs.replace(memory, marked=marked))
 
 
-def saying(before: Memory, after: Memory) -> list[Say]:
+def saying(before: NodeHealthMemory, after: NodeHealthMemory) -> list[Say]:
     """What people should be told after a decision."""
     found = []
     if after.isolated and not before.isolated:
@@ -175,7 +186,9 @@ def _why_isolated(own: Sequence[Evidence], silences: Sequence[ZoneSilence]) -> s
     return next((each.why for each in refused if each.response is Response.EVICT_FROM_NODE), "")
 
 
-def _verdict(facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silences: Sequence[ZoneSilence]) -> Verdict:
+def _verdict(
+    facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silences: Sequence[ZoneSilence]
+) -> HealthVerdict:
     hearing = judge_hearing(heard, since_ns, now_ns)
     if hearing is Hearing.HEARD:
         return _WELL
@@ -185,32 +198,32 @@ def _verdict(facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silence
     before = _state_before(facts)
     match hearing:
         case Hearing.NOT_YET:
-            return Verdict(hearing, may, before, facts.record.held)
+            return HealthVerdict(hearing, may, before, facts.record.held)
         case Hearing.LATE:
             # One that was given up by a leader that had listened for longer, and that we have not heard ourselves
             # since, stays so: that it is late is no news.
-            is_worse = before in (State.UNKNOWN, State.RELEASED) and not is_heard(heard, since_ns)
+            is_worse = before in (HealthState.UNKNOWN, HealthState.RELEASED) and not is_heard(heard, since_ns)
             if is_worse or Response.STOP_NEW_PLACEMENT not in may:
-                return Verdict(Hearing.NOT_YET, may, before, facts.record.held)
-            return Verdict(hearing, may, STEPS.next[before, Sign.LATE], "", words)
+                return HealthVerdict(Hearing.NOT_YET, may, before, facts.record.held)
+            return HealthVerdict(hearing, may, STEPS.next[before, Sign.LATE], "", words)
         case Hearing.SILENT:
-            return Verdict(hearing, may, STEPS.next[before, Sign.SILENT], "", words)
+            return HealthVerdict(hearing, may, STEPS.next[before, Sign.SILENT], "", words)
 
 
-def _state_before(facts: NodeFacts) -> State:
-    return State(facts.record.state) if facts.record.state in list(State) else State.HEALTHY
+def _state_before(facts: NodeFacts) -> HealthState:
+    return HealthState(facts.record.state) if facts.record.state in list(HealthState) else HealthState.HEALTHY
 
 
-_WELL: Final = Verdict(Hearing.HEARD, allowed(()), State.HEALTHY)
+_WELL: Final = HealthVerdict(Hearing.HEARD, allowed(()), HealthState.HEALTHY)
 
 
 def _released(
     snapshot: NodeSnapshot,
-    verdicts: Mapping[str, Verdict],
+    verdicts: Mapping[str, HealthVerdict],
     buckets: dict[str, Bucket],
     is_isolated: bool,
     since_ns: int,
-) -> tuple[dict[str, Verdict], dict[str, Bucket]]:
+) -> tuple[dict[str, HealthVerdict], dict[str, Bucket]]:
     """Those that are released, longest silent first, as far as permits go."""
     found = dict(verdicts)
     frozen = freezing(snapshot.frozen, "")
@@ -238,7 +251,7 @@ def _released(
 # Nodes.
 
 
-def _node_writes(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict]) -> list[WriteNode]:
+def _node_writes(snapshot: NodeSnapshot, verdicts: Mapping[str, HealthVerdict]) -> list[WriteNode]:
     found = []
     for name, facts in snapshot.nodes.items():
         write = _node_write(facts, verdicts[name], snapshot.heard[name])
@@ -248,10 +261,10 @@ def _node_writes(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict]) -> lis
     return sorted(found, key=lambda write: (_ORDER[write.state], write.name))
 
 
-_ORDER: Final = {State.HEALTHY: 0, State.RELEASED: 1, State.UNKNOWN: 2, State.SUSPECT: 3}
+_ORDER: Final = {HealthState.HEALTHY: 0, HealthState.RELEASED: 1, HealthState.UNKNOWN: 2, HealthState.SUSPECT: 3}
 
 
-def _node_write(facts: NodeFacts, verdict: Verdict, heard: Heard) -> WriteNode | None:
+def _node_write(facts: NodeFacts, verdict: HealthVerdict, heard: Heard) -> WriteNode | None:
     """What has to be written on a Node; None if it says all of it."""
     is_plain = not (facts.taints or facts.pressures or facts.is_suspect) and facts.record == NO_RECORD
     if verdict is _WELL and is_plain and facts.is_ready:
@@ -261,7 +274,7 @@ def _node_write(facts: NodeFacts, verdict: Verdict, heard: Heard) -> WriteNode |
     add = tuple(taint for taint in wanted if taint not in facts.taints)
     remove = tuple(taint for taint in facts.taints if taint in TAINTS and taint not in wanted)
     record, ready = _said_of(facts, verdict)
-    is_suspect = state is State.SUSPECT
+    is_suspect = state is HealthState.SUSPECT
     says_suspect = is_suspect if facts.is_suspect != is_suspect and (is_suspect or facts.has_suspect) else None
     if not add and not remove and record is None and ready is None and says_suspect is None:
         return None
@@ -271,27 +284,27 @@ def _node_write(facts: NodeFacts, verdict: Verdict, heard: Heard) -> WriteNode |
     return WriteNode(facts.name, facts.uid, facts.version, state, add, remove, record, ready, says_suspect, lease)
 
 
-def _taints_of(facts: NodeFacts, verdict: Verdict) -> tuple[Taint, ...]:
+def _taints_of(facts: NodeFacts, verdict: HealthVerdict) -> tuple[Taint, ...]:
     """Of those that are ours, without what the node says about itself."""
     if verdict.hearing is Hearing.NOT_YET:
         known = tuple(taint for _, taint in PRESSURES)
         return tuple(taint for taint in facts.taints if taint in TAINTS and taint not in known)
     said_itself = facts.record.ready[0] if facts.ready[1] == UNHEARD else facts.ready[0]
     match verdict.state:
-        case State.HEALTHY | State.SUSPECT:
-            suspected = (SUSPECTED,) if verdict.state is State.SUSPECT else ()
+        case HealthState.HEALTHY | HealthState.SUSPECT:
+            suspected = (SUSPECTED,) if verdict.state is HealthState.SUSPECT else ()
             if said_itself in ("True", ""):
                 # One that says nothing was just made, and keeps what the server has given it.
                 is_new = said_itself == "" and NOT_READY in facts.taints
                 return (*suspected, NOT_READY) if is_new else suspected
             return (*suspected, NOT_READY)
-        case State.UNKNOWN:
+        case HealthState.UNKNOWN:
             return (UNREACHABLE,)
-        case State.RELEASED:
+        case HealthState.RELEASED:
             return (UNREACHABLE, RELEASED)
 
 
-def _said_of(facts: NodeFacts, verdict: Verdict) -> tuple[Record | None, tuple[str, str, str] | None]:
+def _said_of(facts: NodeFacts, verdict: HealthVerdict) -> tuple[Record | None, tuple[str, str, str] | None]:
     """The record and the condition `Ready`, as far as they have to change."""
     if verdict.hearing is Hearing.NOT_YET:
         return None, None
@@ -299,11 +312,11 @@ def _said_of(facts: NodeFacts, verdict: Verdict) -> tuple[Record | None, tuple[s
     is_unheard = facts.ready[1] == UNHEARD
     own_words = before.ready if is_unheard else facts.ready
     ready = None
-    if state in (State.UNKNOWN, State.RELEASED):
+    if state in (HealthState.UNKNOWN, HealthState.RELEASED):
         ready = None if is_unheard else ("Unknown", UNHEARD, "no heartbeat from the node")
     elif is_unheard and own_words[0]:
         ready = own_words
-    if state is State.HEALTHY:
+    if state is HealthState.HEALTHY:
         return (NO_RECORD if before != NO_RECORD else None), ready
     if before.state == state and before.held == verdict.held:
         return None, ready

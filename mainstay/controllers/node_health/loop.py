@@ -15,7 +15,7 @@ from msgspec import structs
 from mainstay.api.holds import ParsedHold, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, NODES, PODS
-from mainstay.api.node_health import State
+from mainstay.api.node_health import HealthState
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.breaker import Condition
 from mainstay.client.errors import ApiError, Throttled, Unavailable
@@ -29,10 +29,10 @@ from mainstay.controllers.node_health.observer import HeartbeatObserver
 from mainstay.controllers.node_health.plan import (
     Evict,
     MarkPod,
-    Memory,
+    NodeHealthMemory,
     NodeSnapshot,
-    Remove,
-    Replace,
+    RemoveDeadPod,
+    ReplacePods,
     Say,
     Step,
     WriteNode,
@@ -67,7 +67,7 @@ class NodeHealth(PeriodicLoop[Step]):
     pass_within = ACT_WITHIN
 
     def __init__(self, context: LoopContext) -> None:
-        self.memory = Memory()
+        self.memory = NodeHealthMemory()
         self._client = context.client
         self._clock = context.env.clock
         self._pods = context.informers.get(PODS, indexes=(NODE,))
@@ -143,9 +143,9 @@ class NodeHealth(PeriodicLoop[Step]):
     def may_act(self, step: Step) -> bool:
         """Not if a Hold holds evictions since this was decided."""
         match step:
-            case Evict(key=key) | Remove(key=key):
+            case Evict(key=key) | RemoveDeadPod(key=key):
                 keys = [key]
-            case Replace(pods=pods):
+            case ReplacePods(pods=pods):
                 keys = [pod.key for pod in pods]
             case _:
                 return True
@@ -180,9 +180,9 @@ class NodeHealth(PeriodicLoop[Step]):
                 return await self._actions.mark_pod(step, write)
             case Evict():
                 return await self._actions.evict(step, write)
-            case Remove():
+            case RemoveDeadPod():
                 await self._actions.remove(step, write)
-            case Replace():
+            case ReplacePods():
                 await self._actions.replace(step, write)
             case Say():
                 _logger.warning("%s: %s", NAME, step.message)
@@ -202,7 +202,7 @@ class NodeHealth(PeriodicLoop[Step]):
         match step:
             case WriteNode(name=node, uid=uid, state=state) if state != was:
                 reason, message = _NEWS[state]
-                about, is_bad = InvolvedObject(NODES, node, uid=uid), state is not State.HEALTHY
+                about, is_bad = InvolvedObject(NODES, node, uid=uid), state is not HealthState.HEALTHY
                 events.tell(about, reason, f"Node {node}: {message}", is_warning=is_bad, decision=decision)
             case MarkPod(key=key, uid=uid):
                 about = InvolvedObject(PODS, key.name, key.namespace, uid)
@@ -216,10 +216,10 @@ class NodeHealth(PeriodicLoop[Step]):
 
 
 _NEWS: Final = {
-    State.HEALTHY: ("NodeReady", "heartbeats resumed"),
-    State.SUSPECT: ("NodeSuspect", "heartbeat is late; no new pods are placed on it"),
-    State.UNKNOWN: ("NodeNotReady", "no heartbeat for the duration of its lease; its pods get no traffic"),
-    State.RELEASED: ("NodeReleased", "still no heartbeat; its pods will be evicted"),
+    HealthState.HEALTHY: ("NodeReady", "heartbeats resumed"),
+    HealthState.SUSPECT: ("NodeSuspect", "heartbeat is late; no new pods are placed on it"),
+    HealthState.UNKNOWN: ("NodeNotReady", "no heartbeat for the duration of its lease; its pods get no traffic"),
+    HealthState.RELEASED: ("NodeReleased", "still no heartbeat; its pods will be evicted"),
 }
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from mainstay.api.holds import ParsedHold
 from mainstay.api.kind import Object
-from mainstay.api.node_health import Record, State
+from mainstay.api.node_health import HealthState, Record
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import Taint
 from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
@@ -37,7 +37,7 @@ class NodeSnapshot:
     """Why pods may not be removed now: Holds of evictions in force, the longest first."""
 
 
-class Memory(msgspec.Struct, frozen=True, rename={"isolated": "deaf", "isolation": "deafness"}):
+class NodeHealthMemory(msgspec.Struct, frozen=True, rename={"isolated": "deaf", "isolation": "deafness"}):
     """What is remembered from one pass to the next. Recorded by the names that it had in earlier builds."""
 
     listening: Listening | None = None
@@ -60,7 +60,7 @@ class WriteNode:
     name: str
     uid: str
     version: str
-    state: State
+    state: HealthState
     add: tuple[Taint, ...] = ()
     remove: tuple[Taint, ...] = ()
     record: Record | None = None
@@ -91,7 +91,7 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveDeadPod:
     """A pod has ended, and no agent is there to report it."""
 
     key: ObjectKey
@@ -99,7 +99,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
+class ReplacePods:
     """At-most-one pods have ended, if the Lease of their node can be taken at this revision."""
 
     node: str
@@ -107,7 +107,7 @@ class Replace:
     """0: there is no Lease."""
     is_ours: bool
     """It has been taken already."""
-    pods: tuple[Remove, ...]
+    pods: tuple[RemoveDeadPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +118,22 @@ class Say:
     message: str
 
 
-Step = WriteNode | MarkPod | Evict | Remove | Replace | Say
+Step = WriteNode | MarkPod | Evict | RemoveDeadPod | ReplacePods | Say
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NodeHealthPlan:
     steps: tuple[Step, ...]
-    memory: Memory
+    memory: NodeHealthMemory
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """What is made of one node."""
 
     hearing: Hearing
     allowed: Allowed
-    state: State
+    state: HealthState
     """What it should be."""
     held: str = ""
     evidence: tuple[str, ...] = ()

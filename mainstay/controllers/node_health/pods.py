@@ -11,13 +11,22 @@ from typing import Final
 from mainstay.api.annotations import is_at_most_one
 from mainstay.api.holds import freezing
 from mainstay.api.kind import Object
-from mainstay.api.node_health import NOT_READY_RELEASED, RELEASED, UNHEARD, State
+from mainstay.api.node_health import NOT_READY_RELEASED, RELEASED, UNHEARD, HealthState
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_state import is_leaving, is_over, is_ready
 from mainstay.api.taints import NO_EXECUTE, Taint, stays_for
 from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
 from mainstay.controllers.node_health.heartbeats import fence
-from mainstay.controllers.node_health.plan import HOLDER, Evict, MarkPod, Memory, NodeSnapshot, Remove, Replace, Verdict
+from mainstay.controllers.node_health.plan import (
+    HOLDER,
+    Evict,
+    HealthVerdict,
+    MarkPod,
+    NodeHealthMemory,
+    NodeSnapshot,
+    RemoveDeadPod,
+    ReplacePods,
+)
 from mainstay.loop.evidence import Response
 
 MARKS_MAX: Final = 100
@@ -28,7 +37,7 @@ RELEASES_MAX: Final = 5
 _RELEASING: Final = (RELEASED, NOT_READY_RELEASED)
 
 
-def taints_since(snapshot: NodeSnapshot, memory: Memory) -> dict[tuple[str, str], int]:
+def taints_since(snapshot: NodeSnapshot, memory: NodeHealthMemory) -> dict[tuple[str, str], int]:
     """Since when each `NoExecute` taint has been seen."""
     found = {}
     for facts in snapshot.nodes.values():
@@ -39,7 +48,9 @@ def taints_since(snapshot: NodeSnapshot, memory: Memory) -> dict[tuple[str, str]
     return found
 
 
-def marks(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict], memory: Memory, is_isolated: bool) -> list[MarkPod]:
+def marks(
+    snapshot: NodeSnapshot, verdicts: Mapping[str, HealthVerdict], memory: NodeHealthMemory, is_isolated: bool
+) -> list[MarkPod]:
     """Pods that are said to be ready, on nodes that are not. While every node is silent none of them is better than the
     others, and to take all traffic away would help no user."""
     if is_isolated:
@@ -67,7 +78,7 @@ def marks(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict], memory: Memor
 
 
 def evictions(
-    snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict], since: Mapping[tuple[str, str], int]
+    snapshot: NodeSnapshot, verdicts: Mapping[str, HealthVerdict], since: Mapping[tuple[str, str], int]
 ) -> list[Evict]:
     found = []
     for name, pods in snapshot.pods.items():
@@ -77,7 +88,9 @@ def evictions(
             for taint in facts.taints
             if taint.effect == NO_EXECUTE
             # What was tainted because it was silent loses pods only while it is silent, as far as we can hear.
-            and (taint not in _RELEASING or (verdict.state is State.RELEASED and verdict.hearing is Hearing.SILENT))
+            and (
+                taint not in _RELEASING or (verdict.state is HealthState.RELEASED and verdict.hearing is Hearing.SILENT)
+            )
         ]
         for pod in pods:
             if is_leaving(pod) or is_over(pod) or _is_frozen(pod, snapshot):
@@ -100,10 +113,10 @@ def _is_due(
     return False
 
 
-def removals(snapshot: NodeSnapshot) -> list[Remove]:
+def removals(snapshot: NodeSnapshot) -> list[RemoveDeadPod]:
     """What an operator says has ended with its machine."""
     return [
-        Remove(_key(pod), pod["metadata"]["uid"])
+        RemoveDeadPod(_key(pod), pod["metadata"]["uid"])
         for name, pods in snapshot.pods.items()
         if snapshot.nodes[name].is_out_of_service and not snapshot.nodes[name].is_ready
         for pod in pods
@@ -111,22 +124,22 @@ def removals(snapshot: NodeSnapshot) -> list[Remove]:
     ]
 
 
-def replacements(snapshot: NodeSnapshot, verdicts: Mapping[str, Verdict]) -> list[Replace]:
+def replacements(snapshot: NodeSnapshot, verdicts: Mapping[str, HealthVerdict]) -> list[ReplacePods]:
     """At-most-one pods that should end, on nodes that must have ended them by now."""
     found = []
     for name, pods in snapshot.pods.items():
         heard, verdict = snapshot.heard[name], verdicts[name]
         leaving = tuple(
-            Remove(_key(pod), pod["metadata"]["uid"])
+            RemoveDeadPod(_key(pod), pod["metadata"]["uid"])
             for pod in pods
             if is_leaving(pod) and is_at_most_one(pod) and not _is_frozen(pod, snapshot)
         )
         is_ours = heard.has_lease and heard.holder == HOLDER
         may_take = fence(heard, snapshot.now_ns) if Response.REPLACE_AT_MOST_ONE in verdict.allowed else None
         if is_ours and heard.lease is not None:
-            found.append(Replace(name, heard.lease.revision, is_ours, leaving))
+            found.append(ReplacePods(name, heard.lease.revision, is_ours, leaving))
         elif leaving and may_take is not None and verdict.hearing is Hearing.SILENT:
-            found.append(Replace(name, may_take.revision, is_ours, leaving))
+            found.append(ReplacePods(name, may_take.revision, is_ours, leaving))
     return found
 
 

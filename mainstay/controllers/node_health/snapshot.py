@@ -21,15 +21,15 @@ from mainstay.controllers.node_health.heartbeats import Heard, listen_after_isol
 from mainstay.controllers.node_health.plan import (
     Evict,
     MarkPod,
-    Memory,
+    NodeHealthMemory,
     NodeSnapshot,
-    Remove,
-    Replace,
+    RemoveDeadPod,
+    ReplacePods,
     Say,
     Step,
     WriteNode,
 )
-from mainstay.journal.record import Action, Subject
+from mainstay.journal.record import RecordedAction, Subject
 from mainstay.loop.controller import Reads
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.evidence import Evidence
@@ -46,13 +46,13 @@ class HealthPassInput:
     """All that a look goes by besides Nodes, Pods and Holds."""
 
     now_ns: int
-    memory: Memory
+    memory: NodeHealthMemory
     heard: dict[str, Heard] = field(default_factory=dict)
     """Of the nodes that are not simply heard and well."""
     own: tuple[Evidence, ...] = ()
 
 
-def memory_from(snapshot: NodeSnapshot, memory: Memory) -> HealthPassInput:
+def memory_from(snapshot: NodeSnapshot, memory: NodeHealthMemory) -> HealthPassInput:
     now_ns = snapshot.now_ns
     listened = listening(memory.listening, not snapshot.own, now_ns)
     before = now_ns if memory.listening is None else memory.listening.since_ns
@@ -83,7 +83,7 @@ def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[ParsedHold, ...]:
     return tuple([held for held in in_force(holds, now) if held.what is HoldScope.EVICTIONS])
 
 
-def decide_steps(snapshot: NodeSnapshot, memory: Memory) -> tuple[list[Step], Memory]:
+def decide_steps(snapshot: NodeSnapshot, memory: NodeHealthMemory) -> tuple[list[Step], NodeHealthMemory]:
     """All that has to be done now, and what is remembered then."""
     plan = decide(snapshot, memory)
     return [*plan.steps, *saying(memory, plan.memory)], plan.memory
@@ -100,9 +100,9 @@ def record_from(step: Step) -> Decided:
             return _about_pod(key, uid, describe_write("patch", PODS, key, "status", step), message)
         case Evict(key=key, uid=uid, message=message):
             return _about_pod(key, uid, describe_write("delete", PODS, key, body=step), message)
-        case Remove(key=key, uid=uid):
+        case RemoveDeadPod(key=key, uid=uid):
             return _about_pod(key, uid, describe_write("delete", PODS, key, body=step), "its machine is out of service")
-        case Replace(node=node):
+        case ReplacePods(node=node):
             lease = ObjectKey(LEASE_NAMESPACE, node)
             action = describe_write("update", LEASES, lease, body=step)
             return Decided((action,), (f"the lease of {node} has run out",), subject=Subject(LEASES.text, *lease))
@@ -114,7 +114,7 @@ def record_from(step: Step) -> Decided:
             assert_never(step)
 
 
-def _about_pod(key: ObjectKey, uid: str, action: Action, why: str) -> Decided:
+def _about_pod(key: ObjectKey, uid: str, action: RecordedAction, why: str) -> Decided:
     return Decided((action,), (why,), subject=Subject(PODS.text, *key, uid=uid))
 
 

@@ -7,7 +7,7 @@ diagram, which is drawn from the table.
 from enum import StrEnum
 from typing import Final
 
-from mainstay.api.node_health import State
+from mainstay.api.node_health import HealthState
 from mainstay.env.state_table import StateTable
 
 
@@ -23,26 +23,26 @@ class Sign(StrEnum):
     """A release is not taken back while the node is silent, unless the silence may be ours."""
 
 
-STEPS: Final = StateTable[State](
+STEPS: Final = StateTable[HealthState](
     (
-        (State.HEALTHY, Sign.HEARD, State.HEALTHY),
-        (State.HEALTHY, Sign.LATE, State.SUSPECT),
-        (State.HEALTHY, Sign.SILENT, State.UNKNOWN),
-        (State.HEALTHY, Sign.TAINTED, State.RELEASED),
-        (State.SUSPECT, Sign.HEARD, State.HEALTHY),
-        (State.SUSPECT, Sign.LATE, State.SUSPECT),
-        (State.SUSPECT, Sign.SILENT, State.UNKNOWN),
-        (State.SUSPECT, Sign.TAINTED, State.RELEASED),
-        (State.UNKNOWN, Sign.HEARD, State.HEALTHY),
-        (State.UNKNOWN, Sign.LATE, State.SUSPECT),
-        (State.UNKNOWN, Sign.SILENT, State.UNKNOWN),
-        (State.UNKNOWN, Sign.PERMITTED, State.RELEASED),
-        (State.UNKNOWN, Sign.TAINTED, State.RELEASED),
-        (State.RELEASED, Sign.HEARD, State.HEALTHY),
-        (State.RELEASED, Sign.LATE, State.SUSPECT),
-        (State.RELEASED, Sign.SILENT, State.UNKNOWN),
-        (State.RELEASED, Sign.PERMITTED, State.RELEASED),
-        (State.RELEASED, Sign.TAINTED, State.RELEASED),
+        (HealthState.HEALTHY, Sign.HEARD, HealthState.HEALTHY),
+        (HealthState.HEALTHY, Sign.LATE, HealthState.SUSPECT),
+        (HealthState.HEALTHY, Sign.SILENT, HealthState.UNKNOWN),
+        (HealthState.HEALTHY, Sign.TAINTED, HealthState.RELEASED),
+        (HealthState.SUSPECT, Sign.HEARD, HealthState.HEALTHY),
+        (HealthState.SUSPECT, Sign.LATE, HealthState.SUSPECT),
+        (HealthState.SUSPECT, Sign.SILENT, HealthState.UNKNOWN),
+        (HealthState.SUSPECT, Sign.TAINTED, HealthState.RELEASED),
+        (HealthState.UNKNOWN, Sign.HEARD, HealthState.HEALTHY),
+        (HealthState.UNKNOWN, Sign.LATE, HealthState.SUSPECT),
+        (HealthState.UNKNOWN, Sign.SILENT, HealthState.UNKNOWN),
+        (HealthState.UNKNOWN, Sign.PERMITTED, HealthState.RELEASED),
+        (HealthState.UNKNOWN, Sign.TAINTED, HealthState.RELEASED),
+        (HealthState.RELEASED, Sign.HEARD, HealthState.HEALTHY),
+        (HealthState.RELEASED, Sign.LATE, HealthState.SUSPECT),
+        (HealthState.RELEASED, Sign.SILENT, HealthState.UNKNOWN),
+        (HealthState.RELEASED, Sign.PERMITTED, HealthState.RELEASED),
+        (HealthState.RELEASED, Sign.TAINTED, HealthState.RELEASED),
     )
 )
 """Of one that is silent: it is unknown at first, which is what it stays while releases are held back."""

@@ -9,7 +9,7 @@ from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kind_names import PODS as POD_KIND
-from mainstay.api.node_health import LEASE_NAMESPACE, RELEASED, TAINTS, State, record_in
+from mainstay.api.node_health import LEASE_NAMESPACE, RELEASED, TAINTS, HealthState, record_in
 from mainstay.api.pod_resources import CPU, MEMORY, PODS, allocatable_of, amount, is_over, requests_of
 from mainstay.api.pod_state import condition_of, is_active, node_of, time_of, zone_of
 from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, stays_for, taints_of, tolerations_of, untolerated
@@ -40,7 +40,7 @@ from mainstay.explain.writers import Version
 
 NODE_HEALTH: Final = "node-health"
 _NAMES: Final = {PODS: "its places for pods", CPU: "its cpu", MEMORY: "its memory"}
-_UNHEALTHY: Final = (State.SUSPECT, State.UNKNOWN, State.RELEASED)
+_UNHEALTHY: Final = (HealthState.SUSPECT, HealthState.UNKNOWN, HealthState.RELEASED)
 
 
 async def trouble_of(case: Case, name: str) -> Trouble | None:
@@ -80,7 +80,8 @@ async def in_trouble(case: Case, names: Iterable[str]) -> frozenset[str]:
     well = {
         node["metadata"]["name"]
         for node in await case.all(NODES)
-        if record_in(node).state == State.HEALTHY and (condition_of(node, "Ready") or NOTHING).get("status") == "True"
+        if record_in(node).state == HealthState.HEALTHY
+        and (condition_of(node, "Ready") or NOTHING).get("status") == "True"
     }
     return frozenset(names) - well - {""}
 
@@ -102,11 +103,11 @@ async def _silent(case: Case, node: Object) -> Trouble:
     decided = await _decided(case, name)
     evidence = (said_by(node), *decided)
     for_so_long = f"since {clock(since)} ({ago(since, case.now)})"
-    if record.state == State.SUSPECT:
+    if record.state == HealthState.SUSPECT:
         text = f"{name} is late with its heartbeat, not heard of {for_so_long}"
         return Trouble(Cause.NODE_NOT_READY, text, since, evidence)
     silent = f"{name} is not heard of {for_so_long}"
-    if record.state == State.RELEASED:
+    if record.state == HealthState.RELEASED:
         text = f"{silent}, so long that its pods may be replaced"
         return Trouble(Cause.NODE_LOST, text, since, evidence, is_silent=True, because=record.evidence)
     if record.held:

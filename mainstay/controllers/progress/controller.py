@@ -26,15 +26,15 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import (
     FIELD,
-    Action,
+    ActionOutcome,
     Deadline,
     DeadlineState,
     Error,
     Limit,
-    Outcome,
     PendingReason,
     Progress,
-    Verdict,
+    ProgressAction,
+    ProgressVerdict,
     progress_of,
 )
 from mainstay.api.stages import Stage
@@ -119,7 +119,9 @@ def of_set(replica_set: Object, pods: Sequence[Object], now: datetime) -> Progre
     missing = _not_admitted(replica_set, desired - replicas.admitted, "replicaset")
     limit, verdict = _limit((*missing, *replicas.holdups))
     if limit is None:
-        verdict = Verdict.COMPLETE if replicas.ready == replicas.admitted == desired else Verdict.PROGRESSING
+        verdict = (
+            ProgressVerdict.COMPLETE if replicas.ready == replicas.admitted == desired else ProgressVerdict.PROGRESSING
+        )
     before = progress_of(replica_set)
     return Progress(
         observed_generation=replica_set["metadata"].get("generation", 0),
@@ -149,12 +151,12 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
     before = progress_of(job)
     failed = _holds(job, "Failed") or _holds(job, "FailureTarget")
     if _holds(job, "Complete") or _holds(job, "SuccessCriteriaMet"):
-        verdict = Verdict.COMPLETE
+        verdict = ProgressVerdict.COMPLETE
     elif failed is not None:
-        verdict = Verdict.FAILED
+        verdict = ProgressVerdict.FAILED
         error = _error_of(failed)
     elif spec.get("suspend"):
-        limit, verdict = Limit(Stage.ADMITTED, "job", "Suspended", desired - succeeded), Verdict.WAITING
+        limit, verdict = Limit(Stage.ADMITTED, "job", "Suspended", desired - succeeded), ProgressVerdict.WAITING
     else:
         tried = max(0, min(parallel, desired - succeeded) - replicas.admitted)
         limit, verdict = _limit((*_not_admitted(job, tried, "job"), *replicas.holdups))
@@ -177,8 +179,8 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
     )
 
 
-def _limit(holdups: Sequence[Holdup]) -> tuple[Limit | None, Verdict]:
-    return limit_of(holdups) or (None, Verdict.PROGRESSING)
+def _limit(holdups: Sequence[Holdup]) -> tuple[Limit | None, ProgressVerdict]:
+    return limit_of(holdups) or (None, ProgressVerdict.PROGRESSING)
 
 
 def _not_admitted(workload: Object, count: int, component: str) -> list[Holdup]:
@@ -191,43 +193,43 @@ def _not_admitted(workload: Object, count: int, component: str) -> list[Holdup]:
     # A quota is others' to give back. What is refused for another reason is refused again.
     message = str(said.get("message") or "")
     is_quota = "exceeded quota" in message
-    verdict = Verdict.WAITING if is_quota else Verdict.STUCK
+    verdict = ProgressVerdict.WAITING if is_quota else ProgressVerdict.STUCK
     reason = "QuotaExceeded" if is_quota else str(said.get("reason") or "FailedCreate")
     return [Holdup(Stage.ADMITTED, "server", reason, message[:MESSAGE_LENGTH_MAX], verdict)] * count
 
 
-def _last_action(workload: Object, pods: Iterable[Object], before: Progress | None) -> Action | None:
+def _last_action(workload: Object, pods: Iterable[Object], before: Progress | None) -> ProgressAction | None:
     """The last pod that was made or told to end, or could not be made. What was drained and is gone is remembered."""
     pods = list(pods)
-    found = [Action(CREATE_POD, Outcome.COMPLETED, _name(pod), _created(pod)) for pod in pods]
+    found = [ProgressAction(CREATE_POD, ActionOutcome.COMPLETED, _name(pod), _created(pod)) for pod in pods]
     for pod in pods:
         if pod_state.is_leaving(pod):
             # When it was told to is not kept: the time is when it must have ended, less the time it was given.
             until = pod_state.time_of(pod["metadata"]["deletionTimestamp"])
             grace = timedelta(seconds=int(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
             at = times.format_time(until - grace) if until is not None else ""
-            found.append(Action(DRAIN_POD, Outcome.REQUESTED, _name(pod), at))
+            found.append(ProgressAction(DRAIN_POD, ActionOutcome.REQUESTED, _name(pod), at))
     failure = pod_state.condition_of(workload, rollout_status.REPLICA_FAILURE)
     if failure is not None and failure.get("status") == "True":
         action = DRAIN_POD if failure.get("reason") == "FailedDelete" else CREATE_POD
-        found.append(Action(action, Outcome.REFUSED, at=str(failure.get("lastTransitionTime") or "")))
+        found.append(ProgressAction(action, ActionOutcome.REFUSED, at=str(failure.get("lastTransitionTime") or "")))
     if before is not None and (last := before.last_action) is not None:
         if last.action == DRAIN_POD and all(_name(pod) != last.object for pod in pods):
-            last = Action(last.action, Outcome.COMPLETED, last.object, last.at)
+            last = ProgressAction(last.action, ActionOutcome.COMPLETED, last.object, last.at)
         if all(each.object != last.object or each.action != last.action for each in found):
             found.append(last)
     return max(found, key=_order, default=None)
 
 
-def _order(action: Action) -> tuple[str, int, str]:
+def _order(action: ProgressAction) -> tuple[str, int, str]:
     rank = _ACTIONS.index(action.action) if action.action in _ACTIONS else -1
     return action.at, rank, action.object
 
 
-def _last_error(limit: Limit | None, verdict: Verdict, before: Progress | None, now: datetime) -> Error | None:
+def _last_error(limit: Limit | None, verdict: ProgressVerdict, before: Progress | None, now: datetime) -> Error | None:
     """What stands in the way; when nothing does, what last stood there."""
     last = before.last_error if before is not None else None
-    if limit is None or verdict not in (Verdict.WAITING, Verdict.STUCK, Verdict.FAILED):
+    if limit is None or verdict not in (ProgressVerdict.WAITING, ProgressVerdict.STUCK, ProgressVerdict.FAILED):
         return last
     if last is not None and (last.reason, last.message) == (limit.reason, limit.message):
         return last
@@ -268,12 +270,12 @@ def of_deployment(deployment: Object, sets: Sequence[Object], now: datetime) -> 
     )
     limit, verdict = _limit_of_sets(deployment, parts, 0 if is_complete else max(0, desired - updated))
     if limit is None:
-        verdict = Verdict.COMPLETE if is_complete else Verdict.PROGRESSING
+        verdict = ProgressVerdict.COMPLETE if is_complete else ProgressVerdict.PROGRESSING
     condition = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
     before = progress_of(deployment)
     error = _last_error(limit, verdict, before, now)
     if condition.get("status") == "False":
-        verdict = Verdict.FAILED
+        verdict = ProgressVerdict.FAILED
         if limit is None or condition.get("reason") == rollout_status.CREATE_FAILED:
             error = _error_of(condition)
     return Progress(
@@ -294,21 +296,21 @@ def of_deployment(deployment: Object, sets: Sequence[Object], now: datetime) -> 
     )
 
 
-def _limit_of_sets(deployment: Object, parts: Sequence[Progress], behind: int) -> tuple[Limit | None, Verdict]:
+def _limit_of_sets(deployment: Object, parts: Sequence[Progress], behind: int) -> tuple[Limit | None, ProgressVerdict]:
     """What limits most of the replicas in one of the sets; else that the rollout itself has not asked for them yet."""
     found = [part for part in parts if part.limited_by is not None]
     if found:
         worst = max(found, key=lambda each: each.limited_by.count if each.limited_by is not None else 0)
         return worst.limited_by, worst.verdict
     if not behind:
-        return None, Verdict.PROGRESSING
+        return None, ProgressVerdict.PROGRESSING
     said = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
     if said.get("reason") == rollout_status.HELD:
         message = str(said.get("message") or "")[:MESSAGE_LENGTH_MAX]
-        return Limit(Stage.ADMITTED, "deployment", rollout_status.HELD, behind, message), Verdict.WAITING
+        return Limit(Stage.ADMITTED, "deployment", rollout_status.HELD, behind, message), ProgressVerdict.WAITING
     if deployment["spec"].get("paused"):
-        return Limit(Stage.ADMITTED, "deployment", "Paused", behind), Verdict.WAITING
-    return Limit(Stage.ADMITTED, "deployment", "RollingOut", behind), Verdict.PROGRESSING
+        return Limit(Stage.ADMITTED, "deployment", "Paused", behind), ProgressVerdict.WAITING
+    return Limit(Stage.ADMITTED, "deployment", "RollingOut", behind), ProgressVerdict.PROGRESSING
 
 
 def _together(parts: Iterable[Progress]) -> tuple[PendingReason, ...]:
@@ -321,8 +323,8 @@ def _together(parts: Iterable[Progress]) -> tuple[PendingReason, ...]:
     return tuple(sorted(found.values(), key=lambda each: (-each.count, each.reason)))
 
 
-def _last_of_sets(sets: Iterable[Object], parts: Iterable[Progress], before: Progress | None) -> Action | None:
-    found = [Action(CREATE_SET, Outcome.COMPLETED, _name(each), _created(each)) for each in sets]
+def _last_of_sets(sets: Iterable[Object], parts: Iterable[Progress], before: Progress | None) -> ProgressAction | None:
+    found = [ProgressAction(CREATE_SET, ActionOutcome.COMPLETED, _name(each), _created(each)) for each in sets]
     found += [part.last_action for part in parts if part.last_action is not None]
     last = before.last_action if before is not None else None
     if last is not None and all(each.object != last.object or each.action != last.action for each in found):

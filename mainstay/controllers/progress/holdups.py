@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.progress import Limit, PendingReason, Verdict
+from mainstay.api.progress import Limit, PendingReason, ProgressVerdict
 from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
 
 MESSAGE_LENGTH_MAX: Final = 256
@@ -44,7 +44,7 @@ class Holdup:
     component: str
     reason: str
     message: str = ""
-    verdict: Verdict = Verdict.PROGRESSING
+    verdict: ProgressVerdict = ProgressVerdict.PROGRESSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def holdup_of(pod: Object, stage: Stage) -> Holdup | None:
     match stage:
         case Stage.ADMITTED:
             gates = ", ".join(str(each.get("name")) for each in pod["spec"]["schedulingGates"])
-            return Holdup(Stage.QUEUED, "gates", "SchedulingGated", f"it waits for {gates}", Verdict.WAITING)
+            return Holdup(Stage.QUEUED, "gates", "SchedulingGated", f"it waits for {gates}", ProgressVerdict.WAITING)
         case Stage.QUEUED:
             return _queued(pod)
         case Stage.SCHEDULED:
@@ -104,7 +104,7 @@ def holdup_of(pod: Object, stage: Stage) -> Holdup | None:
             if said.get("status") != "False":
                 return None  # No Service leads to it, as far as is known, and none has to.
             reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
-            return Holdup(Stage.SERVING, "endpoint-slice", reason, message, Verdict.WAITING)
+            return Holdup(Stage.SERVING, "endpoint-slice", reason, message, ProgressVerdict.WAITING)
         case _:
             return None
 
@@ -114,7 +114,7 @@ def _queued(pod: Object) -> Holdup:
     if said.get("status") != "False":
         return Holdup(Stage.SCHEDULED, "scheduler", "Queued")
     reason, message = str(said.get("reason") or "Unschedulable"), str(said.get("message") or "")
-    return Holdup(Stage.SCHEDULED, "scheduler", reason, message[:MESSAGE_LENGTH_MAX], Verdict.WAITING)
+    return Holdup(Stage.SCHEDULED, "scheduler", reason, message[:MESSAGE_LENGTH_MAX], ProgressVerdict.WAITING)
 
 
 def _starting(pod: Object) -> Holdup:
@@ -124,7 +124,7 @@ def _starting(pod: Object) -> Holdup:
     for each in waiting:
         if each.get("reason") in HOPELESS:
             message = str(each.get("message") or "")[:MESSAGE_LENGTH_MAX]
-            return Holdup(Stage.READY, "agent", each["reason"], message, Verdict.STUCK)
+            return Holdup(Stage.READY, "agent", each["reason"], message, ProgressVerdict.STUCK)
     reason = next((str(each["reason"]) for each in waiting if each.get("reason")), "")
     said = pod_state.condition_of(pod, "Ready") or _NOTHING
     return Holdup(Stage.READY, "agent", reason or str(said.get("reason") or "Starting"))
@@ -142,7 +142,7 @@ def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:
     return tuple([PendingReason(reason, counts[reason], messages[reason]) for reason in order])
 
 
-def limit_of(holdups: Sequence[Holdup]) -> tuple[Limit, Verdict] | None:
+def limit_of(holdups: Sequence[Holdup]) -> tuple[Limit, ProgressVerdict] | None:
     """The boundary that most of them stand before, and what to make of it. None if nothing holds them up."""
     counts: dict[Stage, int] = {}
     for each in holdups:
@@ -159,4 +159,10 @@ def limit_of(holdups: Sequence[Holdup]) -> tuple[Limit, Verdict] | None:
     return Limit(stage, worst.component, worst.reason, counts[stage], worst.message), worst.verdict
 
 
-_GRAVITY: Final = (Verdict.COMPLETE, Verdict.PROGRESSING, Verdict.WAITING, Verdict.STUCK, Verdict.FAILED)
+_GRAVITY: Final = (
+    ProgressVerdict.COMPLETE,
+    ProgressVerdict.PROGRESSING,
+    ProgressVerdict.WAITING,
+    ProgressVerdict.STUCK,
+    ProgressVerdict.FAILED,
+)

@@ -28,7 +28,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICA
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.reservations import is_active
 from mainstay.controllers.node_health.heartbeats import Heard, fence
-from mainstay.controllers.node_health.plan import HOLDER, Remove, Replace
+from mainstay.controllers.node_health.plan import HOLDER, RemoveDeadPod, ReplacePods
 from mainstay.loop.conditions import Condition, Truth
 
 GONE_FOR: Final = timedelta(seconds=40)
@@ -97,7 +97,7 @@ class RepairSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class RepairMemory:
     since: Mapping[str, int] = field(default_factory=dict)
     """When each finding was first found, by its id."""
     told: frozenset[str] = frozenset()
@@ -118,14 +118,14 @@ class RemoveStranded:
     """If its node is really not there."""
 
     node: str
-    pod: Remove
+    pod: RemoveDeadPod
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceStranded:
     """The same, for those of which there may be only one."""
 
-    step: Replace
+    step: ReplacePods
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,13 @@ Step = ReleaseReservation | RemoveStranded | ReplaceStranded | ReportFinding
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RepairPlan:
     steps: tuple[Step, ...]
     findings: tuple[Finding, ...]
-    memory: Memory
+    memory: RepairMemory
 
 
-def decide(snapshot: RepairSnapshot, memory: Memory) -> Plan:
+def decide(snapshot: RepairSnapshot, memory: RepairMemory) -> RepairPlan:
     orphaned = _orphaned(snapshot)
     stranded = _stranded(snapshot)
     stuck = [_stuck(kind, obj) for kind, obj in snapshot.leaving]
@@ -174,10 +174,10 @@ def decide(snapshot: RepairSnapshot, memory: Memory) -> Plan:
     untold = [each for each in late if each.id not in memory.told]
     told = frozenset(each.id for each in late)
     findings = [each for each in found if each.fault is not Fault.STUCK_FINALIZERS] + late
-    return Plan(
+    return RepairPlan(
         (*steps[:STEPS_MAX], *[ReportFinding(each) for each in untold[:STEPS_MAX]]),
         tuple(findings),
-        Memory(since, told & (memory.told | {each.id for each in untold[:STEPS_MAX]})),
+        RepairMemory(since, told & (memory.told | {each.id for each in untold[:STEPS_MAX]})),
     )
 
 
@@ -217,7 +217,7 @@ def missing_owner(reservation: Object, snapshot: RepairSnapshot) -> tuple[str, O
     return None
 
 
-def _stranded(snapshot: RepairSnapshot) -> list[tuple[Finding, tuple[str, Remove | None]]]:
+def _stranded(snapshot: RepairSnapshot) -> list[tuple[Finding, tuple[str, RemoveDeadPod | None]]]:
     """None: it may still run, and there may be only one of it."""
     found = []
     for name, pods in sorted(snapshot.stranded.items()):
@@ -229,15 +229,15 @@ def _stranded(snapshot: RepairSnapshot) -> list[tuple[Finding, tuple[str, Remove
             if (held := freezing(snapshot.frozen, key.namespace)) is not None:
                 message += f", and evictions are frozen by Hold {held.name}: {held.words}"
             finding = Finding(Fault.VANISHED_NODE, PODS, key, metadata["uid"], message, owner)
-            found.append((finding, (name, None if is_at_most_one(pod) else Remove(key, metadata["uid"]))))
+            found.append((finding, (name, None if is_at_most_one(pod) else RemoveDeadPod(key, metadata["uid"]))))
     return found
 
 
 def _fenced(snapshot: RepairSnapshot, due: Sequence[Finding]) -> list[ReplaceStranded]:
-    by_node: dict[str, list[Remove]] = {}
+    by_node: dict[str, list[RemoveDeadPod]] = {}
     for name, pods in sorted(snapshot.stranded.items()):
         uids = {pod["metadata"]["uid"] for pod in pods}
-        by_node[name] = [Remove(each.key, each.uid) for each in due if each.uid in uids]
+        by_node[name] = [RemoveDeadPod(each.key, each.uid) for each in due if each.uid in uids]
     found = []
     for name, due_there in by_node.items():
         heard = snapshot.heard.get(name)
@@ -246,9 +246,9 @@ def _fenced(snapshot: RepairSnapshot, due: Sequence[Finding]) -> list[ReplaceStr
         is_ours = heard.has_lease and heard.holder == HOLDER
         may_take = fence(heard, snapshot.now_ns)
         if is_ours and heard.lease is not None:
-            found.append(ReplaceStranded(Replace(name, heard.lease.revision, is_ours, tuple(due_there))))
+            found.append(ReplaceStranded(ReplacePods(name, heard.lease.revision, is_ours, tuple(due_there))))
         elif may_take is not None:
-            found.append(ReplaceStranded(Replace(name, may_take.revision, is_ours, tuple(due_there))))
+            found.append(ReplaceStranded(ReplacePods(name, may_take.revision, is_ours, tuple(due_there))))
     return found
 
 

@@ -25,9 +25,9 @@ from mainstay.controllers.node_health.observer import HeartbeatObserver
 from mainstay.controllers.repair.decide import (
     OWNERS,
     Finding,
-    Memory,
     ReleaseReservation,
     RemoveStranded,
+    RepairMemory,
     ReplaceStranded,
     ReportFinding,
     Step,
@@ -72,7 +72,7 @@ class Repair(PeriodicLoop[Step]):
         self._held = {kind: informer.cache for kind, informer in self._caches.items()}
         self._observer = HeartbeatObserver(context)
         self._actions = Actions(context.client, context.env.clock)
-        self._memory = Memory()
+        self._memory = RepairMemory()
         self._drifted: dict[str, None] = {}
         self._counted = ""
         """The node that was counted last."""

@@ -27,9 +27,9 @@ from mainstay.controllers.node_health.heartbeats import Heard
 from mainstay.controllers.node_health.snapshot import frozen_by
 from mainstay.controllers.repair.decide import (
     OWNERS,
-    Memory,
     ReleaseReservation,
     RemoveStranded,
+    RepairMemory,
     RepairSnapshot,
     ReplaceStranded,
     ReportFinding,
@@ -69,12 +69,12 @@ class RepairPassInput:
     """What the server could not correct when it recounted."""
 
     @property
-    def memory(self) -> Memory:
-        return Memory(self.since, frozenset(self.told))
+    def memory(self) -> RepairMemory:
+        return RepairMemory(self.since, frozenset(self.told))
 
 
 def memory_from(
-    now_ns: int, memory: Memory, heard: dict[str, Heard], drifted: tuple[str, ...], miscounted: tuple[str, ...]
+    now_ns: int, memory: RepairMemory, heard: dict[str, Heard], drifted: tuple[str, ...], miscounted: tuple[str, ...]
 ) -> RepairPassInput:
     return RepairPassInput(now_ns, dict(memory.since), tuple(sorted(memory.told)), heard, drifted, miscounted)
 

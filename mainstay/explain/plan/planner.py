@@ -36,7 +36,7 @@ from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, Expansion, Workloads
 from mainstay.explain.plan.quotas import Limit, QuotaBook, kinds_behind, limit_of, uses
 from mainstay.explain.plan.report import SEED, Report
-from mainstay.explain.plan.values import ObjectPlan, Plan, WorkloadPlan
+from mainstay.explain.plan.values import ObjectPlan, PlanAnswer, WorkloadPlan
 from mainstay.explain.registry import PlacementPlan, Rooms
 from mainstay.explain.why.answer import Verdict
 
@@ -72,7 +72,7 @@ _KNOWN_GROUPS: Final = ("k8s.io", PLACEMENT_POLICIES.group)
 _WITHOUT_CONTROLLER: Final = ("StatefulSet", "DaemonSet", "CronJob", "ReplicationController", "HorizontalPodAutoscaler")
 
 
-async def planned(moment: Moment, rooms: Rooms, proposals: Sequence[Proposal], notes: Sequence[str] = ()) -> Plan:
+async def planned(moment: Moment, rooms: Rooms, proposals: Sequence[Proposal], notes: Sequence[str] = ()) -> PlanAnswer:
     """What would happen. `notes` are said with it. Raises `JournalUnreachable`."""
     state = await _State.of(moment, rooms, proposals)
     before = state.expansion(VARIANTS[0])
@@ -93,7 +93,7 @@ async def planned(moment: Moment, rooms: Rooms, proposals: Sequence[Proposal], n
         *(note for proposal in proposals for note in proposal.note.splitlines()),
     ]
     verdict = _verdict(objects, workloads, after.is_settled and not moment.gaps)
-    return Plan(
+    return PlanAnswer(
         verdict=verdict,
         sentence=_sentence(objects, workloads, after.is_settled),
         revision=moment.revision,

@@ -15,7 +15,7 @@ from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import Expansion, workload_of
 from mainstay.explain.plan.quotas import Limit
-from mainstay.explain.plan.values import Other, RefusedPods, RemovedPods, Step, Wait, WorkloadPlan
+from mainstay.explain.plan.values import Other, PlannedStep, RefusedPods, RemovedPods, Wait, WorkloadPlan
 
 SEED: Final = "plan"
 
@@ -122,9 +122,9 @@ class Report:
             for why, pods in sorted(by_reason.items())
         )
 
-    def _steps(self, kind: KindName, key: ObjectKey) -> tuple[Step, ...]:
+    def _steps(self, kind: KindName, key: ObjectKey) -> tuple[PlannedStep, ...]:
         return tuple(
-            Step(after_s=each.after / timedelta(seconds=1), text=each.text)
+            PlannedStep(after_s=each.after / timedelta(seconds=1), text=each.text)
             for each in self._after.told
             if (each.kind, each.key) == (kind, key)
         )

@@ -5,7 +5,7 @@ from typing import Final
 
 from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.quotas import QuotaUse
-from mainstay.explain.plan.values import SIBLINGS_MAX, ObjectPlan, Plan, Wait, WorkloadPlan
+from mainstay.explain.plan.values import SIBLINGS_MAX, ObjectPlan, PlanAnswer, Wait, WorkloadPlan
 
 _NODES_MAX: Final = 6
 _CURES_MAX: Final = 2
@@ -13,7 +13,7 @@ _STEPS_MAX: Final = 6
 _PODS_MAX: Final = 5
 
 
-def text_of(plan: Plan, *, wide: bool = False) -> str:
+def text_of(plan: PlanAnswer, *, wide: bool = False) -> str:
     lines = [plan.sentence]
     workloads = {(each.kind, each.namespace, each.name): each for each in plan.workloads}
     for obj in plan.objects:

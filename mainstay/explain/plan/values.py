@@ -61,7 +61,7 @@ class RemovedPods(_Part, frozen=True, kw_only=True):
     pods: tuple[str, ...] = ()
 
 
-class Step(_Part, frozen=True, kw_only=True):
+class PlannedStep(_Part, frozen=True, kw_only=True):
     after_s: float
     text: str
 
@@ -85,7 +85,7 @@ class WorkloadPlan(_Part, frozen=True, kw_only=True):
     waits: tuple[Wait, ...] = ()
     refused: tuple[RefusedPods, ...] = ()
     removed: tuple[RemovedPods, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -104,7 +104,7 @@ class Other(_Part, frozen=True, kw_only=True):
     text: str
 
 
-class Plan(_Part, frozen=True, kw_only=True):
+class PlanAnswer(_Part, frozen=True, kw_only=True):
     """Encodable: what `-o json` prints."""
 
     verdict: Verdict

@@ -24,7 +24,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import EVENTS, HOLDS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.progress import Verdict, progress_of
+from mainstay.api.progress import ProgressVerdict, progress_of
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.placements import is_placement
 from mainstay.explain.registry import Rooms
@@ -432,6 +432,6 @@ def _completed(versions: Sequence[Version], first: Version, generation: int) -> 
     """When the workload was complete for the first time since it had that generation."""
     for version in versions:
         said = progress_of(version.after or {}) if version.revision > first.revision else None
-        if said is not None and said.verdict is Verdict.COMPLETE and said.observed_generation >= generation:
+        if said is not None and said.verdict is ProgressVerdict.COMPLETE and said.observed_generation >= generation:
             return _Bound(version.revision, version.at)
     return None

@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.explain.why.causes import Cause, Tier
 
-__all__ = ["Answer", "Cause", "Evidence", "Link", "State", "Subject", "Tier", "Verdict"]
+__all__ = ["Answer", "Cause", "Evidence", "Link", "LinkState", "Subject", "Tier", "Verdict"]
 
 API_VERSION: Final = "mainstay.dev/v1"
 
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
     """The records that would say so are missing."""
 
 
-class State(StrEnum):
+class LinkState(StrEnum):
     """How a link of the chain is. Shown to users: only add."""
 
     DONE = "done"
@@ -88,7 +88,7 @@ class Link(_Part, frozen=True, kw_only=True):
     step: str
     """`desired`, `controller`, `replicaset`, `pods`, `admission`, `queue`, `view`, `filters`, `bind`, `agent`, `ready`,
     `serving`, `condition` …"""
-    state: State
+    state: LinkState
     text: str
     object: Subject | None = None
     evidence: tuple[Evidence, ...] = ()

@@ -16,7 +16,7 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.api.owners import controller_of
 from mainstay.explain.holds import HoldFound, holds_on
 from mainstay.explain.moment import Moment
-from mainstay.explain.rebuild import Past
+from mainstay.explain.rebuild import RebuiltObjects
 from mainstay.explain.why.found import NOTHING
 from mainstay.explain.writers import JournalLookup, Version, reason_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
@@ -55,7 +55,7 @@ class Case:
         self._versions: dict[tuple[str, str, str], list[Version]] = {}
         self._owned: dict[KindName, dict[str, list[Object]]] = {}
         self._since: dict[tuple[str, int], tuple[ChangeRecord, ...]] = {}
-        self.past = Past(at.journal)
+        self.past = RebuiltObjects(at.journal)
         """What was rebuilt of views so far: those of several pods are nearly the same."""
         self.memo: dict[str, Any] = {}
         """For others who answer the same question several times."""

@@ -14,9 +14,9 @@ from mainstay.explain.why.answer import (
     Evidence,
     Involved,
     Link,
+    LinkState,
     NodeVerdict,
     Staleness,
-    State,
     Subject,
     Verdict,
     Verdicts,
@@ -91,19 +91,19 @@ def said_by(obj: Object, condition: Mapping[str, Any] | None = None) -> Evidence
 
 
 def done(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=State.DONE, text=text, evidence=evidence, object=of)
+    return Link(step=step, state=LinkState.DONE, text=text, evidence=evidence, object=of)
 
 
 def broken(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=State.BROKEN, text=text, evidence=evidence, object=of)
+    return Link(step=step, state=LinkState.BROKEN, text=text, evidence=evidence, object=of)
 
 
 def waiting(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=State.WAITING, text=text, evidence=evidence, object=of)
+    return Link(step=step, state=LinkState.WAITING, text=text, evidence=evidence, object=of)
 
 
 def unknown(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=State.UNKNOWN, text=text, evidence=evidence, object=of)
+    return Link(step=step, state=LinkState.UNKNOWN, text=text, evidence=evidence, object=of)
 
 
 # Words.

@@ -17,14 +17,20 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from mainstay.explain.why.answer import Answer, Evidence, Link, State, Verdict
+from mainstay.explain.why.answer import Answer, Evidence, Link, LinkState, Verdict
 from mainstay.explain.why.causes import Tier
 from mainstay.explain.why.found import ago, clock, listed, shortened
 
 LINES_MAX: Final = 12
 WIDTH: Final = 118
 _LABEL: Final = 11
-_MARKS: Final = {State.DONE: " ", State.BROKEN: "✗", State.WAITING: "…", State.UNKNOWN: "?", State.NOT_REACHED: " "}
+_MARKS: Final = {
+    LinkState.DONE: " ",
+    LinkState.BROKEN: "✗",
+    LinkState.WAITING: "…",
+    LinkState.UNKNOWN: "?",
+    LinkState.NOT_REACHED: " ",
+}
 
 
 def text_of(answer: Answer, *, wide: bool = False) -> str:

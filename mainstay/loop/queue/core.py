@@ -27,20 +27,20 @@ from typing import Final, Generic
 
 from mainstay.loop.queue.items import (
     REVISIONS_MAX,
-    Done,
     Durations,
     EnqueueReason,
     Figures,
-    GiveUp,
-    Gone,
     Item,
     K,
+    KeyDone,
     KeyFigures,
+    KeyGone,
+    KeyRetry,
+    KeyState,
+    KeyTerminal,
     Outcome,
     Priority,
     QueueSettings,
-    Retry,
-    State,
     WakeAfter,
 )
 from mainstay.loop.queue.lines import NEVER, Entry, Lines, Timers, duration, nanoseconds
@@ -52,8 +52,8 @@ _BUCKETS: Final = 64  # Of durations, by powers of two: more than a nanosecond a
 _CHANGE: Final = EnqueueReason.CHANGE
 _TIMER: Final = EnqueueReason.TIMER
 _RESYNC: Final = EnqueueReason.RESYNC
-_WAITING: Final = State.WAITING
-_READY: Final = State.READY
+_WAITING: Final = KeyState.WAITING
+_READY: Final = KeyState.READY
 
 
 class NotProcessing(Exception):
@@ -206,7 +206,7 @@ class Queue(Generic[K]):
         self._processing[key] = entry
         return item
 
-    def done(self, key: K, outcome: Outcome, now_ns: int) -> State:
+    def done(self, key: K, outcome: Outcome, now_ns: int) -> KeyState:
         """The worker is done with a key. Says where the key is now.
 
         `TERMINAL` is for the worker to tell users of, unless it has done so already (`Item.is_last_attempt`).
@@ -224,15 +224,15 @@ class Queue(Generic[K]):
         if work_ns > work.longest_ns:
             work.longest_ns = work_ns
         match outcome:
-            case Done():
+            case KeyDone():
                 return self._settle(entry, now_ns, NEVER)
             case WakeAfter(delay):
                 return self._settle(entry, now_ns, now_ns + max(0, nanoseconds(delay)))
-            case Retry():
+            case KeyRetry():
                 return self._retry(entry, item, outcome, now_ns)
-            case GiveUp(seen):
+            case KeyTerminal(seen):
                 return self._give_up(entry, seen, now_ns)
-            case Gone():
+            case KeyGone():
                 return self._forget(entry, now_ns)
 
     def enqueue_due(self, now_ns: int) -> None:
@@ -283,9 +283,9 @@ class Queue(Generic[K]):
         """
         self._is_draining = True
 
-    def state(self, key: K) -> State:
+    def state(self, key: K) -> KeyState:
         entry = self._entries.get(key)
-        return State.FORGOTTEN if entry is None else _state(entry)
+        return KeyState.FORGOTTEN if entry is None else _state(entry)
 
     def look(self, key: K) -> KeyFigures | None:
         """What there is to know about one key."""
@@ -294,7 +294,7 @@ class Queue(Generic[K]):
             return None
         state = _state(entry)
         due_ns = min(entry.due_ns, entry.after_ns)
-        in_line_ns = entry.since_ns if state is State.READY else None
+        in_line_ns = entry.since_ns if state is KeyState.READY else None
         return KeyFigures(
             state=state,
             tenant=entry.tenant.name,
@@ -345,7 +345,7 @@ class Queue(Generic[K]):
         if entry.item is None:
             self._lines.move(entry, tenant, entry.priority)
 
-    def _settle(self, entry: Entry[K], now_ns: int, wake_ns: int) -> State:
+    def _settle(self, entry: Entry[K], now_ns: int, wake_ns: int) -> KeyState:
         """All went well."""
         if entry.failures:
             entry.failures = entry.failures_counted = 0
@@ -367,7 +367,7 @@ class Queue(Generic[K]):
             self._timers.set(entry)
         return _WAITING
 
-    def _retry(self, entry: Entry[K], item: Item[K], retry: Retry, now_ns: int) -> State:
+    def _retry(self, entry: Entry[K], item: Item[K], retry: KeyRetry, now_ns: int) -> KeyState:
         shape = self.settings.retry
         jitter = self._jitter.random()
         entry.failures += 1
@@ -395,7 +395,7 @@ class Queue(Generic[K]):
         if has_changed:
             entry.due_ns = min(entry.due_ns, entry.retry_soonest_ns)
         self._timers.set(entry)
-        return State.BACKING_OFF
+        return KeyState.BACKING_OFF
 
     def _next_retry_slot_ns(self, now_ns: int) -> int:
         """The time before which the next retry may not start, so that all retries together keep to their rate."""
@@ -404,7 +404,7 @@ class Queue(Generic[K]):
         self._retry_slot_ns = max(self._retry_slot_ns, now_ns - burst_ns) + interval_ns
         return self._retry_slot_ns
 
-    def _give_up(self, entry: Entry[K], seen: int, now_ns: int) -> State:
+    def _give_up(self, entry: Entry[K], seen: int, now_ns: int) -> KeyState:
         entry.failures = max(entry.failures, 1)
         if entry.because is not None and entry.latest > seen:
             # It has changed since the attempt that failed for good. That is what it would have waited for.
@@ -415,27 +415,27 @@ class Queue(Generic[K]):
         entry.is_terminal = True
         entry.seen = seen
         entry.because = None
-        return State.TERMINAL
+        return KeyState.TERMINAL
 
     def _start_again(self, entry: Entry[K], now_ns: int) -> None:
         entry.is_terminal = False
         entry.failures = entry.failures_counted = 0
         self._lines.enter(entry, now_ns)
 
-    def _forget(self, entry: Entry[K], now_ns: int) -> State:
+    def _forget(self, entry: Entry[K], now_ns: int) -> KeyState:
         entry.failures = entry.failures_counted = 0
         entry.after_ns = NEVER
         if entry.because is not None:
             self._lines.enter(entry, now_ns)
-            return State.READY
+            return KeyState.READY
         return self._drop(entry)
 
-    def _drop(self, entry: Entry[K]) -> State:
+    def _drop(self, entry: Entry[K]) -> KeyState:
         del self._entries[entry.key]
         entry.due_ns = NEVER
         self._timers.forget(entry)
         self._lines.drop(entry)
-        return State.FORGOTTEN
+        return KeyState.FORGOTTEN
 
 
 class _Measured:
@@ -452,14 +452,14 @@ class _Measured:
         return Durations(sum(self.buckets), duration(self.total_ns), duration(self.longest_ns), tuple(self.buckets))
 
 
-def _state(entry: Entry[K]) -> State:
+def _state(entry: Entry[K]) -> KeyState:
     if entry.item is not None:
-        return State.PROCESSING
+        return KeyState.PROCESSING
     if entry.line is not None:
-        return State.READY
+        return KeyState.READY
     if entry.is_terminal:
-        return State.TERMINAL
-    return State.BACKING_OFF if entry.failures else State.WAITING
+        return KeyState.TERMINAL
+    return KeyState.BACKING_OFF if entry.failures else KeyState.WAITING
 
 
 def _with(revisions: tuple[int, ...], revision: int) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """What goes into a work queue and comes out of it: priorities, items, outcomes, settings, and figures for people.
 
-Plain values without behaviour. The words of `EnqueueReason` and `State` reach users: only add. The settings are one
+Plain values without behaviour. The words of `EnqueueReason` and `KeyState` reach users: only add. The settings are one
 frozen value, so that a component can publish what it runs with; docs/guides/work-queue.md explains how to choose them.
 """
 
@@ -40,7 +40,7 @@ class EnqueueReason(StrEnum):
     RESYNC = "Resync"
 
 
-class State(StrEnum):
+class KeyState(StrEnum):
     """Where a key is."""
 
     READY = "Ready"
@@ -79,7 +79,7 @@ class Item(msgspec.Struct, Generic[K], frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class KeyDone:
     """All is as it should be. Come again when something changes, or for resync."""
 
 
@@ -91,7 +91,7 @@ class WakeAfter:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class KeyRetry:
     """It failed; try again after the backoff."""
 
     at_least: timedelta = timedelta()
@@ -100,11 +100,11 @@ class Retry:
     """False when it failed through no fault of the key: no server answered. The backoff grows, but the key does not
     become terminal for it; else an outage would leave every key terminal, and nothing would bring them back."""
     seen: int = 0
-    """As for `GiveUp`, in case that this was the last attempt."""
+    """As for `KeyTerminal`, in case that this was the last attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class KeyTerminal:
     """No retry can help. Leave it until it changes."""
 
     seen: int = 0
@@ -113,22 +113,22 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class KeyGone:
     """The object is no more: forget the key, its failures and its resync. If it was woken meanwhile, it is looked at
     once more."""
 
 
-Outcome = Done | WakeAfter | Retry | GiveUp | Gone
+Outcome = KeyDone | WakeAfter | KeyRetry | KeyTerminal | KeyGone
 
-DONE: Final = Done()
-GONE: Final = Gone()
+DONE: Final = KeyDone()
+GONE: Final = KeyGone()
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFigures:
     """What there is to know about one key."""
 
-    state: State
+    state: KeyState
     tenant: str
     priority: Priority
     failures: int

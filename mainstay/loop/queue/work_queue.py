@@ -20,7 +20,7 @@ from typing import Generic
 
 from mainstay.env import Env, tasks
 from mainstay.loop.queue.core import Queue
-from mainstay.loop.queue.items import Figures, Item, K, KeyFigures, Outcome, Priority, QueueSettings, State
+from mainstay.loop.queue.items import Figures, Item, K, KeyFigures, KeyState, Outcome, Priority, QueueSettings
 
 __all__ = ["QueueSettings", "WorkQueue"]
 
@@ -70,7 +70,7 @@ class WorkQueue(Generic[K]):
             await self._wait()
         return None
 
-    def done(self, key: K, outcome: Outcome) -> State:
+    def done(self, key: K, outcome: Outcome) -> KeyState:
         """The worker is done with the key: how it went. Says where the key is now; see `Queue.done`."""
         state = self._core.done(key, outcome, self._clock.monotonic_ns())
         if self._waiting:

@@ -36,7 +36,7 @@ from mainstay.scheduler.why.verdicts import (
     HEALTH_TAINTS,
     Against,
     Distance,
-    View,
+    PodView,
     against,
     by_reason,
     each_node,
@@ -96,7 +96,7 @@ def judged(
     if not nodes:
         text = "there are no nodes at all"
         return Judged(cause=Cause.NO_NODES, verdict=Verdict.WAITING, text=text)
-    view = View(objects, pod, policy, seed, nodes, against(refusals, nodes, pod))
+    view = PodView(objects, pod, policy, seed, nodes, against(refusals, nodes, pod))
     distances = {name: min(each.distance for each in view.against[name]) for name in view.against}
     nearest = max(distances.values())
     about = tuple(sorted(name for name, each in distances.items() if each is nearest))
@@ -118,7 +118,7 @@ def judged(
 # The cause in words.
 
 
-def _told(view: View, nearest: Distance, about: tuple[str, ...], heard: Mapping[str, datetime]) -> Judged:
+def _told(view: PodView, nearest: Distance, about: tuple[str, ...], heard: Mapping[str, datetime]) -> Judged:
     cause, verdict = _CAUSES[nearest]
     made = Judged(cause=cause, verdict=verdict, text="", about=about)
     are = _are(view, about)
@@ -160,7 +160,7 @@ def _told(view: View, nearest: Distance, about: tuple[str, ...], heard: Mapping[
             return _health(view, made, heard)
 
 
-def _are(view: View, about: Sequence[str]) -> str:
+def _are(view: PodView, about: Sequence[str]) -> str:
     """`node-a`, `both nodes`, `all 5 nodes`, `3 of 5 nodes (a, b, c)`."""
     if len(about) == 1:
         return about[0] if len(view.nodes) > 1 else f"the only node, {about[0]},"
@@ -169,20 +169,20 @@ def _are(view: View, about: Sequence[str]) -> str:
     return f"{len(about)} of {len(view.nodes)} nodes ({listed(about)})"
 
 
-def _named(view: View, about: Sequence[str]) -> str:
+def _named(view: PodView, about: Sequence[str]) -> str:
     """The same, with the names of a few: to act on each of them one needs to know which."""
     if len(about) == len(view.nodes) and 1 < len(about) <= NAMED_MAX:
         return f"{_are(view, about)} ({listed(about)})"
     return _are(view, about)
 
 
-def _first_taint(view: View, name: str) -> str:
+def _first_taint(view: PodView, name: str) -> str:
     found = untolerated(taints_of(view.nodes[name]), tolerations_of(view.pod["spec"]), KEEPS_AWAY)
     own = [taint for taint in found if not taint.key.startswith(HEALTH_TAINTS)]
     return str((own or list(found))[0])
 
 
-def _affinity(view: View, made: Judged) -> Judged:
+def _affinity(view: PodView, made: Judged) -> Judged:
     """What is asked for that no node has, and what nodes have instead."""
     requirements = requirements_of(view.pod["spec"])
     wanted = [*requirements.selector.requirements]
@@ -218,7 +218,7 @@ def _requirement(each: Requirement) -> str:
             return f"{each.key} {each.operator} {', '.join(each.values)}"
 
 
-def _too_small(view: View, made: Judged) -> Judged:
+def _too_small(view: PodView, made: Judged) -> Judged:
     """Nodes that it may use are too small, even when they are empty. Are there others that are not?"""
     large = sorted(name for name in view.nodes if not view.of(name, Distance.TOO_SMALL))
     if large:
@@ -237,7 +237,7 @@ def _too_small(view: View, made: Judged) -> Judged:
     )
 
 
-def _large_enough(view: View, made: Judged, large: Sequence[str]) -> Judged:
+def _large_enough(view: PodView, made: Judged, large: Sequence[str]) -> Judged:
     """Some nodes are large enough, and are excluded by something that others, which are too small, are not."""
     said = [each for name in made.about for each in view.of(name, Distance.TOO_SMALL)]
     first = min(said, key=lambda each: (_best_known(each.detail), -(each.wanted or 0)))
@@ -261,7 +261,7 @@ def _large_enough(view: View, made: Judged, large: Sequence[str]) -> Judged:
     return replace(made, cause=cause, verdict=verdict, text=text, about=tuple(chosen))
 
 
-def _largest(view: View, names: Iterable[str], resource: str) -> str:
+def _largest(view: PodView, names: Iterable[str], resource: str) -> str:
     size, name = max((_allocatable(view.nodes[name], resource), name) for name in names)
     return f"{name}, has {amount(resource, size)}"
 
@@ -274,7 +274,7 @@ def _allocatable(node: Object, resource: str) -> int:
     return allocatable_of(node).get(resource, 0)
 
 
-def _ports(view: View, about: Sequence[str]) -> str:
+def _ports(view: PodView, about: Sequence[str]) -> str:
     ports = sorted({each.detail.removeprefix("0.0.0.0:") for name in about for each in view.of(name, Distance.PORT)})
     wanted = host_ports_of(view.pod)
     holders = sorted(
@@ -291,7 +291,7 @@ def _ports(view: View, about: Sequence[str]) -> str:
     return f"host port {listed(ports)} is taken {where}{by}"
 
 
-def _room(view: View, made: Judged) -> Judged:
+def _room(view: PodView, made: Judged) -> Judged:
     about = made.about
     without = _without_reservations(view, about)
     if without is not None:
@@ -333,7 +333,7 @@ def _room(view: View, made: Judged) -> Judged:
     return replace(made, text=f"it wants {amount(resource, wanted)} {words}, and {where}{also}")
 
 
-def _without_reservations(view: View, about: Sequence[str]) -> tuple[str, str] | None:
+def _without_reservations(view: PodView, about: Sequence[str]) -> tuple[str, str] | None:
     """Whether others' reservations are in the way: in words, and the first one's name."""
     mine = (view.pod["metadata"].get("annotations") or NOTHING).get(RESERVATION)
     held = [
@@ -371,7 +371,7 @@ def _reserved_for(reservation: Object) -> str:
     return f"{workload.get('kind') or 'Reservation'} {namespace}/{workload.get('name') or _key(reservation).name}"
 
 
-def _spread(view: View, about: Sequence[str]) -> str:
+def _spread(view: PodView, about: Sequence[str]) -> str:
     said = [each for name in about for each in view.of(name, Distance.SPREAD)]
     key, allowed = said[0].detail, said[0].wanted
     here = sorted({label(view.nodes[name], key) for name in about})
@@ -388,7 +388,7 @@ def _spread(view: View, about: Sequence[str]) -> str:
     return text
 
 
-def _quota(view: View, made: Judged) -> Judged:
+def _quota(view: PodView, made: Judged) -> Judged:
     """The quotas that leave too little: one for each zone in which nodes would have room."""
     said = {each.detail: each for name in made.about for each in view.of(name, Distance.QUOTA)}
     leaves, wants, names = [], [], []
@@ -407,7 +407,7 @@ def _quota(view: View, made: Judged) -> Judged:
     return replace(made, text=f"{listed(leaves, 2)}, and it wants {wanted}", quota=names[0])
 
 
-def _quota_of(view: View, zone: str, resource: str) -> tuple[str, str]:
+def _quota_of(view: PodView, zone: str, resource: str) -> tuple[str, str]:
     """The name of the quota that limits a resource in a zone, the tightest of several; and its limit."""
     found = []
     for each in view.objects.zone_quotas:
@@ -420,7 +420,7 @@ def _quota_of(view: View, zone: str, resource: str) -> tuple[str, str]:
     return min(found)[1:] if found else ("", "")
 
 
-def _ghosts(view: View, about: Sequence[str]) -> str:
+def _ghosts(view: PodView, about: Sequence[str]) -> str:
     haunts = {name: ghosts for name, ghosts in view.objects.unconfirmed if name in about}
     who = [f"{each.get('namespace')}/{each.get('name')}" for name in sorted(haunts) for each in haunts[name]]
     by = f" ({listed(who)})" if who else ""
@@ -429,7 +429,7 @@ def _ghosts(view: View, about: Sequence[str]) -> str:
     return f"room on {listed(about)} is held for {pods} that {were} removed by force and may still run there{by}"
 
 
-def _health(view: View, made: Judged, heard: Mapping[str, datetime]) -> Judged:
+def _health(view: PodView, made: Judged, heard: Mapping[str, datetime]) -> Judged:
     parts = []
     is_lost = False
     for name in made.about:
@@ -444,7 +444,7 @@ def _health(view: View, made: Judged, heard: Mapping[str, datetime]) -> Judged:
     return replace(made, cause=Cause.NODE_LOST if is_lost else Cause.NODE_NOT_READY, text=text)
 
 
-def _besides(view: View, about: Sequence[str], nearest: Distance) -> list[str]:
+def _besides(view: PodView, about: Sequence[str], nearest: Distance) -> list[str]:
     """What else speaks against the nodes that the cause is about, and would have to change too."""
     found: dict[str, list[str]] = {}
     for name in about:
@@ -453,6 +453,6 @@ def _besides(view: View, about: Sequence[str], nearest: Distance) -> list[str]:
     return [f"{listed(found[reasons])} besides: {reasons}" for reasons in sorted(found)]
 
 
-def _others(view: View, distance: Distance, names: Sequence[str]) -> str:
+def _others(view: PodView, distance: Distance, names: Sequence[str]) -> str:
     reasons = sorted({short(each) for name in names for each in view.of(name, distance)})
     return f"{listed(names)}: {listed(reasons)}"

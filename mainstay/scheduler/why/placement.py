@@ -26,10 +26,10 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
-from mainstay.explain.rebuild import CannotRebuild, Past, Rebuilt, require_replayable
+from mainstay.explain.rebuild import CannotRebuild, Rebuilt, RebuiltObjects, require_replayable
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
-from mainstay.journal.record import Action, DecisionRecord, Ending, Outcome, WhyNot
+from mainstay.journal.record import DecisionRecord, Ending, Outcome, RecordedAction, WhyNot
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.record import Decided
 from mainstay.scheduler.cache.vectors import Vectors
@@ -77,7 +77,7 @@ class Scheduling:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterVerdict:
     """What one filter says of one node. One that refuses for several reasons says several of them."""
 
     filter: str
@@ -99,7 +99,7 @@ class Placement:
 
     decision: Decision | None
     """None: no node but those that were left out could take it."""
-    verdicts: dict[str, tuple[Verdict, ...]]
+    verdicts: dict[str, tuple[FilterVerdict, ...]]
     """By node: every filter, in the order in which they are told."""
     scores: dict[str, dict[str, int]]
     """By node that can take the pod, then by score: its points, weighed."""
@@ -122,20 +122,20 @@ class Placement:
         return tuple(sorted(others, key=lambda each: (-each[1], each[0])))
 
     @property
-    def refused(self) -> dict[str, tuple[Verdict, ...]]:
+    def refused(self) -> dict[str, tuple[FilterVerdict, ...]]:
         """The nodes that cannot take it, each with the verdicts against it."""
         against = {node: tuple(each for each in said if not each.passes) for node, said in self.verdicts.items()}
         return {node: said for node, said in against.items() if said}
 
 
-async def scheduling(journal: Journal, record: DecisionRecord, past: Past | None = None) -> Scheduling:
+async def scheduling(journal: Journal, record: DecisionRecord, past: RebuiltObjects | None = None) -> Scheduling:
     """What a placement was decided from. Raises `CannotRebuild`, `JournalUnreachable`."""
     if record.subject.kind != PODS.text:
         raise CannotRebuild(WhyNot.READ_OUTSIDE, f"{record.id} is about no pod, so nothing was placed")
     require_replayable(record)
     if not record.view:
         raise CannotRebuild(WhyNot.VIEW_NOT_NAMED, "its record does not name what it saw")
-    past = past or Past(journal)
+    past = past or RebuiltObjects(journal)
     remembered = _memory(record)
     vector = {seen.kind: seen.revision for seen in record.view}
     await past.objects(vector)
@@ -174,7 +174,7 @@ def explained_decision(scheduling: Scheduling) -> Decision | None:
     return _decided(Vectors(build_columns(scheduling.objects)), scheduling)
 
 
-async def rebuild_placement(past: Past, record: DecisionRecord, decider: Decider) -> Rebuilt:
+async def rebuild_placement(past: RebuiltObjects, record: DecisionRecord, decider: Decider) -> Rebuilt:
     """What a placement is replayed from. Its memory is what the server had said of the nodes that were left out, of
     which there is only the record's own message."""
     found = await scheduling(past.journal, record, past)
@@ -190,7 +190,7 @@ def _decide_again(found: Scheduling, left_out: str) -> Sequence[Decided]:
     except Exception as error:  # noqa: BLE001 - as the cycle does: a bug is part of what happened
         return (Decided(outcome=Outcome(Ending.RETRY, "InternalError", f"{type(error).__name__}: {error}")),)
     if isinstance(decision, Placed):
-        action = Action("bind", PODS.text, metadata["namespace"], metadata["name"], "binding")
+        action = RecordedAction("bind", PODS.text, metadata["namespace"], metadata["name"], "binding")
         return (Decided((action,), (f"{_NODE}{decision.node}", f"score={decision.score}")),)
     if decision is None:
         return (Decided(outcome=Outcome(Ending.RETRY, NO_OTHER_NODE, left_out)),)
@@ -220,16 +220,16 @@ def _decided(vectors: Vectors, scheduling: Scheduling) -> Decision | None:
     return decide(vectors, pod, policy, seed)
 
 
-def _verdicts(nodes: Iterable[str], refusals: Sequence[Refusal]) -> dict[str, tuple[Verdict, ...]]:
-    against: dict[str, dict[str, list[Verdict]]] = {}
+def _verdicts(nodes: Iterable[str], refusals: Sequence[Refusal]) -> dict[str, tuple[FilterVerdict, ...]]:
+    against: dict[str, dict[str, list[FilterVerdict]]] = {}
     for refusal in refusals:
         free = refusal.free or (None,) * len(refusal.nodes)
         for node, left in zip(refusal.nodes, free, strict=True):
-            verdict = Verdict(refusal.plugin, refusal.reason, refusal.detail, refusal.wanted, left)
+            verdict = FilterVerdict(refusal.plugin, refusal.reason, refusal.detail, refusal.wanted, left)
             against.setdefault(node, {}).setdefault(refusal.plugin, []).append(verdict)
     names = [str(each.PLUGIN) for each in filtering.ALL]
     return {
-        node: tuple(verdict for name in names for verdict in against.get(node, {}).get(name) or (Verdict(name),))
+        node: tuple(verdict for name in names for verdict in against.get(node, {}).get(name) or (FilterVerdict(name),))
         for node in sorted(nodes)
     }
 
@@ -261,7 +261,7 @@ def rests_on(decisions: Iterable[DecisionRecord]) -> list[str]:
 class _Fold:
     """The scheduler's records before one of them, put together."""
 
-    past: Past
+    past: RebuiltObjects
     record: DecisionRecord
     remembered: Remembered
     vector: dict[str, int]
@@ -390,7 +390,7 @@ def _waits(pod: Object) -> bool:
     return not (pod.get("spec") or {}).get("nodeName") and not is_over(pod)
 
 
-async def _pod(past: Past, record: DecisionRecord, seen: int) -> Object:
+async def _pod(past: RebuiltObjects, record: DecisionRecord, seen: int) -> Object:
     """The pod that a record is about, in the version that was decided about. Raises `CannotRebuild`."""
     subject = record.subject
     revision = record.looked_at[0].revision if record.looked_at else seen
@@ -403,7 +403,7 @@ async def _pod(past: Past, record: DecisionRecord, seen: int) -> Object:
     raise CannotRebuild(WhyNot.HISTORY_MISSING, f"the journal does not have the pod {where} as of revision {revision}")
 
 
-async def _policy(past: Past, record: DecisionRecord) -> tuple[Policy, tuple[Gap, ...]]:
+async def _policy(past: RebuiltObjects, record: DecisionRecord) -> tuple[Policy, tuple[Gap, ...]]:
     """What the decision went by. Raises `CannotRebuild`."""
     for named in record.policies:
         if named.kind != PLACEMENT_POLICIES.text:

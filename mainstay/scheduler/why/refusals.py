@@ -16,7 +16,7 @@ from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import amount
 from mainstay.api.well_known_labels import ZONE_LABEL
-from mainstay.explain.rebuild import CannotRebuild, Past
+from mainstay.explain.rebuild import CannotRebuild, RebuiltObjects
 from mainstay.explain.writers import Version
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord
@@ -47,7 +47,7 @@ class Placing:
         return self.decision.refusals if isinstance(self.decision, Unschedulable) else ()
 
 
-async def placing(journal: Journal, record: DecisionRecord, past: Past | None = None) -> Placing | None:
+async def placing(journal: Journal, record: DecisionRecord, past: RebuiltObjects | None = None) -> Placing | None:
     """Make the decision again. None: it cannot be done, for want of a view, of memory or of history."""
     try:
         made = await scheduling(journal, record, past)

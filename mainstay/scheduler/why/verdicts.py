@@ -67,7 +67,7 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PodView:
     objects: Objects
     pod: Object
     policy: Policy
@@ -148,7 +148,7 @@ def short(each: Against) -> str:
             return str(each.reason)
 
 
-def by_reason(refusals: Sequence[Refusal], view: View) -> tuple[Verdicts, ...]:
+def by_reason(refusals: Sequence[Refusal], view: PodView) -> tuple[Verdicts, ...]:
     found = []
     for refusal in sorted(refusals, key=lambda each: (-len(each.nodes), each.reason, each.detail)):
         first = next(
@@ -169,7 +169,7 @@ def by_reason(refusals: Sequence[Refusal], view: View) -> tuple[Verdicts, ...]:
     return tuple(found)
 
 
-def each_node(view: View) -> tuple[NodeVerdict, ...]:
+def each_node(view: PodView) -> tuple[NodeVerdict, ...]:
     return tuple(
         NodeVerdict(
             name, label(view.nodes[name], ZONE_LABEL), tuple(_with_numbers(each) for each in view.against.get(name, ()))

@@ -56,7 +56,7 @@ ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class AccessAttributes:
     """What a user would like to do, in the words of an access review."""
 
     verb: str
@@ -67,12 +67,12 @@ class Action:
     subresource: str
 
     @classmethod
-    def of(cls, target: Target) -> "Action":
+    def of(cls, target: Target) -> "AccessAttributes":
         kind = target.kind
         return cls(str(target.verb), kind.group, kind.plural, target.namespace, target.name, target.subresource)
 
 
-def may(user: User, action: Action) -> bool:
+def may(user: User, action: AccessAttributes) -> bool:
     if user.is_master:
         return True
     node = agent_in(user)
@@ -89,7 +89,7 @@ def agent_in(user: User) -> str:
     return user.name.removeprefix(_AGENT) if is_agent else ""
 
 
-def _node_may(node: str, action: Action) -> bool:
+def _node_may(node: str, action: AccessAttributes) -> bool:
     """By name alone. Whether a pod is bound to that node, and the like, is for node_restriction.py."""
     if action.subresource == "ghosts":
         return action.name == node
@@ -119,7 +119,7 @@ def require(user: User, target: Target) -> None:
     """Raise unless the user may do this."""
     if user.is_master:  # The hot path: nothing else has to be looked at.
         return
-    action = Action.of(target)
+    action = AccessAttributes.of(target)
     if may(user, action):
         return
     resource = f"{action.resource}/{action.subresource}" if action.subresource else action.resource

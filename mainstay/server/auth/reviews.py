@@ -5,7 +5,7 @@ from typing import Any
 from mainstay.api.errors import bad_request
 from mainstay.api.kind import Kind, Object
 from mainstay.server.auth.authentication import Authenticator
-from mainstay.server.auth.authorization import AUTHENTICATED, Action, User, may
+from mainstay.server.auth.authorization import AUTHENTICATED, AccessAttributes, User, may
 from mainstay.server.auth.tokens import Accepted, Rejected
 
 
@@ -39,7 +39,7 @@ def _allowed(user: User, spec: dict[str, Any]) -> bool:
         path = (spec.get("nonResourceAttributes") or {}).get("path", "")
         return user.is_master or path in ("/healthz", "/livez", "/readyz", "/version")
     fields = ("verb", "group", "resource", "namespace", "name", "subresource")
-    return may(user, Action(*(attributes.get(field, "") for field in fields)))
+    return may(user, AccessAttributes(*(attributes.get(field, "") for field in fields)))
 
 
 def _rules(user: User) -> Object:

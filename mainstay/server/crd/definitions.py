@@ -60,7 +60,7 @@ RETRY_AFTER: Final = timedelta(
 _PREFIX: Final = build_prefix(CUSTOM_RESOURCE_DEFINITION)
 
 
-class Service(Enum):
+class ServedVerbs(Enum):
     """What is served of a definition."""
 
     NONE = "none"
@@ -69,7 +69,7 @@ class Service(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DefinitionView:
     """A definition and what its fate depends on."""
 
     crd: Object
@@ -80,18 +80,18 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    service: Service
+class DefinitionPlan:
+    service: ServedVerbs
     wanted: Object | None
     """The definition as it must be stored; None if it must go."""
     clears_objects: bool = False
 
 
-def decide(view: View) -> Plan:
+def decide(view: DefinitionView) -> DefinitionPlan:
     """Say what a definition must become, and what is served of it."""
     crd = view.crd
     if not is_usable(crd):
-        return Plan(Service.NONE, _without_cleanup(crd) if is_terminating(crd) else crd)
+        return DefinitionPlan(ServedVerbs.NONE, _without_cleanup(crd) if is_terminating(crd) else crd)
     if is_terminating(crd):
         return _decide_end(view)
     status = acceptance(crd, view.others, view.builtin, view.now)
@@ -99,13 +99,13 @@ def decide(view: View) -> Plan:
     metadata = crd["metadata"] if CLEANUP in finalizers else {**crd["metadata"], "finalizers": [*finalizers, CLEANUP]}
     wanted = {**crd, "metadata": metadata, "status": status}
     is_served = is_established(wanted) and not overlaps(crd, view.builtin)
-    return Plan(Service.ALL if is_served else Service.NONE, wanted)
+    return DefinitionPlan(ServedVerbs.ALL if is_served else ServedVerbs.NONE, wanted)
 
 
-def _decide_end(view: View) -> Plan:
+def _decide_end(view: DefinitionView) -> DefinitionPlan:
     crd = view.crd
     if CLEANUP not in (crd["metadata"].get("finalizers") or []):
-        return Plan(Service.NONE, crd)  # It waits for others.
+        return DefinitionPlan(ServedVerbs.NONE, crd)  # It waits for others.
     status = crd.get("status") or {}
     if overlaps(crd, view.builtin):
         reason, message = "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
@@ -114,11 +114,11 @@ def _decide_end(view: View) -> Plan:
     elif view.has_objects:
         reason, message = "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         status = with_condition(status, TERMINATING, "True", reason, message, view.now)
-        return Plan(Service.WITHOUT_CREATE, {**crd, "status": status}, clears_objects=True)
+        return DefinitionPlan(ServedVerbs.WITHOUT_CREATE, {**crd, "status": status}, clears_objects=True)
     else:
         reason, message = "InstanceDeletionCompleted", "removed all instances"
     status = with_condition(status, TERMINATING, "False", reason, message, view.now)
-    return Plan(Service.NONE, _without_cleanup({**crd, "status": status}))
+    return DefinitionPlan(ServedVerbs.NONE, _without_cleanup({**crd, "status": status}))
 
 
 def overlaps(crd: Object, builtin: Iterable[Kind]) -> bool:
@@ -180,7 +180,9 @@ class Definitions:
             self._learn(entry)
         for key, known in self._known.items():
             if known.is_usable and is_established(known.crd) and not overlaps(known.crd, self._builtin):
-                self._serve(key, known.crd, Service.WITHOUT_CREATE if is_terminating(known.crd) else Service.ALL)
+                self._serve(
+                    key, known.crd, ServedVerbs.WITHOUT_CREATE if is_terminating(known.crd) else ServedVerbs.ALL
+                )
         self._ask_for(self._known)
         self._following = tasks.spawn(self._follow(), name="definitions")
 
@@ -249,14 +251,14 @@ class Definitions:
             await self._remove(key)
             return True
         plan = decide(await self._view(key, known))
-        if plan.service is not Service.NONE:
+        if plan.service is not ServedVerbs.NONE:
             self._serve(key, plan.wanted or known.crd, plan.service)  # First: who reads the status may rely on it.
         if plan.wanted != known.crd and not await self._write(known, plan.wanted, names):
             return None
         if plan.wanted is None:
             await self._remove(key)
             return True
-        if plan.service is Service.NONE:
+        if plan.service is ServedVerbs.NONE:
             self._stop_serving(key)
         if not plan.clears_objects:
             return True
@@ -277,12 +279,12 @@ class Definitions:
             known = self._known[entry.key] = _Known(entry, crd, is_usable(crd))
         return known
 
-    async def _view(self, key: str, known: _Known) -> View:
+    async def _view(self, key: str, known: _Known) -> DefinitionView:
         has_objects = False
         if known.is_usable and is_terminating(known.crd):
             has_objects = bool((await self._store.range(_objects_prefix(known.crd), limit=1)).entries)
         others = tuple(each.crd for name, each in sorted(self._known.items()) if name != key and each.is_usable)
-        return View(known.crd, others, self._builtin, has_objects, times.format_time(self._clock.wall()))
+        return DefinitionView(known.crd, others, self._builtin, has_objects, times.format_time(self._clock.wall()))
 
     async def _write(self, known: _Known, wanted: Object | None, names: Entry | None) -> bool:
         """Store the definition as it must be. False if another writer was faster."""
@@ -311,13 +313,13 @@ class Definitions:
     def _ask_for_group(self, key: str) -> None:
         self._ask_for([each for each in self._known if each != key and _names_key(each) == _names_key(key)])
 
-    def _serve(self, key: str, crd: Object, service: Service) -> None:
+    def _serve(self, key: str, crd: Object, service: ServedVerbs) -> None:
         source = (crd["spec"], _accepted(crd), service)
         served = self._served.get(key)
         if served is not None and served.source == source:
             return
         versions = versions_of(crd)
-        if service is Service.WITHOUT_CREATE:
+        if service is ServedVerbs.WITHOUT_CREATE:
             versions = [replace(each, kind=_without_create(each.kind)) for each in versions]
         places = [_place(each.kind) for each in versions]
         for each in served.versions if served is not None else ():

@@ -13,7 +13,7 @@ from mainstay.api.errors import ApiError, Reason, bad_request
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.journal import wire
-from mainstay.journal.record import DecisionRecord, Ending, Memory, Outcome, Subject
+from mainstay.journal.record import DecisionRecord, Ending, Outcome, RecordedMemory, Subject
 from mainstay.server.auth.authorization import agent_in
 from mainstay.server.decisions.journal import ServerJournal
 from mainstay.server.request.context import ApiCall
@@ -151,4 +151,6 @@ def _one(query: list[tuple[str, str]], name: str) -> str:
 
 def _named(digest: bytes) -> DecisionRecord:
     """A record whose memory has this digest, to ask a journal for that."""
-    return DecisionRecord("", 0, "", "", Subject("", "", ""), Outcome(Ending.DONE), memory=Memory(1, digest=digest))
+    return DecisionRecord(
+        "", 0, "", "", Subject("", "", ""), Outcome(Ending.DONE), memory=RecordedMemory(1, digest=digest)
+    )

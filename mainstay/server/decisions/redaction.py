@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.server.auth.authorization import Action, User, may
+from mainstay.server.auth.authorization import AccessAttributes, User, may
 
 HIDDEN: Final = "(hidden)"
 _LISTS: Final = ("lookedAt", "actions", "writes", "policies")
@@ -32,7 +32,7 @@ def find_rights(user: User) -> MayGet | None:
 
     def may_get(kind: str, namespace: str, name: str) -> bool:
         plural, _, group = kind.partition(".")
-        return may(user, Action("get", group, plural, namespace, name, ""))
+        return may(user, AccessAttributes("get", group, plural, namespace, name, ""))
 
     return may_get
 

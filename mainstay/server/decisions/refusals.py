@@ -22,10 +22,10 @@ from mainstay.api.kinds import REVIEWS
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.journal.record import (
-    Action,
     DecisionRecord,
     Ending,
     Outcome,
+    RecordedAction,
     Subject,
     WhyNot,
     WriteResult,
@@ -142,7 +142,7 @@ class Refusals:
             now=at,
             attempts=1,
             reasons=_reasons(error, is_secret),
-            actions=(Action(verb, subject.kind, subject.namespace, subject.name, subresource),),
+            actions=(RecordedAction(verb, subject.kind, subject.namespace, subject.name, subresource),),
             writes=(WriteResult(subject.kind, subject.namespace, subject.name, error=str(error.reason)),),
             trace=traceparent[3:35],
             audits=(call.audit,),

@@ -49,7 +49,7 @@ from mainstay.store.errors import Unavailable
 from mainstay.store.interface import Check, Entry, Refused, Write
 from mainstay.store.interface import Committed as Done
 from mainstay.store.local import LocalStore
-from mainstay.store.log import Gone, MemoryLog, Recovered, Row, decode_row, encode_row
+from mainstay.store.log import DeletedVersion, MemoryLog, Recovered, Row, decode_row, encode_row
 
 HOST: Final = "127.0.0.1"
 ADMIN: Final = User("looker-on", (MASTERS, "system:authenticated"))
@@ -152,7 +152,7 @@ async def _packed(journal: MemoryJournal, until: datetime) -> bytes:
 
 def rows_until(events: Iterable[Event], at_ns: int) -> list[Row]:
     """What a store has written down that has come to this. What it has lost, or was put back from, is not there."""
-    rows: dict[int, dict[str, Entry | Gone]] = {}
+    rows: dict[int, dict[str, Entry | DeletedVersion]] = {}
     for event in events:
         if event.at_ns > at_ns:
             break
@@ -160,19 +160,23 @@ def rows_until(events: Iterable[Event], at_ns: int) -> list[Row]:
             rows = {revision: writes for revision, writes in rows.items() if revision <= event.revision}
         elif isinstance(event, RevisionCommitted):
             value = event.value
-            entry = Gone(event.key, event.revision) if value is None else Entry(event.key, value, 0, event.revision, 0)
+            entry = (
+                DeletedVersion(event.key, event.revision)
+                if value is None
+                else Entry(event.key, value, 0, event.revision, 0)
+            )
             rows.setdefault(event.revision, {})[event.key] = entry
     return _numbered(rows)
 
 
-def _numbered(rows: Mapping[int, Mapping[str, Entry | Gone]]) -> list[Row]:
+def _numbered(rows: Mapping[int, Mapping[str, Entry | DeletedVersion]]) -> list[Row]:
     """With how often each key was written since it was made."""
     made: dict[str, tuple[int, int]] = {}
     numbered = []
     for revision in sorted(rows):
-        writes: list[Entry | Gone] = []
+        writes: list[Entry | DeletedVersion] = []
         for key, write in rows[revision].items():
-            if isinstance(write, Gone):
+            if isinstance(write, DeletedVersion):
                 made.pop(key, None)
                 writes.append(write)
             else:

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.env.processes import Child, Children, Ended, Message, Send
+from mainstay.env.processes import Child, ChildEnded, Children, Message, Send
 from mainstay.sim.loop.trace import Trace
 from mainstay.sim.run.run import Booted, Patch, RunResult, RunVerdict
 from mainstay.sim.run.scenario import Scenario
@@ -105,7 +105,7 @@ def run_in_forks(works: Sequence[Callable[[], bytes]], jobs: int) -> Iterator[by
             heard = children.next()
             if isinstance(heard, Message):
                 results[places[heard.child]] = heard.body
-            elif isinstance(heard, Ended):
+            elif isinstance(heard, ChildEnded):
                 place = places.pop(heard.child)
                 if heard.how:
                     results[place] = LostFork(heard.how)

@@ -14,7 +14,7 @@ from mainstay.agent.pod.facts import (
     Waiting,
 )
 from mainstay.agent.pod.lifecycle import NO_LEASE, decide
-from mainstay.agent.pod.plan import End, EndReason, Place, Plan, Prune, Remove, RunHook, Start
+from mainstay.agent.pod.plan import End, EndReason, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
 from mainstay.agent.runner import State
 from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object
@@ -40,11 +40,11 @@ HOOK = {"exec": {"command": ["true"]}}
 PROBE = {"exec": {"command": ["true"]}, "failureThreshold": 3, "periodSeconds": 10}
 
 
-def starts(plan: Plan) -> list[tuple[str, int]]:
-    return [(step.name, step.attempt) for step in plan.steps if isinstance(step, Start)]
+def starts(plan: PodPlan) -> list[tuple[str, int]]:
+    return [(step.name, step.attempt) for step in plan.steps if isinstance(step, StartContainer)]
 
 
-def ends(plan: Plan) -> list[tuple[str, EndReason]]:
+def ends(plan: PodPlan) -> list[tuple[str, EndReason]]:
     return [(step.id.name, step.why) for step in plan.steps if isinstance(step, End)]
 
 
@@ -59,13 +59,13 @@ def reported(pod: Object, at: float = 0, **facts: Any) -> Object:
 def test_all_main_containers_start_at_once():
     plan = decide(a_pod("a", "b"), some_facts(), NOON)
 
-    assert plan.steps == (Start("a", 0), Start("b", 0))
+    assert plan.steps == (StartContainer("a", 0), StartContainer("b", 0))
 
 
 def test_nothing_starts_before_the_volumes_are_there():
     plan = decide(a_pod("a"), some_facts(is_placed=False), NOON)
 
-    assert plan.steps == (Place(),)
+    assert plan.steps == (MakeVolumes(),)
     assert condition(plan.status, "PodReadyToStartContainers")["status"] == "False"
 
 
@@ -127,11 +127,11 @@ def test_while_a_post_start_hook_runs_nothing_else_starts():
     pod = a_pod(a_container("a", lifecycle={"postStart": HOOK}), "b")
     runs = instances(a=running())
 
-    assert decide(pod, some_facts(), NOON).steps == (Start("a", 0),)
+    assert decide(pod, some_facts(), NOON).steps == (StartContainer("a", 0),)
     assert decide(pod, some_facts(instances(a=STARTING)), NOON).steps == ()
     assert decide(pod, some_facts(runs), NOON).steps == (RunHook(an_id("a"), HOOK),)
     assert decide(pod, some_facts(runs, hooks={an_id("a"): HookRunning()}), NOON).steps == ()
-    assert decide(pod, some_facts(runs, hooks={an_id("a"): HookDone()}), NOON).steps == (Start("b", 0),)
+    assert decide(pod, some_facts(runs, hooks={an_id("a"): HookDone()}), NOON).steps == (StartContainer("b", 0),)
 
 
 def test_a_container_is_not_shown_as_running_before_its_hook_is_through():
@@ -368,7 +368,7 @@ def test_a_deleted_pod_is_removed_when_its_last_status_is_stored():
     assert plan.status["phase"] == "Failed"
     assert state_of(plan.status)["state"]["terminated"]["exitCode"] == 143
     plan = decide(with_status(pod, plan.status), over, after(63))
-    assert plan.steps == (Remove(),)
+    assert plan.steps == (RemovePod(),)
 
 
 def test_a_deleted_pod_that_never_ran_never_starts_and_is_removed():
@@ -376,7 +376,7 @@ def test_a_deleted_pod_that_never_ran_never_starts_and_is_removed():
 
     plan = decide(pod, some_facts(), after(60))
     assert (plan.steps, plan.status["phase"]) == ((), "Failed")
-    assert decide(with_status(pod, plan.status), some_facts(), after(60)).steps == (Remove(),)
+    assert decide(with_status(pod, plan.status), some_facts(), after(60)).steps == (RemovePod(),)
 
 
 def test_a_deleted_pod_that_only_waits_for_its_finalizers_is_left_alone():

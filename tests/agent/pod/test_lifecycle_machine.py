@@ -25,7 +25,7 @@ from mainstay.agent.pod.facts import (
     Waiting,
 )
 from mainstay.agent.pod.lifecycle import decide
-from mainstay.agent.pod.plan import End, Place, Plan, Prune, Remove, RunHook, Start
+from mainstay.agent.pod.plan import End, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
 from mainstay.agent.pod.status_patch import status_patch
 from mainstay.agent.runner import ContainerId, Exited, Running, Starting, State
 from mainstay.api.annotations import AT_MOST_ONE, is_at_most_one
@@ -89,7 +89,7 @@ class APodOnAMachine(RuleBasedStateMachine):
 
     # What the agent does.
 
-    def decide(self) -> Plan:
+    def decide(self) -> PodPlan:
         known = dict(sorted(self.states.items()))
         return decide(self.pod, replace(self.facts, instances=known), self.now)
 
@@ -102,7 +102,7 @@ class APodOnAMachine(RuleBasedStateMachine):
             for step in plan.steps:
                 self.act(step)
 
-    def store(self, plan: Plan) -> None:
+    def store(self, plan: PodPlan) -> None:
         patch = status_patch(self.pod["status"], plan.status)
         if patch is not None:
             self.pod = strategic_merge(self.pod, {"status": patch}, POD.message)
@@ -111,9 +111,9 @@ class APodOnAMachine(RuleBasedStateMachine):
 
     def act(self, step: object) -> None:
         match step:
-            case Place():
+            case MakeVolumes():
                 self.facts = replace(self.facts, is_placed=True)
-            case Start(name, attempt):
+            case StartContainer(name, attempt):
                 self.check_start(name, attempt)
                 self.facts = replace(
                     self.facts, waiting={each: why for each, why in self.facts.waiting.items() if each != name}
@@ -132,7 +132,7 @@ class APodOnAMachine(RuleBasedStateMachine):
                 assert len(old) > keep
                 for each in old[:-keep]:
                     del self.states[each]
-            case Remove():
+            case RemovePod():
                 assert "deletionTimestamp" in self.pod["metadata"]
                 assert not self.live()
                 assert self.pod["status"]["phase"] in TERMINAL

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind import Propagation
 from mainstay.controllers.garbage.decide import (
-    Keep,
+    KeepObject,
     LetGo,
     Plan,
-    Remove,
+    RemoveObject,
     Standing,
     decide,
     finalizers_but,
@@ -21,9 +21,9 @@ from mainstay.controllers.garbage.decide import (
 
 HOLDS, WAITS, ABSENT = Standing.HOLDS, Standing.WAITS, Standing.ABSENT
 UNKNOWN, IMPOSSIBLE = Standing.UNKNOWN, Standing.IMPOSSIBLE
-BACKGROUND = Remove(Propagation.BACKGROUND)
-FOREGROUND = Remove(Propagation.FOREGROUND)
-ORPHAN = Remove(Propagation.ORPHAN)
+BACKGROUND = RemoveObject(Propagation.BACKGROUND)
+FOREGROUND = RemoveObject(Propagation.FOREGROUND)
+ORPHAN = RemoveObject(Propagation.ORPHAN)
 
 
 def an_object(owners: int, **metadata: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def an_object(owners: int, **metadata: Any) -> dict[str, Any]:
 
 def what(plan: Plan) -> object:
     """Without the words."""
-    return ("keep", plan.is_unsure) if isinstance(plan, Keep) else plan
+    return ("keep", plan.is_unsure) if isinstance(plan, KeepObject) else plan
 
 
 KEEP, LOOK_AGAIN = ("keep", False), ("keep", True)
@@ -102,7 +102,7 @@ def test_an_owner_named_twice_once_wrongly_holds():
 def test_nothing_is_removed_that_an_owner_holds_or_may_hold(standings, has_dependents):
     plan = decide(an_object(len(standings)), standings, has_dependents=has_dependents)
     goes = bool(standings) and all(each in (ABSENT, WAITS) for each in standings)
-    assert isinstance(plan, Remove) == goes
+    assert isinstance(plan, RemoveObject) == goes
     if isinstance(plan, LetGo):
         assert HOLDS in standings
         assert all(standings[int(uid[1:])] in (ABSENT, WAITS) for uid in plan.owners)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from mainstay.api.holds import HoldReason, HoldScope, held_of, in_force
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
-from mainstay.api.node_health import RELEASED, UNREACHABLE, Record, State
+from mainstay.api.node_health import RELEASED, UNREACHABLE, HealthState, Record
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
@@ -19,11 +19,10 @@ from mainstay.controllers.holds import controller as holds
 from mainstay.controllers.holds.controller import Holds
 from mainstay.controllers.node_health.decide import decide as decide_nodes
 from mainstay.controllers.node_health.decide import saying
-from mainstay.controllers.node_health.plan import HOLDER, Evict, Remove, Replace, Say, WriteNode
+from mainstay.controllers.node_health.plan import HOLDER, Evict, RemoveDeadPod, ReplacePods, Say, WriteNode
 from mainstay.controllers.progress.controller import of_deployment
 from mainstay.controllers.registry import CAN_BE_HELD, CONTROLLERS
-from mainstay.controllers.repair.decide import Memory as RepairMemory
-from mainstay.controllers.repair.decide import RemoveStranded, RepairSnapshot
+from mainstay.controllers.repair.decide import RemoveStranded, RepairMemory, RepairSnapshot
 from mainstay.controllers.repair.decide import decide as decide_repair
 from mainstay.loop.decision import Create, Decision, Delete, Tell, WakeAt
 from mainstay.loop.view import View
@@ -187,14 +186,14 @@ def test_no_node_is_released_while_evictions_are_frozen_and_the_node_says_why():
     (step,) = plan.steps
     assert isinstance(step, WriteNode)
     assert step.record is not None
-    assert (step.state, step.add) == (State.UNKNOWN, ())
+    assert (step.state, step.add) == (HealthState.UNKNOWN, ())
     assert step.record.held == f"evictions are frozen by Hold hold: {WORDS}"
     assert saying(LISTENING, plan.memory) == [Say("EvictionsFrozen", f"no pods are evicted: {step.record.held}")]
 
 
 def released_for_long(frozen, *pods: Object):
     """A node that was released long ago, whose pods tolerate that no more."""
-    node = silent((UNREACHABLE, RELEASED), Record(State.RELEASED, "then", (), "", READY))
+    node = silent((UNREACHABLE, RELEASED), Record(HealthState.RELEASED, "then", (), "", READY))
     memory = structs.replace(LISTENING, taints_since={("uid-n1", str(RELEASED)): START})
     return decide_nodes(a_snapshot(1000, [node, *OTHERS], {"n1": 100}, pods, frozen=frozen), memory)
 
@@ -204,7 +203,7 @@ def test_no_pod_is_evicted_from_a_node_that_was_released_before():
     plan = released_for_long(FROZEN, a_pod("p", ready="Unknown"))
     assert [type(step) for step in plan.steps] == [WriteNode]
     assert isinstance(plan.steps[0], WriteNode)
-    assert plan.steps[0].state is State.RELEASED
+    assert plan.steps[0].state is HealthState.RELEASED
 
 
 def test_a_freeze_of_one_namespace_keeps_its_pods_and_no_others():
@@ -222,21 +221,21 @@ def test_a_node_is_released_while_only_a_namespace_is_frozen():
     (step,) = decide_nodes(snapshot, with_permits(LISTENING, 1000)).steps
 
     assert isinstance(step, WriteNode)
-    assert step.state is State.RELEASED
+    assert step.state is HealthState.RELEASED
 
 
 def test_what_is_told_to_leave_stays_too_and_a_lease_that_was_taken_is_given_back():
-    node = some_node("n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(State.RELEASED, ready=READY))
+    node = some_node("n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(HealthState.RELEASED, ready=READY))
     pods = [a_pod("p", leaving=True, single=True, ready="Unknown")]
     heard: dict[str, Any] = {"n1": heard_at(100, holder=HOLDER)}
 
     usual = decide_nodes(a_snapshot(1000, [node, *OTHERS], heard, pods), LISTENING).steps
     frozen = decide_nodes(a_snapshot(1000, [node, *OTHERS], heard, pods, frozen=FROZEN), LISTENING).steps
 
-    assert [step for step in usual if isinstance(step, Replace)] == [
-        Replace("n1", 5, True, (Remove(ObjectKey("default", "p"), "uid-p"),))
+    assert [step for step in usual if isinstance(step, ReplacePods)] == [
+        ReplacePods("n1", 5, True, (RemoveDeadPod(ObjectKey("default", "p"), "uid-p"),))
     ]
-    assert [step for step in frozen if isinstance(step, Replace)] == [Replace("n1", 5, True, ())]
+    assert [step for step in frozen if isinstance(step, ReplacePods)] == [ReplacePods("n1", 5, True, ())]
 
 
 def test_when_it_thaws_that_is_said_and_all_goes_on():
@@ -244,7 +243,7 @@ def test_when_it_thaws_that_is_said_and_all_goes_on():
 
     plan = decide_nodes(a_snapshot(1000, [silent(), *OTHERS], {"n1": 900}), before)
 
-    assert [step.state for step in plan.steps if isinstance(step, WriteNode)] == [State.RELEASED]
+    assert [step.state for step in plan.steps if isinstance(step, WriteNode)] == [HealthState.RELEASED]
     text = "no Hold freezes evictions any more; pods are evicted again"
     assert saying(before, plan.memory) == [Say("EvictionsThawed", text)]
 
@@ -256,7 +255,7 @@ def test_repair_leaves_pods_of_a_node_that_is_gone_and_says_who_wants_that():
 
     usual, frozen = decide_repair(snapshot, memory), decide_repair(replace(snapshot, frozen=FROZEN), memory)
 
-    assert usual.steps == (RemoveStranded("gone", Remove(ObjectKey("default", "p"), "uid-p")),)
+    assert usual.steps == (RemoveStranded("gone", RemoveDeadPod(ObjectKey("default", "p"), "uid-p")),)
     assert frozen.steps == ()
     assert frozen.findings[0].message == f"its node gone is not there, and evictions are frozen by Hold hold: {WORDS}"
 

@@ -12,7 +12,7 @@ from mainstay.client.errors import AlreadyExists, Forbidden, NotFound, Unavailab
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.client.served_kinds import Served
 from mainstay.controllers.namespace import loop as under_test
-from mainstay.controllers.namespace.content import Found, Left, Plan, conditions_of, decide
+from mainstay.controllers.namespace.content import Found, Left, NamespacePlan, conditions_of, decide
 from mainstay.env import tasks
 from tests.controllers.garbage.owned import NAMESPACES_TOO, WEBSITES, Household, Object, a_household, define, definition
 from tests.controllers.running import CONTROLLER, a_deployment
@@ -31,7 +31,7 @@ def said(found: Found) -> dict[str, tuple[str, str]]:
 
 
 def test_an_empty_namespace_is_over():
-    assert decide(Found()) == Plan(is_over=True)
+    assert decide(Found()) == NamespacePlan(is_over=True)
 
 
 def test_what_is_left_is_told_to_go_once():

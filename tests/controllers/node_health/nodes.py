@@ -16,7 +16,7 @@ from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_health.evidence import NodeFacts
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
 from mainstay.controllers.node_health.loop import LOOP
-from mainstay.controllers.node_health.plan import Memory, NodeSnapshot
+from mainstay.controllers.node_health.plan import NodeHealthMemory, NodeSnapshot
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
@@ -101,7 +101,7 @@ def a_snapshot(
     )
 
 
-LISTENING = Memory(listening=Listening(START))
+LISTENING = NodeHealthMemory(listening=Listening(START))
 
 
 @dataclass

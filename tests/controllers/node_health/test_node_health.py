@@ -19,8 +19,8 @@ from mainstay.api.node_health import (
     SUSPECTED,
     UNHEARD,
     UNREACHABLE,
+    HealthState,
     Record,
-    State,
     record_in,
     text_of,
 )
@@ -41,11 +41,11 @@ from mainstay.controllers.node_health.plan import (
     HOLDER,
     Evict,
     MarkPod,
-    Memory,
+    NodeHealthMemory,
+    NodeHealthPlan,
     NodeSnapshot,
-    Plan,
-    Remove,
-    Replace,
+    RemoveDeadPod,
+    ReplacePods,
     Say,
     WriteNode,
 )
@@ -53,19 +53,19 @@ from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from tests.controllers.node_health.nodes import LISTENING, READY, START, a_snapshot, at, heard_at, some_node
 
 GONE = ("Unknown", UNHEARD, "no heartbeat from the node")
-UNKNOWN = Record(State.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)
+UNKNOWN = Record(HealthState.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)
 OTHERS = (some_node("n2", "b"), some_node("n3", "c"))
 LONG = 10_000.0
 
 
-def written(plan: Plan) -> list[WriteNode]:
+def written(plan: NodeHealthPlan) -> list[WriteNode]:
     """Its steps, all of which write a node."""
     steps = [step for step in plan.steps if isinstance(step, WriteNode)]
     assert len(steps) == len(plan.steps)
     return steps
 
 
-def with_permits(memory: Memory, now: float, *names: str) -> Memory:
+def with_permits(memory: NodeHealthMemory, now: float, *names: str) -> NodeHealthMemory:
     return structs.replace(
         memory, buckets={zone: zones.Bucket(zones.PERMIT, at(now)) for zone in names or ("a", "b", "c")}
     )
@@ -89,7 +89,7 @@ def a_pod(name: str, node: str = "n1", *, ready: str = "True", seconds: int | No
     }
 
 
-def decide_steps(snapshot: NodeSnapshot, memory: Memory = LISTENING):
+def decide_steps(snapshot: NodeSnapshot, memory: NodeHealthMemory = LISTENING):
     return decide(snapshot, memory).steps
 
 
@@ -108,9 +108,11 @@ def test_one_that_is_late_by_half_a_lease_is_suspected_and_nothing_else():
             "n1",
             "uid-n1",
             "7",
-            State.SUSPECT,
+            HealthState.SUSPECT,
             add=(SUSPECTED,),
-            record=Record(State.SUSPECT, evidence=("MissedHeartbeats hint", "silent for more than 20s"), ready=READY),
+            record=Record(
+                HealthState.SUSPECT, evidence=("MissedHeartbeats hint", "silent for more than 20s"), ready=READY
+            ),
             is_suspect=True,
         ),
     )
@@ -121,12 +123,14 @@ def test_one_that_is_late_by_less_is_not():
 
 
 def test_one_that_is_silent_for_as_long_as_its_lease_is_unknown_and_keeps_its_pods():
-    suspect = some_node("n1", taints=[SUSPECTED], is_suspect=True, record=Record(State.SUSPECT, "then", ready=READY))
+    suspect = some_node(
+        "n1", taints=[SUSPECTED], is_suspect=True, record=Record(HealthState.SUSPECT, "then", ready=READY)
+    )
 
     steps = decide_steps(a_snapshot(1000, [suspect, *OTHERS], {"n1": 960}, [a_pod("p")]))
 
     assert [(step.state, step.add, step.remove, step.ready, step.is_suspect) for step in steps] == [
-        (State.UNKNOWN, (UNREACHABLE,), (SUSPECTED,), GONE, False)
+        (HealthState.UNKNOWN, (UNREACHABLE,), (SUSPECTED,), GONE, False)
     ]
     assert steps[0].record.ready == READY
 
@@ -164,7 +168,12 @@ def test_it_is_released_with_a_permit_of_its_zone_after_a_fresh_look_at_its_leas
 
     (step,) = decide_steps(snapshot, with_permits(LISTENING, 1000))
 
-    assert (step.state, step.add, step.lease, step.record.state) == (State.RELEASED, (RELEASED,), 17, State.RELEASED)
+    assert (step.state, step.add, step.lease, step.record.state) == (
+        HealthState.RELEASED,
+        (RELEASED,),
+        17,
+        HealthState.RELEASED,
+    )
 
 
 def test_without_a_permit_it_waits_and_says_so():
@@ -172,7 +181,7 @@ def test_without_a_permit_it_waits_and_says_so():
 
     (step,) = decide_steps(a_snapshot(1000, [unknown, *OTHERS], {"n1": 950}))
 
-    assert (step.state, step.add, step.record.held) == (State.UNKNOWN, (), replace_held(UNKNOWN).held)
+    assert (step.state, step.add, step.record.held) == (HealthState.UNKNOWN, (), replace_held(UNKNOWN).held)
 
 
 def test_of_several_in_a_zone_the_one_that_is_silent_for_longest_goes_first():
@@ -183,7 +192,7 @@ def test_of_several_in_a_zone_the_one_that_is_silent_for_longest_goes_first():
         a_snapshot(1000, [*nodes, *well, *OTHERS], {"n1": 950, "n4": 940}), with_permits(LISTENING, 1000)
     )
 
-    assert (step.name, step.state) == ("n4", State.RELEASED)
+    assert (step.name, step.state) == ("n4", HealthState.RELEASED)
 
 
 def test_one_that_is_heard_again_gets_back_what_it_said_and_loses_its_taints():
@@ -191,13 +200,13 @@ def test_one_that_is_heard_again_gets_back_what_it_said_and_loses_its_taints():
         "n1",
         ready=GONE,
         taints=[Taint("mine", "", NO_EXECUTE), UNREACHABLE, RELEASED],
-        record=Record(State.RELEASED, "then", (), "", READY),
+        record=Record(HealthState.RELEASED, "then", (), "", READY),
     )
 
     (step,) = decide_steps(a_snapshot(1000, [released, *OTHERS], {"n1": 999}))
 
     assert (step.state, step.remove, step.record, step.ready) == (
-        State.HEALTHY,
+        HealthState.HEALTHY,
         (UNREACHABLE, RELEASED),
         NO_RECORD,
         READY,
@@ -236,19 +245,19 @@ def test_when_every_node_is_silent_none_is_released_and_no_traffic_is_taken_away
 
     why = "every node is silent, so it is more likely that we do not hear"
     assert [(step.state, step.add, step.record and step.record.held) for step in written(plan)] == [
-        (State.UNKNOWN, (), why)
+        (HealthState.UNKNOWN, (), why)
     ] * 3
     assert saying(LISTENING, plan.memory) == [Say("EvictionStopped", f"no pods are evicted from silent nodes: {why}")]
 
 
 def test_what_was_released_before_that_is_taken_back():
-    nodes = everyone_silent(Record(State.RELEASED, "then", (), "", READY), taints=(UNREACHABLE, RELEASED))
+    nodes = everyone_silent(Record(HealthState.RELEASED, "then", (), "", READY), taints=(UNREACHABLE, RELEASED))
     pods = [a_pod("p", "n0", seconds=0)]
     memory = structs.replace(LISTENING, taints_since={("uid-n0", str(RELEASED)): START})
 
     plan = decide(a_snapshot(1000, nodes, dict.fromkeys(("n0", "n1", "n2"), 900.0), pods), memory)
 
-    assert [(step.state, step.remove) for step in written(plan)] == [(State.UNKNOWN, (RELEASED,))] * 3
+    assert [(step.state, step.remove) for step in written(plan)] == [(HealthState.UNKNOWN, (RELEASED,))] * 3
 
 
 def test_when_we_are_isolated_no_node_is_judged():
@@ -281,10 +290,13 @@ def test_the_first_node_that_is_heard_again_does_not_bring_down_the_others():
 
     back = decide(a_snapshot(954, nodes, {**silent, "n2": 953.5}), memory)
 
-    assert [(step.name, step.state) for step in written(back)] == [("n2", State.HEALTHY)]
+    assert [(step.name, step.state) for step in written(back)] == [("n2", HealthState.HEALTHY)]
     nodes[2] = some_node("n2", "c")
     later = decide(a_snapshot(994, nodes, {**silent, "n2": 993}), with_permits(back.memory, 994))
-    assert [(step.name, step.state) for step in written(later)] == [("n0", State.RELEASED), ("n1", State.RELEASED)]
+    assert [(step.name, step.state) for step in written(later)] == [
+        ("n0", HealthState.RELEASED),
+        ("n1", HealthState.RELEASED),
+    ]
 
 
 @pytest.mark.parametrize(("gap", "begins"), [(1, 0), (2, 0), (2.1, 12.1), (60, 70)])
@@ -295,7 +307,9 @@ def test_a_short_gap_is_none(gap, begins):
 
 
 def test_a_new_leader_judges_no_node_and_keeps_earlier_verdicts():
-    unknown = some_node("n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(State.RELEASED, ready=READY))
+    unknown = some_node(
+        "n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(HealthState.RELEASED, ready=READY)
+    )
     heard = {name: first_heard(at(1000)) for name in ("n1", "n2", "n3")}
     pods = [a_pod("p", seconds=0)]
 
@@ -308,7 +322,7 @@ def test_a_new_leader_judges_no_node_and_keeps_earlier_verdicts():
 
 
 RELEASED_NODE = some_node(
-    "n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(State.RELEASED, "then", (), "", READY)
+    "n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(HealthState.RELEASED, "then", (), "", READY)
 )
 
 
@@ -368,7 +382,9 @@ def test_what_an_operator_says_is_off_has_ended():
 
     steps = decide_steps(a_snapshot(1000, [off, on, *OTHERS], {"n1": 900}, pods))
 
-    assert [step for step in steps if isinstance(step, Remove)] == [Remove(ObjectKey("default", "p"), "uid-p")]
+    assert [step for step in steps if isinstance(step, RemoveDeadPod)] == [
+        RemoveDeadPod(ObjectKey("default", "p"), "uid-p")
+    ]
 
 
 # At most one
@@ -381,8 +397,8 @@ def test_an_at_most_one_pod_is_let_go_when_its_agent_must_have_ended_it(silent_s
 
     steps = decide_steps(a_snapshot(1000, [RELEASED_NODE, *OTHERS], heard, pods))
 
-    wanted = [Replace("n1", 17, False, (Remove(ObjectKey("default", "p"), "uid-p"),))] if may else []
-    assert [step for step in steps if isinstance(step, Replace)] == wanted
+    wanted = [ReplacePods("n1", 17, False, (RemoveDeadPod(ObjectKey("default", "p"), "uid-p"),))] if may else []
+    assert [step for step in steps if isinstance(step, ReplacePods)] == wanted
 
 
 def test_what_the_last_leader_has_begun_is_brought_to_an_end_at_once():
@@ -391,7 +407,7 @@ def test_what_the_last_leader_has_begun_is_brought_to_an_end_at_once():
 
     steps = decide_steps(a_snapshot(1000, [RELEASED_NODE, *OTHERS], {"n1": heard}, pods))
 
-    assert steps == (Replace("n1", 18, True, (Remove(ObjectKey("default", "p"), "uid-p"),)),)
+    assert steps == (ReplacePods("n1", 18, True, (RemoveDeadPod(ObjectKey("default", "p"), "uid-p"),)),)
 
 
 # Listening
@@ -459,7 +475,7 @@ class Cluster:
     def __init__(self, count: int) -> None:
         self.nodes = {f"n{number}": some_node(f"n{number}", "abc"[number % 3]) for number in range(count)}
         self.heard: dict[str, Heard] = {name: heard_at(0, holder=name) for name in self.nodes}
-        self.memory = Memory()
+        self.memory = NodeHealthMemory()
         self.pods = {name: a_pod(f"p-{name}", name, seconds=0) for name in self.nodes}
         self.releases: list[tuple[float, str]] = []
 
@@ -516,8 +532,8 @@ def test_no_node_is_released_too_soon_too_fast_or_while_isolated(life, isolated)
             name = getattr(each, "name", None) or getattr(each, "node", None)
             if isinstance(each, Evict | MarkPod):
                 name = each.uid.removeprefix("uid-p-")
-            is_verdict = isinstance(each, WriteNode) and each.state in (State.UNKNOWN, State.RELEASED)
-            if is_verdict or isinstance(each, Evict | MarkPod | Replace):
+            is_verdict = isinstance(each, WriteNode) and each.state in (HealthState.UNKNOWN, HealthState.RELEASED)
+            if is_verdict or isinstance(each, Evict | MarkPod | ReplacePods):
                 assert now - max(last[name], began) >= 40
             if isinstance(each, Evict) or (isinstance(each, WriteNode) and RELEASED in each.add):
                 assert any(now - last[other] < 20 for other in NAMES)

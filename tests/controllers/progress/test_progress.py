@@ -11,15 +11,15 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.progress import (
-    Action,
+    ActionOutcome,
     Deadline,
     DeadlineState,
     Error,
     Limit,
-    Outcome,
     PendingReason,
     Progress,
-    Verdict,
+    ProgressAction,
+    ProgressVerdict,
     progress_of,
 )
 from mainstay.controllers.progress.controller import (
@@ -113,11 +113,11 @@ def test_a_set_counts_its_pods_by_how_far_they_are():
         ready=2,
         serving=1,
         pending_reasons=(PendingReason("Unschedulable", 2, FULL), PendingReason("Queued", 1)),
-        last_action=Action("DrainPod", Outcome.REQUESTED, "h", at(-10)),
+        last_action=ProgressAction("DrainPod", ActionOutcome.REQUESTED, "h", at(-10)),
         last_error=Error("Unschedulable", FULL, at(0)),
         deadline=NONE,
         limited_by=Limit("scheduled", "scheduler", "Unschedulable", 3, FULL),
-        verdict=Verdict.WAITING,
+        verdict=ProgressVerdict.WAITING,
     )
 
 
@@ -164,9 +164,9 @@ def test_what_was_drained_is_remembered_as_done_and_the_last_error_stays():
 
     second = of_set(said(a_set(replicas=1), first), [a_pod("a")], later)
 
-    assert second.last_action == Action("DrainPod", Outcome.COMPLETED, "b", at(-10))
+    assert second.last_action == ProgressAction("DrainPod", ActionOutcome.COMPLETED, "b", at(-10))
     assert second.last_error == Error("Unschedulable", FULL, at(0))
-    assert second.verdict is Verdict.COMPLETE
+    assert second.verdict is ProgressVerdict.COMPLETE
     assert of_set(said(a_set(replicas=1), second), [a_pod("a")], later + timedelta(hours=1)) == second
 
 
@@ -197,17 +197,17 @@ def test_a_deployment_adds_up_what_its_sets_say():
     assert (found.desired, found.admitted, found.pending, found.bound) == (3, 4, 1, 3)
     assert (found.starting, found.ready, found.serving) == (1, 2, 2)
     assert found.limited_by == Limit("scheduled", "scheduler", "Unschedulable", 1, FULL)
-    assert found.verdict is Verdict.WAITING
+    assert found.verdict is ProgressVerdict.WAITING
     assert found.deadline == Deadline(DeadlineState.RUNNING, at(595))
-    assert found.last_action == Action("CreatePod", Outcome.COMPLETED, "d", at(-60))
+    assert found.last_action == ProgressAction("CreatePod", ActionOutcome.COMPLETED, "d", at(-60))
 
 
 def test_a_deployment_is_not_complete_while_its_sets_say_otherwise():
     done = a_deployment(1, status=a_done_status(1))
     old, new = judged_set("old", 0, [a_pod("a")]), judged_set("new", 1, [a_pod("b")])
 
-    assert of_deployment(done, [new], NOON).verdict is Verdict.COMPLETE
-    assert of_deployment(done, [old, new], NOON).verdict is Verdict.PROGRESSING
+    assert of_deployment(done, [new], NOON).verdict is ProgressVerdict.COMPLETE
+    assert of_deployment(done, [old, new], NOON).verdict is ProgressVerdict.PROGRESSING
 
 
 def test_of_what_was_done_in_the_same_second_the_pod_comes_after_its_set():
@@ -216,7 +216,7 @@ def test_of_what_was_done_in_the_same_second_the_pod_comes_after_its_set():
 
     found = of_deployment(a_deployment(1, status=a_done_status(1)), [new], NOON)
 
-    assert found.last_action == Action("CreatePod", Outcome.COMPLETED, "c", at(-60))
+    assert found.last_action == ProgressAction("CreatePod", ActionOutcome.COMPLETED, "c", at(-60))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,10 @@ def test_a_set_that_may_not_be_made_is_the_error():
 
     found = of_deployment(a_deployment(2, status=a_done_status(0, failed)), [], NOON)
 
-    assert (found.verdict, found.last_error) == (Verdict.FAILED, Error("ReplicaSetCreateError", "it is forbidden"))
+    assert (found.verdict, found.last_error) == (
+        ProgressVerdict.FAILED,
+        Error("ReplicaSetCreateError", "it is forbidden"),
+    )
 
 
 # Jobs
@@ -405,6 +408,6 @@ def test_the_counts_add_up_and_the_patch_leads_there_and_saying_it_again_changes
     assert after.starting + after.ready == after.bound
     assert after.serving <= after.ready
     assert sum(each.count for each in after.pending_reasons) == after.pending
-    assert (after.verdict is Verdict.COMPLETE) <= (after.ready == after.desired)
+    assert (after.verdict is ProgressVerdict.COMPLETE) <= (after.ready == after.desired)
     assert merge_patch(before.as_object(), difference(before.as_object(), after.as_object())) == after.as_object()
     assert of_set(said(bare, after), some_pods(second), NOON + timedelta(hours=5)) == after

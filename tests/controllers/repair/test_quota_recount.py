@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainstay.api.kind_names import COMPONENT_STATES, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair.decide import Fault, Finding, Memory, RepairSnapshot, decide, summarize
+from mainstay.controllers.repair.decide import Fault, Finding, RepairMemory, RepairSnapshot, decide, summarize
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import tasks
 from mainstay.loop.conditions import Condition, Truth
@@ -154,7 +154,7 @@ async def test_quotas_that_cannot_be_put_right_are_told_of_until_they_are(sim, m
 
 
 def test_a_namespace_that_is_counted_wrong_is_a_finding():
-    plan = decide(RepairSnapshot(START, miscounted=["default"]), Memory())
+    plan = decide(RepairSnapshot(START, miscounted=["default"]), RepairMemory())
 
     message = "what is used of its quotas is not the sum of what is there"
     finding = Finding(Fault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", "default"), "default", message)

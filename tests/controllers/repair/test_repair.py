@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from mainstay.api.kind_names import NAMESPACES, RESERVATIONS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.node_health.heartbeats import first_heard, without_node
-from mainstay.controllers.node_health.plan import HOLDER, Remove, Replace
+from mainstay.controllers.node_health.plan import HOLDER, RemoveDeadPod, ReplacePods
 from mainstay.controllers.repair.decide import (
     GONE_FOR,
     STEPS_MAX,
     STUCK_AFTER,
     Fault,
     Finding,
-    Memory,
     ReleaseReservation,
     RemoveStranded,
+    RepairMemory,
     RepairSnapshot,
     ReplaceStranded,
     ReportFinding,
@@ -57,7 +57,7 @@ def leaving(name: str):
 
 def over(snapshot: RepairSnapshot, seconds: float):
     """The plan when the same has been seen for so long."""
-    first = decide(snapshot, Memory())
+    first = decide(snapshot, RepairMemory())
     return decide(replace(snapshot, now_ns=snapshot.now_ns + round(seconds * 1e9)), first.memory)
 
 
@@ -66,7 +66,7 @@ def test_a_reservation_is_released_when_its_workload_has_been_gone_for_a_while()
     owner = ("Deployment", ObjectKey("default", "risk-api"), "d1")
     wanted = ReleaseReservation(ObjectKey("default", "r"), "uid-r", "7", owner)
 
-    assert decide(snapshot, Memory()).steps == ()
+    assert decide(snapshot, RepairMemory()).steps == ()
     assert over(snapshot, 39.9).steps == ()
     assert over(snapshot, 40).steps == (wanted,)
 
@@ -76,7 +76,7 @@ def test_one_that_comes_back_meanwhile_starts_its_count_again():
         RepairSnapshot(START, [a_reservation()]),
         RepairSnapshot(at(20), [a_reservation()], {DEPLOYMENT: "d1"}),
     )
-    seen = decide(there, decide(gone, Memory()).memory)
+    seen = decide(there, decide(gone, RepairMemory()).memory)
 
     assert seen.findings == ()
     assert decide(RepairSnapshot(at(41), [a_reservation()]), seen.memory).steps == ()
@@ -84,7 +84,8 @@ def test_one_that_comes_back_meanwhile_starts_its_count_again():
 
 def test_another_workload_of_that_name_is_not_its_owner():
     assert [
-        each.fault for each in decide(RepairSnapshot(START, [a_reservation()], {DEPLOYMENT: "d2"}), Memory()).findings
+        each.fault
+        for each in decide(RepairSnapshot(START, [a_reservation()], {DEPLOYMENT: "d2"}), RepairMemory()).findings
     ] == [Fault.ORPHANED_RESERVATION]
 
 
@@ -106,13 +107,13 @@ def test_pods_of_a_node_that_is_not_there_are_removed_after_a_while():
     snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
 
     assert over(snapshot, 39).steps == ()
-    assert over(snapshot, 40).steps == (RemoveStranded("gone", Remove(ObjectKey("default", "p"), "uid-p")),)
+    assert over(snapshot, 40).steps == (RemoveStranded("gone", RemoveDeadPod(ObjectKey("default", "p"), "uid-p")),)
 
 
 def test_a_node_that_was_there_between_two_looks_is_gone_since_then():
     snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p")]}, heard={"gone": first_heard(START)})
     was_there = replace(snapshot, heard={"gone": without_node(first_heard(START), at(37))})
-    memory = decide(snapshot, Memory()).memory
+    memory = decide(snapshot, RepairMemory()).memory
 
     assert decide(replace(was_there, now_ns=at(40)), memory).steps == ()
     assert decide(replace(was_there, now_ns=at(76.9)), memory).steps == ()
@@ -122,18 +123,18 @@ def test_a_node_that_was_there_between_two_looks_is_gone_since_then():
 def test_at_most_one_pods_wait_until_the_lease_of_their_node_has_run_out():
     heard = heard_at(30, holder="gone", revision=17)
     snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
-    pods = (Remove(ObjectKey("default", "p"), "uid-p"),)
+    pods = (RemoveDeadPod(ObjectKey("default", "p"), "uid-p"),)
 
     assert over(snapshot, 60).steps == ()
-    assert over(snapshot, 72).steps == (ReplaceStranded(Replace("gone", 17, False, pods)),)
+    assert over(snapshot, 72).steps == (ReplaceStranded(ReplacePods("gone", 17, False, pods)),)
 
 
 def test_they_go_at_once_when_the_lease_is_ours_already():
     heard = heard_at(39, holder=HOLDER, revision=18)
     snapshot = RepairSnapshot(START, stranded={"gone": [a_pod("p", single=True)]}, heard={"gone": heard})
-    pods = (Remove(ObjectKey("default", "p"), "uid-p"),)
+    pods = (RemoveDeadPod(ObjectKey("default", "p"), "uid-p"),)
 
-    assert over(snapshot, 40).steps == (ReplaceStranded(Replace("gone", 18, True, pods)),)
+    assert over(snapshot, 40).steps == (ReplaceStranded(ReplacePods("gone", 18, True, pods)),)
 
 
 def test_stuck_finalizers_are_told_of_once_and_never_removed():
@@ -157,7 +158,7 @@ def test_what_is_found_is_said_for_the_workload_that_it_holds_up():
     sets = [{"metadata": {"uid": "s2", "ownerReferences": [{"uid": "d2", "controller": True}]}}]
     snapshot = RepairSnapshot(START, [a_reservation()], stranded={"gone": [a_pod("p", owner="s2")]})
 
-    findings = decide(snapshot, Memory()).findings
+    findings = decide(snapshot, RepairMemory()).findings
 
     assert describe_workloads(deployments, sets, findings) == {
         "Deployment/default/risk-api": {
@@ -184,7 +185,7 @@ def test_repair_is_complete_when_nothing_is_left():
 @given(st.lists(st.tuples(st.integers(0, 30), st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30))), max_size=40))
 def test_nothing_is_done_before_its_time_and_never_much_at_once(life):
     """Pods strand and come back, and namespaces get stuck, in any order."""
-    memory, now = Memory(), 0.0
+    memory, now = RepairMemory(), 0.0
     since: dict[str, float] = {}
     for wait, pods, stuck in life:
         now += wait

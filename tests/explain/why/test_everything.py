@@ -19,7 +19,7 @@ from mainstay.api.kind_names import (
     ZONE_QUOTAS,
 )
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Answer, State, Verdict
+from mainstay.explain.why.answer import Answer, LinkState, Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.explain.why.text import LINES_MAX, text_of
@@ -51,7 +51,7 @@ def check(answer: Answer) -> None:
     assert len(text_of(answer).splitlines()) <= LINES_MAX
     assert text_of(answer, wide=True).startswith(answer.sentence)
     assert answer.as_object()["cause"] in set(Cause)
-    is_broken = any(link.state in (State.BROKEN, State.WAITING, State.UNKNOWN) for link in answer.chain)
+    is_broken = any(link.state in (LinkState.BROKEN, LinkState.WAITING, LinkState.UNKNOWN) for link in answer.chain)
     assert is_broken or answer.verdict is Verdict.SATISFIED, answer.sentence
     if answer.verdict is Verdict.INCOMPLETE:
         assert answer.gaps

@@ -7,7 +7,7 @@ import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Answer, State, Verdict
+from mainstay.explain.why.answer import Answer, LinkState, Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.journal.bundle import open_bundle, packed
@@ -100,7 +100,7 @@ async def test_without_any_decision_a_workload_is_still_told_by_its_status(sim: 
     assert (answer.cause, answer.verdict) == (Cause.SATISFIED, Verdict.SATISFIED)
 
 
-def how_placed(answer: Answer) -> tuple[State, str]:
+def how_placed(answer: Answer) -> tuple[LinkState, str]:
     [link] = [each for each in answer.chain if each.step == "scheduler"]
     return link.state, link.text
 
@@ -123,10 +123,10 @@ async def test_of_a_pod_that_was_placed_before_a_bundle_begins_it_is_not_said_th
         for each in (cluster.journal, bundle.journal)
     ]
 
-    assert how_placed(before)[0] is State.DONE
+    assert how_placed(before)[0] is LinkState.DONE
     assert f"chose {node}" in how_placed(before)[1]
     text = f"on {node}; how it came there is not in this journal, which does not go back so far"
-    assert how_placed(after) == (State.UNKNOWN, text)
+    assert how_placed(after) == (LinkState.UNKNOWN, text)
 
 
 async def test_a_pod_whose_binding_is_known_and_whose_decision_is_not_says_so(sim: Simulation):
@@ -136,7 +136,7 @@ async def test_a_pod_whose_binding_is_known_and_whose_decision_is_not_says_so(si
         journal = Less(cluster.journal, lambda record: None)
     state, text = how_placed(await why(await Moment.now(journal), REGISTRY, PODS, "web", "default"))
 
-    assert state is State.UNKNOWN
+    assert state is LinkState.UNKNOWN
     assert text.startswith("bound to node-")
     assert text.endswith("; why there is not in this journal")
 
@@ -147,4 +147,4 @@ async def test_a_pod_that_was_made_right_on_its_node_was_placed_by_no_scheduler(
         await rest(10)
         answer = await why(await Moment.now(cluster.journal), REGISTRY, PODS, "web", "default")
 
-    assert how_placed(answer) == (State.DONE, "made for node-a by admin: no scheduler placed it there")
+    assert how_placed(answer) == (LinkState.DONE, "made for node-a by admin: no scheduler placed it there")

@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, SERVICES
-from mainstay.explain.why.answer import State, Verdict
+from mainstay.explain.why.answer import LinkState, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.cluster.cluster import NodeOptions
@@ -262,7 +262,7 @@ async def test_a_pod_on_a_node_that_fell_silent_says_since_when(sim: Simulation)
     assert soon.cause is Cause.NODE_LOST, soon.sentence
     assert later.cause is Cause.NODE_LOST
     assert "node-a is not heard of since 00:00:" in later.sentence
-    broken = [link for link in later.chain if link.state is State.BROKEN]
+    broken = [link for link in later.chain if link.state is LinkState.BROKEN]
     assert [link.step for link in broken] == ["node"]
     assert any(each.decision.startswith("node-health-") for each in broken[0].evidence)
 

@@ -12,9 +12,9 @@ from mainstay.explain.why.answer import (
     Evidence,
     Involved,
     Link,
+    LinkState,
     NodeVerdict,
     Staleness,
-    State,
     Subject,
     Verdict,
     Verdicts,
@@ -26,12 +26,15 @@ AT = datetime(2026, 11, 16, 6, 0, 0, tzinfo=UTC)
 DECISION = "scheduler-1-ada5f1f4-2454-4f0e-9c1d-aaaaaaaaaaaa.12"
 
 
-def a_link(step: str, state: State = State.DONE, text: str = "something happened") -> Link:
+def a_link(step: str, state: LinkState = LinkState.DONE, text: str = "something happened") -> Link:
     return Link(step=step, state=state, text=text, evidence=(Evidence(decision=DECISION, at=AT, revision=7),))
 
 
 def an_answer(links: int = 4, **more) -> Answer:
-    chain = (*(a_link(f"step-{number}") for number in range(links - 1)), a_link("filters", State.BROKEN, "0/2 nodes"))
+    chain = (
+        *(a_link(f"step-{number}") for number in range(links - 1)),
+        a_link("filters", LinkState.BROKEN, "0/2 nodes"),
+    )
     given = {
         "subject": Subject(kind="Pod", name="web", namespace="default", type="pods"),
         "revision": 42,

@@ -4,7 +4,7 @@ import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESOURCE_QUOTAS, STATEFUL_SETS
 from mainstay.explain.moment import NoSuchMoment
-from mainstay.explain.why.answer import State, Verdict
+from mainstay.explain.why.answer import LinkState, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.sim.cluster.cluster import NodeOptions
 from mainstay.sim.simulation import Simulation
@@ -36,7 +36,7 @@ async def test_of_pods_that_are_held_up_for_several_reasons_the_gravest_is_told_
     assert answer.sentence.startswith("1 of 3 pods of Deployment default/web is held up: Pod default/web-")
     assert answer.about is not None
     assert answer.about.kind == "Pod"
-    assert [link.step for link in answer.chain if link.state is State.BROKEN] == ["filters"]
+    assert [link.step for link in answer.chain if link.state is LinkState.BROKEN] == ["filters"]
 
 
 async def test_a_quota_refuses_pods_before_they_exist_and_is_named_on_the_deployment_and_the_set(sim: Simulation):

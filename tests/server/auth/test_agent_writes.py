@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstay.server.auth.authorization import NODES, Action, User, may
+from mainstay.server.auth.authorization import NODES, AccessAttributes, User, may
 from tests.server.auth.test_token_requests import KEY
 from tests.server.world import PODS, Client, a_pod, a_server
 
@@ -13,8 +13,10 @@ TOKEN = "/api/v1/namespaces/default/serviceaccounts/web/token"
 READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 
-def an_action(verb: str, resource: str, name: str = "", subresource: str = "", namespace: str = "default") -> Action:
-    return Action(verb, "", resource, namespace, name, subresource)
+def an_action(
+    verb: str, resource: str, name: str = "", subresource: str = "", namespace: str = "default"
+) -> AccessAttributes:
+    return AccessAttributes(verb, "", resource, namespace, name, subresource)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from mainstay.api.custom import CLEANUP, acceptance, is_established
 from mainstay.api.kind import Kind, Object
 from mainstay.env import tasks
 from mainstay.server.crd import definitions
-from mainstay.server.crd.definitions import Definitions, Plan, Service, View, decide
+from mainstay.server.crd.definitions import DefinitionPlan, Definitions, DefinitionView, ServedVerbs, decide
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.storage.stored import stored
 from mainstay.server.watch.feed import Feed
@@ -88,8 +88,8 @@ def conditions(crd: Object) -> dict[str, str]:
     return {each["type"]: each["status"] for each in crd["status"]["conditions"]}
 
 
-def a_view(crd: Object, *others: Object, has_objects: bool = False) -> View:
-    return View(crd, others, (BUILTIN,), has_objects, NOON)
+def a_view(crd: Object, *others: Object, has_objects: bool = False) -> DefinitionView:
+    return DefinitionView(crd, others, (BUILTIN,), has_objects, NOON)
 
 
 def an_established(crd: Object, *finalizers: str, is_deleted: bool = False) -> Object:
@@ -104,19 +104,19 @@ def an_established(crd: Object, *finalizers: str, is_deleted: bool = False) -> O
 
 
 def test_a_new_definition_is_established_held_and_served():
-    assert decide(a_view(a_crd())) == Plan(Service.ALL, an_established(a_crd()))
+    assert decide(a_view(a_crd())) == DefinitionPlan(ServedVerbs.ALL, an_established(a_crd()))
 
 
 def test_a_definition_that_is_as_it_must_be_stays_as_it_is():
     crd = an_established(a_crd())
 
-    assert decide(a_view(crd)) == Plan(Service.ALL, crd)
+    assert decide(a_view(crd)) == DefinitionPlan(ServedVerbs.ALL, crd)
 
 
 def test_a_definition_in_conflict_is_not_served():
     plan = decide(a_view(a_crd("bars", "Foo"), an_established(a_crd())))
 
-    assert plan.service is Service.NONE
+    assert plan.service is ServedVerbs.NONE
     assert plan.wanted is not None
     assert not is_established(plan.wanted)
 
@@ -124,7 +124,7 @@ def test_a_definition_in_conflict_is_not_served():
 def test_while_there_are_objects_a_deleted_definition_takes_no_new_ones():
     plan = decide(a_view(an_established(a_crd(), is_deleted=True), has_objects=True))
 
-    assert (plan.service, plan.clears_objects) == (Service.WITHOUT_CREATE, True)
+    assert (plan.service, plan.clears_objects) == (ServedVerbs.WITHOUT_CREATE, True)
     assert plan.wanted is not None
     assert plan.wanted["status"]["conditions"][-1] == {
         "type": "Terminating",
@@ -136,7 +136,7 @@ def test_while_there_are_objects_a_deleted_definition_takes_no_new_ones():
 
 
 def test_without_objects_a_deleted_definition_goes():
-    assert decide(a_view(an_established(a_crd(), is_deleted=True))) == Plan(Service.NONE, None)
+    assert decide(a_view(an_established(a_crd(), is_deleted=True))) == DefinitionPlan(ServedVerbs.NONE, None)
 
 
 def test_a_deleted_definition_that_others_hold_waits_for_them():
@@ -144,20 +144,20 @@ def test_a_deleted_definition_that_others_hold_waits_for_them():
 
     assert plan.wanted is not None
     assert plan.wanted["metadata"]["finalizers"] == ["example.com/other"]
-    assert decide(a_view(plan.wanted)) == Plan(Service.NONE, plan.wanted)
+    assert decide(a_view(plan.wanted)) == DefinitionPlan(ServedVerbs.NONE, plan.wanted)
 
 
 def test_objects_of_a_kind_that_is_always_there_are_never_cleared():
     crd = an_established(a_crd("deployments", "Deployment", group="apps"), is_deleted=True)
     crd["metadata"]["name"] = "deployments.apps"
 
-    assert decide(a_view(crd, has_objects=True)) == Plan(Service.NONE, None)
+    assert decide(a_view(crd, has_objects=True)) == DefinitionPlan(ServedVerbs.NONE, None)
 
 
 def test_what_is_no_definition_at_all_is_left_alone():
     broken = {"metadata": {"name": "x.example.com"}, "spec": {"names": 3}}
 
-    assert decide(a_view(broken)) == Plan(Service.NONE, broken)
+    assert decide(a_view(broken)) == DefinitionPlan(ServedVerbs.NONE, broken)
 
 
 # What then happens.

@@ -15,12 +15,12 @@ from mainstay.client.errors import ApiError, BadRequest, Expired, Forbidden, Inv
 from mainstay.env import tasks
 from mainstay.journal import sampling
 from mainstay.journal.record import (
-    Action,
     Condition,
     DecisionRecord,
     Ending,
     LookedAt,
     Outcome,
+    RecordedAction,
     Subject,
     WriteResult,
     encode,
@@ -58,7 +58,7 @@ async def test_a_decision_is_shown_as_an_object_with_all_that_its_record_says(si
         7,
         outcome=Outcome(Ending.WAKE_AT, "Waiting", "for room", AT + 5_000_000),
         looked_at=(LookedAt("nodes", name="n1", revision=3),),
-        actions=(Action("create", "pods", "default", "web-1", "binding", b"\x01\x02"),),
+        actions=(RecordedAction("create", "pods", "default", "web-1", "binding", b"\x01\x02"),),
         writes=(WriteResult("pods", "default", "web-1", 918_812),),
         conditions=(Condition("PodScheduled", "False", "Unschedulable", "no room"),),
         audits=("audit-1",),

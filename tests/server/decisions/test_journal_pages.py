@@ -13,14 +13,14 @@ from mainstay.client.errors import ApiError, BadRequest
 from mainstay.client.remote_journal import RemoteJournal
 from mainstay.env import tasks
 from mainstay.journal import wire
-from mainstay.journal.answers import Changes, Decisions, Extent, State, Stored, Writes
+from mainstay.journal.answers import Changes, Decisions, Extent, StateAnswer, StoredVersion, WritesAnswer
 from mainstay.journal.coverage import Gap, GapReason
 from mainstay.journal.errors import JournalUnreachable
 from mainstay.journal.record import (
     ChangeRecord,
     LostRecord,
-    Memory,
     MemoryRecord,
+    RecordedMemory,
     WriteRecord,
     digest_of,
     encode,
@@ -37,12 +37,12 @@ DAMAGES = (Damage("history-1.open", "cut off", ((3, 4),)),)
 
 
 def test_every_answer_comes_back_from_the_wire_as_it_was():
-    objects = {ObjectKey("a", "web"): Stored(7, b'{"x":1}'), ObjectKey("", "node"): Stored(8, b"{}")}
-    state = State(GAPS, DAMAGES, {"pods": objects, "nodes": {}}, 5)
+    objects = {ObjectKey("a", "web"): StoredVersion(7, b'{"x":1}'), ObjectKey("", "node"): StoredVersion(8, b"{}")}
+    state = StateAnswer(GAPS, DAMAGES, {"pods": objects, "nodes": {}}, 5)
     extent = Extent(GAPS, DAMAGES, ((0, 3), (7, 9)), AT, AT + 5)
     changes = Changes(GAPS, DAMAGES, (ChangeRecord(3, "core/pods/a/web", None, AT, "d-1", "pods/a/web@2"),))
     decisions = Decisions((), DAMAGES, (a_decision(number=1), a_decision(number=2)), (LostRecord(1, 2, 3, 4),))
-    writes = Writes((), DAMAGES, (WriteRecord(3, "pods", "a", "web", AT, "create", "ann"),))
+    writes = WritesAnswer((), DAMAGES, (WriteRecord(3, "pods", "a", "web", AT, "create", "ann"),))
 
     assert wire.state_in(wire.state_page(state)) == state
     assert wire.extent_in(wire.extent_page(extent)) == extent
@@ -104,7 +104,7 @@ async def test_history_can_be_asked_for_at_once_after_a_write(sim: Simulation):
 
 async def test_decisions_that_components_tell_of_can_be_asked_for(sim: Simulation):
     memory = b"m" * 5_000
-    large = a_decision("api", 3, memory=Memory(len(memory), digest=digest_of(memory)), kept="actions=full")
+    large = a_decision("api", 3, memory=RecordedMemory(len(memory), digest=digest_of(memory)), kept="actions=full")
     async with a_journaled_server(sim) as served:
         remembered = MemoryRecord("replicasets", digest_of(memory), AT, memory)
         await served.tell([a_decision("web", 1), a_decision("web", 2), remembered, large, LostRecord(AT, AT + 9, 4, 0)])
@@ -119,7 +119,7 @@ async def test_decisions_that_components_tell_of_can_be_asked_for(sim: Simulatio
         assert await journal.decision("replicasets-3") == large
         assert await journal.decision("replicasets-4") is None
         assert await journal.memory(large) == memory
-        assert await journal.memory(a_decision(memory=Memory(9_999, digest=b"x" * 16))) is None
+        assert await journal.memory(a_decision(memory=RecordedMemory(9_999, digest=b"x" * 16))) is None
         assert await journal.memory(a_decision()) == b""
 
 

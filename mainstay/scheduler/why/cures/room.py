@@ -34,7 +34,7 @@ from mainstay.loop import deletion_order
 from mainstay.scheduler.cache.charge import build_charge, build_reservation_charge
 from mainstay.scheduler.what_if import Objects
 from mainstay.scheduler.why.cures.blockers import Blocked
-from mainstay.scheduler.why.cures.steps import Step, release
+from mainstay.scheduler.why.cures.steps import CureStep, release
 from mainstay.scheduler.why.cures.trial import GhostsGone, NodeAdded, PodEdit, PodsGone
 
 NODES_LOOKED_AT: Final = 40
@@ -60,7 +60,7 @@ class Room:
                 self._on.setdefault(node, []).append(each)
         self._zones = {node["metadata"]["name"]: pod_state.zone_of(node) for node in objects.nodes}
 
-    def steps(self, blocked: Blocked) -> Iterator[Step]:
+    def steps(self, blocked: Blocked) -> Iterator[CureStep]:
         """What could make room on one node. Smaller ones first."""
         lacks = {resource: wanted - free for resource, (wanted, free) in blocked.short.items()}
         yield from self._waits(blocked, lacks)
@@ -77,18 +77,18 @@ class Room:
 
     # Waiting.
 
-    def _waits(self, blocked: Blocked, lacks: Mapping[str, int]) -> Iterator[Step]:
+    def _waits(self, blocked: Blocked, lacks: Mapping[str, int]) -> Iterator[CureStep]:
         node = blocked.node
         leaving = [pod for pod in self._on.get(node, ()) if pod_state.is_leaving(pod)]
         if leaving:
             until = max(str(pod["metadata"]["deletionTimestamp"]) for pod in leaving)
             text = f"wait until {_named(leaving)} on {node} {'has' if len(leaving) == 1 else 'have'} ended (told to)"
-            yield Step(Change.WAIT_FOR_PODS, text, (PodsGone(tuple(leaving)),), 0, until=until)
+            yield CureStep(Change.WAIT_FOR_PODS, text, (PodsGone(tuple(leaving)),), 0, until=until)
         ghosts = dict(self._objects.unconfirmed).get(node, ())
         if ghosts:
             count = f"{len(ghosts)} pod{'' if len(ghosts) == 1 else 's'}"
             text = f"wait until {node} says that {count} removed by force {'has' if len(ghosts) == 1 else 'have'} ended"
-            yield Step(Change.WAIT_FOR_GHOSTS, text, (GhostsGone(node),), 2, f"mainstay why node/{node}")
+            yield CureStep(Change.WAIT_FOR_GHOSTS, text, (GhostsGone(node),), 2, f"mainstay why node/{node}")
         for reservation in self._objects.reservations:
             if reservation["spec"].get("nodeName") == node and _is_held(reservation):
                 held = build_reservation_charge(reservation)
@@ -97,7 +97,7 @@ class Room:
 
     # Asking for less.
 
-    def less(self, blocked: Blocked) -> Iterator[Step]:
+    def less(self, blocked: Blocked) -> Iterator[CureStep]:
         """Ask for what there is on this node, of everything that is short."""
         limits = {resource: free for resource, (_, free) in blocked.short.items()}
         for (_, resource), (_, left) in blocked.quotas.items():
@@ -123,11 +123,11 @@ class Room:
         text = f"lower its request of {' and '.join(texts)}{unchangeable(self._workload)}"
         cost = 20 + (100 - share) // 4
         edit = PodEdit(lambda given: {**given, "spec": _with_requests(given["spec"], new)})
-        yield Step(Change.LOWER_REQUEST, text, (edit,), cost, " && ".join(each for each in commands if each))
+        yield CureStep(Change.LOWER_REQUEST, text, (edit,), cost, " && ".join(each for each in commands if each))
 
     # Removing others.
 
-    def _fewer(self, blocked: Blocked, lacks: Mapping[str, int]) -> Iterator[Step]:
+    def _fewer(self, blocked: Blocked, lacks: Mapping[str, int]) -> Iterator[CureStep]:
         """Scale another workload down, by as little as frees enough of this node."""
         priorities: dict[Workload, int] = {}
         for pod in self._on.get(blocked.node, ()):
@@ -145,10 +145,10 @@ class Room:
                 left = len(active) - count
                 command = f"kubectl scale {workload} -n {workload.namespace} --replicas={left}"
                 text = f"scale {workload} in {workload.namespace} down from {len(active)} to {left}"
-                yield Step(Change.SCALE_DOWN, text, (PodsGone(tuple(gone)),), 45 + 5 * count, command)
+                yield CureStep(Change.SCALE_DOWN, text, (PodsGone(tuple(gone)),), 45 + 5 * count, command)
                 break
 
-    def _without_pods(self, blocked: Blocked, lacks: Mapping[str, int]) -> Iterator[Step]:
+    def _without_pods(self, blocked: Blocked, lacks: Mapping[str, int]) -> Iterator[CureStep]:
         victims = self._victims(blocked, lacks)
         if not victims:
             return
@@ -161,7 +161,7 @@ class Room:
         # A pod without an owner is lost.
         cost = 50 + 10 * len(victims) + 15 * (len(victims) - len(replacements))
         gone = (PodsGone(tuple(victims)),)
-        yield Step(Change.REMOVE_PODS, text, gone, cost, " && ".join(commands), replacements=replacements)
+        yield CureStep(Change.REMOVE_PODS, text, gone, cost, " && ".join(commands), replacements=replacements)
 
     def _victims(self, blocked: Blocked, lacks: Mapping[str, int]) -> list[Object] | None:
         """The fewest pods on a node that have what is lacking; of those, the least important and the smallest. None
@@ -200,7 +200,7 @@ class Room:
 
     # One more node.
 
-    def new_nodes(self, labels: Mapping[str, str]) -> Iterator[Step]:
+    def new_nodes(self, labels: Mapping[str, str]) -> Iterator[CureStep]:
         """A node more, like one that is there if such a one would do; else as large as the pod needs it."""
         wanted = build_charge(self._pod).requests
         shape, words = None, ""
@@ -226,7 +226,7 @@ class Room:
             }
             listed = ", ".join(f"{key}={value}" for key, value in sorted(said.items()))
             # A pod without room is not helped by where a node says that it is: the plain one is tried first.
-            yield Step(
+            yield CureStep(
                 Change.ADD_NODE, f"add {words}{f', labelled {listed}' if listed else ''}", (NodeAdded(node),), 300
             )
 

@@ -28,8 +28,8 @@ from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects
 from mainstay.scheduler.why.cures.blockers import Blocked, Obstacle, blocked_nodes
 from mainstay.scheduler.why.cures.room import NEW_NODE, NODES_LOOKED_AT, PODS_MAX, Room
-from mainstay.scheduler.why.cures.steps import Step, Steps
-from mainstay.scheduler.why.cures.trial import Outcome, Trial
+from mainstay.scheduler.why.cures.steps import CureStep, Steps
+from mainstay.scheduler.why.cures.trial import Trial, TrialOutcome
 
 CURES_MAX: Final = 6
 """As many are shown."""
@@ -83,7 +83,7 @@ class _Search:
 
     # What to try.
 
-    def _candidates(self, size: int) -> Iterator[tuple[Step, ...]]:
+    def _candidates(self, size: int) -> Iterator[tuple[CureStep, ...]]:
         groups: dict[tuple[Obstacle, ...], list[Blocked]] = {}
         for blocked in self._blocked:
             obstacles = tuple(sorted(blocked.obstacles))
@@ -124,7 +124,7 @@ class _Search:
         )
         return [each for each in nodes if each.node in names][:_TARGETS]
 
-    def _options(self, obstacle: Obstacle, blocked: Blocked) -> Iterable[Step]:
+    def _options(self, obstacle: Obstacle, blocked: Blocked) -> Iterable[CureStep]:
         if obstacle in (Obstacle.NO_ROOM, Obstacle.PORT_TAKEN):
             return self._room.steps(blocked)
         if obstacle is Obstacle.NO_QUOTA:
@@ -141,7 +141,7 @@ class _Search:
 
     # Trying.
 
-    def _tried(self, steps: Sequence[Step]) -> TriedCure | None:
+    def _tried(self, steps: Sequence[CureStep]) -> TriedCure | None:
         edits = [edit for step in steps for edit in step.edits]
         replacements = [pod for step in steps for pod in step.replacements]
         outcome = self._trial.outcome(edits, replacements)
@@ -170,7 +170,7 @@ def _smallest(found: list[TriedCure]) -> tuple[TriedCure, ...]:
     return tuple(best.values())[:CURES_MAX]
 
 
-def _sentence(steps: Sequence[Step], outcome: Outcome) -> str:
+def _sentence(steps: Sequence[CureStep], outcome: TrialOutcome) -> str:
     said = f"{' and '.join(step.text for step in steps)}: then {_where(outcome)}"
     if outcome.others:
         placed = sorted(set(outcome.others))
@@ -180,7 +180,7 @@ def _sentence(steps: Sequence[Step], outcome: Outcome) -> str:
     return said
 
 
-def _where(outcome: Outcome) -> str:
+def _where(outcome: TrialOutcome) -> str:
     nodes = outcome.nodes
     if nodes == (NEW_NODE,):
         return "it has a place there"

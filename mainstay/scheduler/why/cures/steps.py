@@ -1,7 +1,7 @@
 """Changes that could help against one obstacle on one node. Whether they do is found out by trying (search.py).
 
-Each is a `Step`: the words, the edits to try it by, the command to do it with, and how large a change it is. What makes
-room is in room.py.
+Each is a `CureStep`: the words, the edits to try it by, the command to do it with, and how large a change it is. What
+makes room is in room.py.
 """
 
 import copy
@@ -32,7 +32,7 @@ from mainstay.scheduler.why.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdi
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CureStep:
     change: Change
     text: str
     """What to do: `uncordon n3`."""
@@ -63,7 +63,7 @@ class Steps:
         self._workload = workload_of(pod)
         self._nodes = {node["metadata"]["name"]: node for node in objects.nodes}
 
-    def against(self, obstacle: Obstacle, blocked: Blocked) -> Iterator[Step]:
+    def against(self, obstacle: Obstacle, blocked: Blocked) -> Iterator[CureStep]:
         """Smaller ones first. Nothing, if nothing is known to help."""
         match obstacle:
             case Obstacle.CORDONED:
@@ -87,28 +87,28 @@ class Steps:
 
     # The node.
 
-    def _uncordon(self, blocked: Blocked) -> Step:
+    def _uncordon(self, blocked: Blocked) -> CureStep:
         def edit(node: Object) -> Object:
             spec = {name: value for name, value in (node.get("spec") or {}).items() if name != "unschedulable"}
             return {**node, "spec": _without(spec, (UNSCHEDULABLE,))}
 
         name = blocked.node
         text = f"uncordon {name}"
-        return Step(Change.UNCORDON, text, (NodeEdit(name, edit),), 10, f"kubectl uncordon {name}")
+        return CureStep(Change.UNCORDON, text, (NodeEdit(name, edit),), 10, f"kubectl uncordon {name}")
 
-    def _wait_for_node(self, blocked: Blocked) -> Step:
+    def _wait_for_node(self, blocked: Blocked) -> CureStep:
         name, listed = blocked.node, ", ".join(map(str, blocked.health))
         text = f"wait until {name} is well again (it has {listed})"
-        return Step(Change.WAIT_FOR_NODE, text, (_untainted(name, blocked.health),), 1, f"mainstay why node/{name}")
+        return CureStep(Change.WAIT_FOR_NODE, text, (_untainted(name, blocked.health),), 1, f"mainstay why node/{name}")
 
-    def _untaint(self, blocked: Blocked) -> Step:
+    def _untaint(self, blocked: Blocked) -> CureStep:
         name = blocked.node
         listed = ", ".join(map(str, blocked.taints))
         command = f"kubectl taint node {name} {' '.join(_removal(taint) for taint in blocked.taints)}"
         cost = 25 + 5 * len(blocked.taints)
-        return Step(Change.UNTAINT, f"take {listed} off {name}", (_untainted(name, blocked.taints),), cost, command)
+        return CureStep(Change.UNTAINT, f"take {listed} off {name}", (_untainted(name, blocked.taints),), cost, command)
 
-    def _label(self, blocked: Blocked) -> Iterator[Step]:
+    def _label(self, blocked: Blocked) -> Iterator[CureStep]:
         name = blocked.node
         labels = _labels(self._nodes[name])
         wanted = _labels_wanted(self._pod, name, labels)
@@ -123,11 +123,11 @@ class Steps:
         changed = any(key in labels for key in wanted)
         command = f"kubectl label node {name} {' '.join(parts)}{' --overwrite' if changed else ''}"
         text = f"label {name} with {', '.join(parts)}"
-        yield Step(Change.LABEL_NODE, text, (NodeEdit(name, edit),), 20 + 5 * len(wanted) + 10 * changed, command)
+        yield CureStep(Change.LABEL_NODE, text, (NodeEdit(name, edit),), 20 + 5 * len(wanted) + 10 * changed, command)
 
     # The pod.
 
-    def _tolerate(self, blocked: Blocked) -> Step:
+    def _tolerate(self, blocked: Blocked) -> CureStep:
         made = [_toleration(taint) for taint in blocked.taints]
         listed = ", ".join(map(str, blocked.taints))
 
@@ -143,7 +143,7 @@ class Steps:
             patch_of_template(self._workload, {"tolerations": [*own, *made]}),
         )
 
-    def _select(self, blocked: Blocked) -> Iterator[Step]:
+    def _select(self, blocked: Blocked) -> Iterator[CureStep]:
         """Ask for what this node has, or ask for less."""
         found = _selection(self._pod["spec"], blocked.node, _labels(self._nodes[blocked.node]))
         if found is None:
@@ -155,7 +155,7 @@ class Steps:
 
         yield self._of_pod(Change.SELECT_OTHERS, text, edit, 30 + 5 * count, patch_of_template(self._workload, patch))
 
-    def _relax(self, blocked: Blocked) -> Step:
+    def _relax(self, blocked: Blocked) -> CureStep:
         skews, missing = blocked.skews, blocked.missing_labels
 
         def relaxed(constraint: Object) -> Object:
@@ -178,12 +178,12 @@ class Steps:
             patch_of_template(self._workload, {"topologySpreadConstraints": [{"$patch": "replace"}, *new]}),
         )
 
-    def _of_pod(self, change: Change, text: str, edit: Callable[[Object], Object], cost: int, command: str) -> Step:
-        return Step(change, text + unchangeable(self._workload), (PodEdit(edit),), cost, command)
+    def _of_pod(self, change: Change, text: str, edit: Callable[[Object], Object], cost: int, command: str) -> CureStep:
+        return CureStep(change, text + unchangeable(self._workload), (PodEdit(edit),), cost, command)
 
     # Others.
 
-    def _raise(self, blocked: Blocked) -> Iterator[Step]:
+    def _raise(self, blocked: Blocked) -> Iterator[CureStep]:
         """All quotas of the zone that leave too little: for this pod, and for those of its namespace before it."""
         ahead: dict[str, int] = {}
         for pod in ahead_of(self._objects, self._pod):
@@ -194,7 +194,7 @@ class Steps:
         if ahead:
             yield from self._raised_by(blocked, ahead)
 
-    def _raised_by(self, blocked: Blocked, more: Mapping[str, int]) -> Iterator[Step]:
+    def _raised_by(self, blocked: Blocked, more: Mapping[str, int]) -> Iterator[CureStep]:
         edits: list[QuotaEdit] = []
         texts, commands = [], []
         namespace = self._pod["metadata"].get("namespace") or ""
@@ -214,9 +214,9 @@ class Steps:
                 commands.append(patched("zonequota", name, namespace, {"spec": {"hard": raised}}, "merge"))
         if edits:
             cost = 20 + 10 * len(edits)
-            yield Step(Change.RAISE_ZONE_QUOTA, "; ".join(texts), tuple(edits), cost, " && ".join(commands))
+            yield CureStep(Change.RAISE_ZONE_QUOTA, "; ".join(texts), tuple(edits), cost, " && ".join(commands))
 
-    def _release(self, name: str) -> Iterator[Step]:
+    def _release(self, name: str) -> Iterator[CureStep]:
         namespace = self._pod["metadata"].get("namespace") or ""
         for reservation in self._objects.reservations:
             metadata = reservation["metadata"]
@@ -224,7 +224,7 @@ class Steps:
                 yield release(reservation)
 
 
-def release(reservation: Object) -> Step:
+def release(reservation: Object) -> CureStep:
     """What a reservation holds is free when its time is over, or when it is removed."""
     metadata, spec = reservation["metadata"], reservation["spec"]
     namespace, name = metadata.get("namespace") or "", metadata["name"]
@@ -232,7 +232,7 @@ def release(reservation: Object) -> Step:
     said = f"wait until reservation {namespace}/{name} on {spec['nodeName']} ends" + (f" at {until}" if until else "")
     command = f"kubectl delete reservation {name} -n {namespace}"
     text = f"{said}, or remove it"
-    return Step(Change.WAIT_FOR_RESERVATION, text, (ReservationGone(reservation),), 3, command, until)
+    return CureStep(Change.WAIT_FOR_RESERVATION, text, (ReservationGone(reservation),), 3, command, until)
 
 
 def _labels(node: Object) -> dict[str, str]:

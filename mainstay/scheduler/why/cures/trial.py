@@ -78,7 +78,7 @@ Edit = NodeEdit | NodeAdded | PodsGone | ReservationGone | GhostsGone | QuotaEdi
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """What became of the pod."""
 
     nodes: tuple[str, ...]
@@ -127,7 +127,7 @@ class Trial:
     def node(self, name: str) -> Object:
         return self._nodes[name]
 
-    def outcome(self, edits: Iterable[Edit], replacements: Iterable[Object] = ()) -> Outcome:
+    def outcome(self, edits: Iterable[Edit], replacements: Iterable[Object] = ()) -> TrialOutcome:
         """What would become of the pod with these changes.
 
         `replacements` are pods that are made at once in the place of those that are told to go. They look for a node
@@ -157,14 +157,14 @@ class Trial:
                 before = sum(1 for place in self._siblings_ahead if ahead[place])
                 return self._outcome(pod, tuple(others), before, behind)
 
-    def _outcome(self, pod: Object, others: tuple[str, ...], before: int, behind: Sequence[Object]) -> Outcome:
+    def _outcome(self, pod: Object, others: tuple[str, ...], before: int, behind: Sequence[Object]) -> TrialOutcome:
         placing = pod_to_place(pod)
         node = self._chosen(placing)
         if not node:
             return _NOWHERE
         nodes = tuple(scores(self._vectors, placing, self._policy))
         with self._assumed([placing, *map(pod_to_place, behind)]) as placed:
-            return Outcome(nodes, node, others, before + sum(1 for each in placed if each))
+            return TrialOutcome(nodes, node, others, before + sum(1 for each in placed if each))
 
     def _chosen(self, pod: PodToPlace) -> str:
         """As `decide`, without reasons."""
@@ -232,7 +232,7 @@ class Trial:
                 each()
 
 
-_NOWHERE: Final = Outcome((), "")
+_NOWHERE: Final = TrialOutcome((), "")
 
 
 def ahead_of(objects: Objects, pod: Object) -> list[Object]:
